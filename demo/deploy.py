@@ -16,6 +16,7 @@ from kube_api.resources import CUSTOM_RESOURCE_DEFINITIONS
 Json = dict[str, Any]
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
+ENGINE_PATCH = DEPLOY / "patches" / "builds-by-an-engine.yaml"
 FIELD_MANAGER = "driverwright-story"
 
 
@@ -25,7 +26,8 @@ class Overlay:
 
     ``images`` maps the image's last name to a reference. ``environment`` and ``arguments`` are added to the first
     container of a workload, by its name; ``node_selectors`` replace its own. ``host_network`` is for clusters without a
-    pod network. ``pull_secret`` names a Secret in the namespace with which nodes pull the images.
+    pod network. With ``engine_socket``, the path of a Docker Engine's on the controller's node, that engine builds
+    instead of Jobs. ``pull_secret`` names a Secret in the namespace with which nodes pull the images.
     """
 
     images: Mapping[str, str]
@@ -84,9 +86,14 @@ def path_of(obj: Json) -> str:
 def _overlaid(obj: Json, overlay: Overlay) -> Json:
     if (obj["kind"], obj["metadata"]["name"]) == ("ConfigMap", "nfd-worker-conf") and overlay.worker_config is not None:
         obj["data"] = {"nfd-worker.conf": overlay.worker_config}
+    if obj["kind"] == "ServiceAccount" and overlay.pull_secret is not None:
+        obj["imagePullSecrets"] = [{"name": overlay.pull_secret}]
     if obj["kind"] not in ("DaemonSet", "Deployment"):
         return obj
     name = obj["metadata"]["name"]
+    if name == "driver-builder" and overlay.engine_socket is not None:
+        obj = patched(obj, yaml.safe_load(ENGINE_PATCH.read_text()))
+        _engine_volume(obj["spec"]["template"]["spec"])["hostPath"]["path"] = overlay.engine_socket
     pod = obj["spec"]["template"]["spec"]
     for container in (*pod.get("initContainers", ()), *pod["containers"]):
         short = container["image"].rpartition("/")[2].partition(":")[0]
@@ -105,9 +112,26 @@ def _overlaid(obj: Json, overlay: Overlay) -> Json:
         pod["nodeSelector"] = dict(overlay.node_selectors[name])
     if overlay.pull_secret is not None:
         pod["imagePullSecrets"] = [{"name": overlay.pull_secret}]
-    if name == "driver-builder" and overlay.engine_socket is not None:
-        _engine_volume(pod)["hostPath"]["path"] = overlay.engine_socket
     return obj
+
+
+def patched(value: Json, patch: Json) -> Json:
+    """Apply a strategic merge patch, as far as those of ``deploy/patches`` go."""
+    result = dict(value)
+    for name, change in patch.items():
+        if change is None:
+            result.pop(name)
+        elif isinstance(change, dict):
+            result[name] = patched(value.get(name, {}), change)
+        elif isinstance(change, list):
+            key = "mountPath" if name == "volumeMounts" else "name"
+            kept = {item[key]: item for item in value.get(name, ())}
+            for item in change:
+                kept[item[key]] = patched(kept.get(item[key], {}), item)
+            result[name] = [item for item in kept.values() if "$patch" not in item]
+        else:
+            result[name] = change
+    return result
 
 
 def _with_image(overlay: Overlay, variable: Json) -> Json:

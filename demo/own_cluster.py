@@ -1,7 +1,7 @@
 """The scenario on the user's own cluster: no node is made, rebooted or looked into, and nothing is left behind.
 
-Which steps run depends on the cluster: labels always; driver-builder where a node is labelled for builds; the driver
-where a node has the edu device.
+Which steps run depends on the cluster: labels always; the driver where a node has the edu device. Jobs build it, or an
+engine that the cluster's owner names.
 """
 
 import subprocess
@@ -136,14 +136,16 @@ class OwnClusterScenario(Steps[OwnNode]):
         passwords = {"DRIVER_BUILDER_REGISTRY_PLAIN_HTTP_PASSWORDS": "true"} if in_the_clear else {}
         ports = _HOST_PORTS if settings.host_network else {}
         port_flags = {name: (f"--port={port}",) for name, port in ports.items()}
+        jobs = {"DRIVER_BUILDER_JOB_HOST_NETWORK": "true"} if settings.host_network else {}
+        where = {BUILDER_LABEL: "true"} if settings.engine_socket else {}
         return deploy.Overlay(
             images=self.images,
             host_network=settings.host_network,
-            environment={**dict.fromkeys(_WORKLOADS, api), "driver-builder": {**api, **passwords}},
+            environment={**dict.fromkeys(_WORKLOADS, api), "driver-builder": {**api, **passwords, **jobs}},
             arguments={**port_flags, "driver-builder": (*port_flags.get("driver-builder", ()), "--resync-seconds=10")},
             probe_ports=ports,
             engine_socket=settings.engine_socket,
-            node_selectors={"nfd-worker": _OUR_PLATFORM, "driver-builder": {BUILDER_LABEL: "true", **_OUR_PLATFORM}},
+            node_selectors={"nfd-worker": _OUR_PLATFORM, "driver-builder": {**where, **_OUR_PLATFORM}},
             worker_config=WORKER_CONFIG,
             pull_secret=self.stage.pull_secret,
         )
@@ -202,24 +204,6 @@ class OwnClusterScenario(Steps[OwnNode]):
         repository = reference.rpartition(":")[0]
         known = self.stage.engine.inspect_image(reference).get("RepoDigests") or []
         return next((name for name in known if name.startswith(f"{repository}@")), reference)
-
-    def builder_nodes(self) -> list[OwnNode]:
-        """List the nodes on which driver-builder may run."""
-        return [node for node in self.all_nodes() if node.can_run_us and node.labels.get(BUILDER_LABEL) == "true"]
-
-    def deploy_programs(self) -> None:
-        """Apply ``deploy/``; wait for the controller's pod where there is a node for it."""
-        with self.progress.step("Deploy nfd-worker and driver-builder") as step:
-            self.apply(self.manifests())
-            if self.builder_nodes():
-                self.wait_for_controller(step)
-
-    def how_to_get_a_builder(self) -> str:
-        """Say which command gives driver-builder a node."""
-        nodes = [node for node in self.all_nodes() if node.can_run_us]
-        nodes.sort(key=lambda node: not node.runtime.startswith("docker://"))
-        name = nodes[0].name if nodes else "NODE"
-        return self.settings.kubectl(f"label node {name} {BUILDER_LABEL}=true")
 
     def wait_for_labels(self) -> list[OwnNode]:
         """Wait until nfd-worker has labelled every Ready Linux node with the kernel that its kubelet reports."""

@@ -18,7 +18,6 @@ from kube_api.errors import KubeApiError
 from testbed import for_terminal
 from tools.product_images import ImageError
 
-_GO_ON = "The demo continues without builds; to build, run this and start the demo again:"
 _ADD_EDU = (
     "Any QEMU machine can have one: add `-device edu` to the command line of a node's machine and start it again."
 )
@@ -59,16 +58,11 @@ def _run(scenario: OwnClusterScenario, console: Console) -> None:
     scenario.build_product()
     scenario.deploy_programs()
     _show_labels(scenario.wait_for_labels(), console)
-    has_builder, has_device = bool(scenario.builder_nodes()), bool(scenario.nodes())
-    if not has_builder:
-        _say(console, f"No node is labelled for driver-builder, which needs one with a Docker Engine. {_GO_ON}")
-        _say(console, f"  {scenario.how_to_get_a_builder()}")
-    if not has_device:
-        _say(console, f"No node has the edu device ({EDU_LABEL}), so there is no driver to build. {_ADD_EDU}")
-    if has_builder and has_device:
+    if scenario.nodes():
         _run_with_driver(scenario, console)
     else:
-        _run_without_driver(scenario, console, has_builder=has_builder)
+        _say(console, f"No node has the edu device ({EDU_LABEL}), so there is no driver to build. {_ADD_EDU}")
+        _run_without_driver(scenario, console)
 
 
 def _run_with_driver(scenario: OwnClusterScenario, console: Console) -> None:
@@ -82,11 +76,10 @@ def _run_with_driver(scenario: OwnClusterScenario, console: Console) -> None:
         scenario.remove_driver()
 
 
-def _run_without_driver(scenario: OwnClusterScenario, console: Console, *, has_builder: bool) -> None:
+def _run_without_driver(scenario: OwnClusterScenario, console: Console) -> None:
     """Apply the driver all the same: that nothing is to be done for it is what driver-builder should say."""
     scenario.apply_driver()
-    if has_builder:
-        scenario.wait_until_observed()
+    scenario.wait_until_observed()
     for command in ("status", "plan"):
         _say(console, f"$ driver-builder {command}", style="bold")
         _say(console, scenario.driver_builder(command))

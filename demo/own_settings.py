@@ -27,7 +27,7 @@ class OwnSettings:
     pull_secret: Path | None = None
     """A Docker configuration file with the registry's credentials, for controller and nodes."""
     engine_socket: str | None = None
-    """Where the engine's socket is on the builder node, when not at /run/docker.sock."""
+    """Where a Docker Engine's socket is on the nodes labelled for builds; without it Jobs build."""
     api: tuple[str, str] | None = None
     """Host and port of the API server as pods reach it, when not by the service network."""
     host_network: bool = False

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from testbed import kubelet_proxy
+from testbed import kube_release, kubelet_proxy
 from testbed.api import Api
 from testbed.errors import TestbedError
 from testbed.kube_binaries import KubeBinaries
@@ -32,6 +32,8 @@ SERVER_NAMES = (
     "10.96.0.1",
 )
 _READY_TIMEOUT = 240.0
+_NO_TOKEN_SECRETS = 24
+"""The first release that keeps no token of an account in a Secret."""
 _SERVICE_RANGE = "10.96.0.0/16"
 
 
@@ -77,7 +79,7 @@ class ControlPlane:
 
     def bring_up(self, progress: Progress) -> None:
         """Make certificates and files, start every component, and wait until pods could be created."""
-        with progress.step("Start the Kubernetes control plane") as step:
+        with progress.step(f"Start the control plane of Kubernetes {self._binaries.release}") as step:
             self._write_files()
             for name in self.components:
                 step.detail(name)
@@ -114,9 +116,9 @@ class ControlPlane:
             self._processes.wait_ready(name, check, _READY_TIMEOUT, step)
 
     def _has_service_accounts(self) -> bool:
-        # Without it the first pod of a namespace is refused.
+        # Without it, and before 1.24 its token, the first pod of a namespace is refused.
         account = self.api.get("/api/v1/namespaces/default/serviceaccounts/default")
-        return bool(account and account.get("secrets"))
+        return account is not None and (bool(account.get("secrets")) or self._binaries.minor >= _NO_TOKEN_SECRETS)
 
     def _write_files(self) -> None:
         pki = self._folder / "pki"
@@ -162,7 +164,6 @@ class ControlPlane:
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
             f"--secure-port={self.api_port}",
-            "--insecure-port=0",
             f"--tls-cert-file={pki}/apiserver.crt",
             f"--tls-private-key-file={pki}/apiserver.key",
             f"--client-ca-file={self.ca_file}",
@@ -195,10 +196,10 @@ class ControlPlane:
             f"--root-ca-file={self.ca_file}",
             "--leader-elect=false",
             "--controllers=*,-nodeipam,-route,-service,-cloud-node-lifecycle",
-            "--port=0",
             f"--secure-port={self._ports['controller-manager']}",
             "--bind-address=127.0.0.1",
             f"--cert-dir={self._folder}/pki/controller-manager",
+            *kube_release.flags("kube-controller-manager", self._binaries.minor),
         ]
 
     def _kube_scheduler(self) -> list[str]:
@@ -206,10 +207,10 @@ class ControlPlane:
             str(self._binaries.path("kube-scheduler")),
             f"--kubeconfig={self.kubeconfig}",
             "--leader-elect=false",
-            "--port=0",
             f"--secure-port={self._ports['scheduler']}",
             "--bind-address=127.0.0.1",
             f"--cert-dir={self._folder}/pki/scheduler",
+            *kube_release.flags("kube-scheduler", self._binaries.minor),
         ]
 
 

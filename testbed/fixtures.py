@@ -14,7 +14,7 @@ from testbed.packages import why_unsupported
 from testbed.testbed import Testbed
 from tools import warm_layers
 
-__all__ = ["control_plane_ground", "engine_ground", "ground", "parts_ground"]
+__all__ = ["control_plane_ground", "engine_ground", "ground", "own_control_plane", "parts_ground"]
 
 running: list[Testbed] = []
 """The testbeds of this session that are up: what is looked at when a test fails."""
@@ -64,6 +64,12 @@ def parts_ground(request: pytest.FixtureRequest) -> Iterator[Testbed]:
 def control_plane_ground(parts_ground: Testbed) -> Testbed:
     """An API server with etcd and the controller manager; no scheduler, no nodes."""
     return parts_ground
+
+
+@pytest.fixture(scope="module")
+def own_control_plane(request: pytest.FixtureRequest) -> Iterator[Testbed]:
+    """The same for one file alone: for tests that delete what others share."""
+    yield from _ground(request, control_plane=True, nodes=False, engine=False)
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from testbed import kube_release
 from testbed.api import is_node_ready
 from testbed.command import run
 from testbed.control_plane import ControlPlane
 from testbed.engine import Engine
+from testbed.errors import UnsupportedMachineError
 from testbed.kube_binaries import KubeBinaries
 from testbed.kubeconfig import node_kubeconfig, write_kubeconfig
 from testbed.pki import CertificateAuthority
@@ -85,6 +87,7 @@ class HostNode:
         pki = self._folder / "pki"
         return {
             **kubelet_configuration(port=self._port, ca_file=str(authority.file), pki=f"{pki}/host-kubelet"),
+            **kube_release.settings(kube_release.HOST, self._binaries.minor),
             "address": "127.0.0.1",
             # Pods right below the testbed's own group: kubelet tidies up only what it made itself.
             "cgroupRoot": f"/{self._folder.name}",
@@ -92,7 +95,7 @@ class HostNode:
         }
 
     def _command(self, pause_image: str) -> list[str]:
-        folder = self._folder
+        folder, values = self._folder, {"engine": self._engine.socket, "pause": pause_image}
         return [
             str(self._binaries.path("kubelet")),
             f"--kubeconfig={folder}/host-kubelet.kubeconfig",
@@ -100,15 +103,18 @@ class HostNode:
             f"--hostname-override={self.name}",
             f"--node-labels={BUILDER_LABEL}=",
             f"--cert-dir={folder}/pki/kubelet",
-            "--container-runtime=docker",
-            f"--docker-endpoint={self._engine.socket}",
-            f"--docker={self._engine.socket}",
             f"--container-runtime-endpoint=unix://{folder}/dockershim.sock",
-            f"--pod-infra-container-image={pause_image}",
-            "--network-plugin=",
+            *kube_release.flags(kube_release.HOST, self._binaries.minor, values),
             # What a controller said that was killed twice is still to be read.
             "--maximum-dead-containers-per-container=20",
         ]
+
+
+def require_dockershim(binaries: KubeBinaries) -> None:
+    """Raise where this machine cannot be a node of that release: its kubelet shares the engine's images."""
+    if binaries.minor >= kube_release.DOCKERSHIM_UNTIL:
+        hint = f"use one before 1.{kube_release.DOCKERSHIM_UNTIL}, or guests alone: python -m testbed up --no-host-node"
+        raise UnsupportedMachineError(f"the kubelet of {binaries.release} does not speak to a Docker Engine", hint=hint)
 
 
 def make_cgroups(root: Path, name: str) -> None:

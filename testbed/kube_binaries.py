@@ -1,7 +1,7 @@
 """Where the Kubernetes binaries come from: the user's own, or built once from Debian's source package and cached.
 
-A user's own are taken from KUBEBUILDER_ASSETS, or from a folder of PATH, when they are complete and of a release whose
-kubelet still speaks to Docker: the testbed starts all parts with that release's options.
+A user's own are those of KUBEBUILDER_ASSETS, which are used or refused, never passed over. Each release is started with
+the flags that it knows (:mod:`testbed.kube_release`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed import kube_patches
+from testbed import kube_patches, kube_release
 from testbed.cache import cache_root, cached_folder
 from testbed.command import run, run_logged
 from testbed.errors import UnsupportedMachineError
@@ -22,11 +22,11 @@ from testbed.packages import PrivateApt, ensure_packages, unpack
 from testbed.progress import Progress, Step
 
 CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
-BUILT = (*CONTROL_PLANE, "kubelet", "kubectl")
+NEEDED = (*CONTROL_PLANE, "kubelet")
+BUILT = (*NEEDED, "kubectl")
+OWN = "KUBEBUILDER_ASSETS"
 _BUILD_PACKAGES = ("golang-go", "rsync", "jq", "dpkg-dev", "make")
 _BUILD_TIMEOUT = 3600.0
-# Later ones have no --insecure-port=0 and --port=0, and from 1.24 on no dockershim.
-_USABLE_MINORS = range(20, 23)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,23 @@ class KubeBinaries:
     """Paths of the Kubernetes programs."""
 
     folder: Path
+    release: str
+    """As ``1.20.2``."""
+    minor: int
+
+    @classmethod
+    def of(cls, folder: Path) -> KubeBinaries:
+        """Ask the programs of a folder which release they are.
+
+        Raises:
+            UnsupportedMachineError: they do not say it, or are older than what the testbed can start.
+        """
+        said = run([folder / "kubelet", "--version"], check=False).strip()
+        release = kube_release.parse_release(said)
+        if release is None or release[1] < kube_release.OLDEST:
+            hint = f"the testbed starts Kubernetes 1.{kube_release.OLDEST} and later"
+            raise UnsupportedMachineError(f"{folder}/kubelet --version says {said!r}", hint=hint)
+        return cls(folder, *release)
 
     def path(self, name: str) -> Path:
         """Return the path of one program."""
@@ -42,40 +59,36 @@ class KubeBinaries:
 
 def ensure_kube_binaries(progress: Progress) -> KubeBinaries:
     """Return the binaries, building them first when this machine has none (several minutes, once)."""
-    if own := _folder_of_own_binaries():
-        return KubeBinaries(own)
+    if own := os.environ.get(OWN):
+        return own_binaries(Path(own))
     apt = PrivateApt()
     apt.refresh()
     version = source_version(apt.cache("showsrc", "kubernetes"))
     name = f"kubernetes-{version}-{mends_digest()}"
     if (found := cache_root() / name).is_dir():
-        return KubeBinaries(found)
+        return KubeBinaries.of(found)
     ensure_packages(_BUILD_PACKAGES, progress)
     with progress.step(f"Build Kubernetes {version} from source (about 5 min on 2 cores, once)") as step:
-        return KubeBinaries(cached_folder(name, lambda folder: _build(apt, version, folder, step), step))
+        return KubeBinaries.of(cached_folder(name, lambda folder: _build(apt, version, folder, step), step))
 
 
-def _folder_of_own_binaries() -> Path | None:
-    needed = (*CONTROL_PLANE, "kubelet")
-    folders = [os.environ.get("KUBEBUILDER_ASSETS", ""), *os.environ.get("PATH", "").split(":")]
-    for folder in (Path(name) for name in folders if name):
-        complete = all((folder / name).is_file() for name in needed)
-        if complete and is_usable_release(run([folder / "kubelet", "--version"], check=False)):
-            return folder
-    return None
+def own_binaries(folder: Path) -> KubeBinaries:
+    """Return the programs of a folder that the user names.
 
-
-def is_usable_release(version: str) -> bool:
-    """Return, from the output of `kubelet --version`, whether the testbed can start this release."""
-    match = re.search(r"v1\.(\d+)\.", version)
-    return bool(match and int(match[1]) in _USABLE_MINORS)
+    Raises:
+        UnsupportedMachineError: one is missing, or the release is too old.
+    """
+    if missing := [name for name in NEEDED if not os.access(folder / name, os.X_OK)]:
+        hint = f"the testbed needs {', '.join(NEEDED)} there; without {OWN} it builds its own"
+        raise UnsupportedMachineError(f"{OWN}={folder} has no {', '.join(missing)}", hint=hint)
+    return KubeBinaries.of(folder)
 
 
 def source_version(showsrc: str) -> str:
     """Return the version of the source package from what `apt-cache showsrc` prints; the newest comes first."""
     if match := re.search(r"^Version: (\S+)$", showsrc, re.MULTILINE):
         return match[1]
-    hint = "set KUBEBUILDER_ASSETS to a folder with kube-apiserver, kube-controller-manager, kube-scheduler, kubelet"
+    hint = f"set {OWN} to a folder with {', '.join(NEEDED)}"
     raise UnsupportedMachineError("the Debian archives of this machine have no source package kubernetes", hint=hint)
 
 

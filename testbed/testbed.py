@@ -16,7 +16,7 @@ from testbed.engine import Engine
 from testbed.errors import TestbedError
 from testbed.guest.guest import Guest
 from testbed.guest.guests import Guests
-from testbed.host_node import HostNode
+from testbed.host_node import HostNode, require_dockershim
 from testbed.kernels import KernelPackage, choose_kernels
 from testbed.kube_binaries import KubeBinaries, ensure_kube_binaries
 from testbed.packages import ensure_packages, installed_version, require_supported_machine
@@ -93,6 +93,8 @@ class Testbed:
         )
         ensure_packages(_packages_of(state), progress)
         binaries = ensure_kube_binaries(progress) if state.control_plane else None
+        if binaries and state.host_node_name:
+            require_dockershim(binaries)
         state.binaries = str(binaries.folder) if binaries else ""
         ground = cls(Processes.start(folder, outlive_harness=outlive_harness), state, progress)
         try:
@@ -115,7 +117,7 @@ class Testbed:
         folder = places.find_ground(name)
         state = GroundState.load(folder)
         ground = cls(Processes(folder), state, progress or PlainLines())
-        ground._assemble(KubeBinaries(Path(state.binaries)) if state.binaries else None)
+        ground._assemble(KubeBinaries.of(Path(state.binaries)) if state.binaries else None)
         return ground
 
     def down(self, *, keep_logs: bool = False) -> None:

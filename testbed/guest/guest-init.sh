@@ -55,8 +55,8 @@ say containerd
 (
     while :; do
         kubelet --kubeconfig=/run/guest/kubeconfig --config=/run/guest/kubelet.json --hostname-override="$NODE_NAME" \
-            --node-ip="$NODE_IP" --cert-dir=/run/kubelet-pki --container-runtime=remote \
-            --container-runtime-endpoint=unix:///run/containerd/containerd.sock
+            --node-ip="$NODE_IP" --cert-dir=/run/kubelet-pki \
+            --container-runtime-endpoint=unix:///run/containerd/containerd.sock $KUBELET_FLAGS
         echo "kubelet ended with $?"
         sleep 1
     done >>/var/log/kubelet.log 2>&1

@@ -11,6 +11,7 @@ import json
 import shlex
 from pathlib import Path
 
+from testbed import kube_release
 from testbed.guest import cpio
 from testbed.host_node import kubelet_configuration
 from testbed.kubeconfig import node_kubeconfig
@@ -26,6 +27,7 @@ _FOLDER = "/run/guest"
 def guest_files(
     *,
     name: str,
+    minor: int,
     kubelet_port: int,
     api_port: int,
     registry_port: int,
@@ -37,9 +39,9 @@ def guest_files(
     kubelet = {
         **kubelet_configuration(port=kubelet_port, ca_file=f"{_FOLDER}/ca.crt", pki=f"{_FOLDER}/kubelet"),
         "resolvConf": "/etc/resolv.conf",
-        # Emulation makes what an idle kubelet does expensive: a third less without these.
+        # Emulation makes what an idle kubelet does expensive: a third less with these.
+        **kube_release.settings(kube_release.GUEST, minor),
         "nodeStatusUpdateFrequency": "2s",
-        "featureGates": {"LocalStorageCapacityIsolation": False},
         "evictionHard": {"nodefs.available": "0%", "imagefs.available": "0%", "memory.available": "0%"},
     }
     settings = {
@@ -47,6 +49,7 @@ def guest_files(
         "NODE_IP": NODE_IP,
         "HOST_IP": HOST_IP,
         "API_PORT": str(api_port),
+        "KUBELET_FLAGS": " ".join(kube_release.flags(kube_release.GUEST, minor)),
         "MACHINE_ID": hashlib.md5(name.encode(), usedforsecurity=False).hexdigest(),
     }
     return cpio.archive(

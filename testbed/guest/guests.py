@@ -142,6 +142,7 @@ class Guests:
     def _files(self, state: GuestState) -> bytes:
         return guest_files.guest_files(
             name=state.name,
+            minor=self._binaries.minor,
             kubelet_port=state.kubelet_port,
             api_port=self._control_plane.api_port,
             registry_port=self._registry.port,

@@ -1,6 +1,7 @@
 """Helm 4 takes over an installation that kubectl made, as docs/install.md says, upgrades it and uninstalls it.
 
-No program runs: a node is played, and the driver's DaemonSet is one that a controller would have made.
+No program runs: a node is played, and the driver's DaemonSet is one that a controller would have made. The API server
+is this file's own, because definitions and namespace go.
 """
 
 import json
@@ -15,6 +16,7 @@ import helm_python as helm
 import pytest
 from helm_python import _native
 
+from demo.deploy import ENGINE_PATCH
 from kube_api.client import Client
 from kube_api.errors import NotFound
 from kube_api.resources import (
@@ -36,13 +38,15 @@ from tests.support.yaml_files import read_documents
 from tools.manifests import CHART, render
 
 pytestmark = pytest.mark.long
-"""Beside what other files leave on the API server, a namespace does not end."""
+"""It has a server of its own, which costs more processor time than its tests."""
 
 Json = dict[str, Any]
 
 ROOT = Path(__file__).parents[2]
 NAMESPACE = RELEASE = "driverwright"
 DRIVER = "edu-of-the-chart"
+NODE = "silent-node"
+ENGINE: Json = {"driverBuilder": {"builder": "docker"}}
 RULES = CONFIG_MAPS.path(namespace=NAMESPACE, name="nfd-worker-rules")
 DEPLOYMENT = DEPLOYMENTS.path(namespace=NAMESPACE, name="driver-builder")
 OBJECTS = [item for name, text in render().items() if name.endswith(".yaml") for item in read_documents(text)]
@@ -78,13 +82,13 @@ class Cluster:
             "helm_install", self.helm._raw(), self.helm._context_arg(None), chart, reference, RELEASE, None, given
         )
 
-    def kubectl(self, *words: str) -> None:
+    def kubectl(self, *words: str, given: str = "") -> None:
         """Run kubectl in the repository's root."""
         program = self._ground.binaries.path("kubectl")
         if not program.exists():
             pytest.skip(f"there is no {program}")
         command = [str(program), "--kubeconfig", str(self._ground.kubeconfig), *words]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, input=given, timeout=300)
         assert done.returncode == 0, done.stderr
 
     def states(self, *paths: str) -> dict[str, tuple[str, Any]]:
@@ -111,20 +115,19 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(control_plane_ground: Testbed) -> Iterator[Cluster]:
+def cluster(own_control_plane: Testbed) -> Iterator[Cluster]:
     """Install by kubectl, with a driver on a node."""
-    made = Cluster(control_plane_ground)
+    made = Cluster(own_control_plane)
     made.kubectl("apply", "--validate=false", "-k", "deploy")
     client = made.client
     client.patch(RULES, {"data": {"rules.yaml": "written by driver-builder"}})
-    create_quietly(client, NODES.path(), {"metadata": {"name": "chart-node", "labels": factories.node_labels()}})
+    create_quietly(client, NODES.path(), {"metadata": {"name": NODE, "labels": factories.node_labels()}})
     driver = factories.driver_object(finalizer=False, spec_changes={"image": "127.0.0.1:1/x/y"})
     drivers = DRIVER_CONTAINERS.path(namespace=NAMESPACE)
     create_quietly(client, drivers, {**driver, "metadata": {"name": DRIVER, "namespace": NAMESPACE}})
     create_quietly(client, DAEMON_SETS.path(namespace=NAMESPACE), driver_pods(client.get(STAYS[-2])["metadata"]["uid"]))
     wait_for("pods of the worker and of the driver", lambda: len(made.pods()) == 2)
     yield made
-    client.delete(NODES.path(name="chart-node"))
     made.helm.close()
 
 
@@ -139,6 +142,37 @@ def driver_pods(owner: str) -> Json:
         "metadata": {"name": DRIVER, "labels": labels, "ownerReferences": [reference]},
         "spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}},
     }
+
+
+def has_engine(template: Json) -> bool:
+    """Tell whether a controller builds with a node's engine, in each respect; fails where it is half of one."""
+    spec = template["spec"]
+    names = {item["name"] for item in spec["containers"][0]["env"]}
+    parts = {
+        "node": "driverwright.io/builder" in spec.get("nodeSelector", {}),
+        "volume": "engine" in {volume["name"] for volume in spec["volumes"]},
+        "mount": "engine" in {mount["name"] for mount in spec["containers"][0]["volumeMounts"]},
+        "address": "DOCKER_HOST" in names,
+        "flag": "DRIVER_BUILDER_BUILDER" not in names,
+        "user": "runAsUser" not in spec["securityContext"],
+    }
+    assert len(set(parts.values())) == 1, parts
+    return parts["node"]
+
+
+def test_the_patch_makes_a_controller_with_an_engine(cluster: Cluster) -> None:
+    """By kubectl, as docs/operations.md says; and the manifests of before, which had one, are replaced whole."""
+    before = cluster.template()
+    patch = ("patch", "deployment", "driver-builder", "-n", NAMESPACE, "--patch-file", str(ENGINE_PATCH))
+    assert not has_engine(before)
+    cluster.kubectl(*patch)
+    assert has_engine(cluster.template())
+    (old,) = read_documents(render(ENGINE)["driver-builder/deployment.yaml"])
+    cluster.kubectl("delete", "deployment", "driver-builder", "-n", NAMESPACE)
+    cluster.kubectl("apply", "-f", "-", given=json.dumps(old))
+    assert has_engine(cluster.template())
+    cluster.kubectl("apply", "--validate=false", "-k", "deploy")
+    assert cluster.template() == before
 
 
 @pytest.fixture(scope="module")
@@ -171,8 +205,8 @@ def test_an_upgrade_changes_what_the_value_is_about_and_a_rollback_takes_it_back
     """The controller's Deployment: no worker, no driver and no definition changes."""
     cluster, _, pods, template = taken_over
     before = cluster.states()
-    cluster.helm.upgrade(CHART, RELEASE, {"driverBuilder": {"builder": "job"}})
-    assert "nodeSelector" not in cluster.template()["spec"]
+    cluster.helm.upgrade(CHART, RELEASE, ENGINE)
+    assert has_engine(cluster.template())
     cluster.helm.rollback(RELEASE)
     assert cluster.template() == template
     after = cluster.states()
@@ -197,15 +231,20 @@ def test_uninstalling_the_release_leaves_definitions_and_drivers(
 def test_the_commands_of_the_page_leave_nothing(
     taken_over: tuple[Cluster, dict[str, Any], dict[str, str], Json],
 ) -> None:
-    """Drivers, worker, programs, what is left, in this order, after an installation by kubectl."""
+    """Drivers, worker, programs, what is left, in this order, after an installation by kubectl.
+
+    The node does not respond: nobody says that the pod which is bound to it has ended.
+    """
     cluster = taken_over[0]
     cluster.kubectl("apply", "--validate=false", "-k", "deploy")
+    spec = {"nodeName": NODE, "containers": [{"name": "driver", "image": "x"}]}
+    cluster.client.create(PODS.path(namespace=NAMESPACE), {"metadata": {"name": "of-a-silent-node"}, "spec": spec})
     section = (ROOT / "docs/install.md").read_text().partition("## Uninstalling")[2].partition("## What was run")[0]
     commands = re.findall(r"kubectl (delete [^`\n#]+[^`\n# ])", section)
     # This API server knows no policies; the last command is the one to avoid.
     assert commands.pop() == "delete -k deploy"
     commands.remove("delete --ignore-not-found -f deploy/admission")
-    assert len(commands) == 6
+    assert len(commands) == 7
     for command in commands:
         cluster.kubectl(*shlex.split(command))
     foreign = CUSTOM_RESOURCE_DEFINITIONS.path(name="nodefeaturerules.nfd.k8s-sigs.io")

@@ -1,44 +1,81 @@
-"""driver-builder as ``deploy/patches/builds-in-jobs.yaml`` makes it: no container engine, Kubernetes Jobs build."""
+"""driver-builder as ``deploy/`` has it: no container engine, Kubernetes Jobs build. Before that an engine has built."""
 
+import dataclasses
 from collections import Counter
+from typing import Any
 
 import pytest
-import yaml
 
 from demo import deploy
 from demo.cluster import NAMESPACE, Json
-from demo.scenario import DRIVER, Scenario
+from demo.scenario import CONTROLLER, DRIVER, Scenario
 from driver_builder.builds.job.job_manifest import BUILD_LABEL, job_name
-from kube_api.resources import EVENTS, JOBS
+from kube_api.resources import DEPLOYMENTS, EVENTS, JOBS, LEASES
 from tests.support.real_parts import acts
 from tools import product_images
 
 pytestmark = pytest.mark.long
 
-PATCH = deploy.DEPLOY / "patches" / "builds-in-jobs.yaml"
 NAME = "driver-builder"
+RENEWALS = 12
+"""Of the Lease, every two seconds: in this time the scenario's controller reconciles twice at least."""
+
+
+def installed(scenario: Scenario) -> dict[str, Any]:
+    """Return what an upgrade must not change: the driver's pods, and keys and images of its targets."""
+    pods = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in scenario.cluster.driver_pods(DRIVER)}
+    targets = scenario.cluster.targets(DRIVER)
+    return {**pods, **{kernel: (item["buildKey"], item["digest"]) for kernel, item in targets.items()}}
 
 
 @pytest.fixture(scope="module")
-def base_image(scenario: Scenario) -> str:
-    """The controller runs without an engine; returns the base image of builds, where the Jobs' pods find it.
+def by_engine(scenario: Scenario) -> dict[str, Any]:
+    """An engine builds the driver, and then the controller is the one of ``deploy/``; returns what was there before.
 
     The file that comes next, if there is one, has an engine again (`order.py`).
     """
     acts.delete_driver(scenario)
-    # The proving ground has no pod network, and its guests are no nodes to build on.
+    scenario.apply_driver()
+    scenario.wait_for_builds()
+    scenario.wait_for_ready()
+    before = installed(scenario)
+    overlay = scenario.overlay()
+    # The testbed has no pod network, and its guests are no nodes to build on.
     environment = {
         "DRIVER_BUILDER_JOB_HOST_NETWORK": "true",
         "DRIVER_BUILDER_MAX_BUILDS": "2",
         "DRIVER_BUILDER_JOB_NODE_SELECTOR": f"kubernetes.io/hostname={scenario.ground.host_node_name}",
     }
-    container = {"name": NAME, "env": [{"name": name, "value": value} for name, value in environment.items()]}
-    ground_patch = {"spec": {"template": {"spec": {"containers": [container]}}}}
-    for patch in (ground_patch, yaml.safe_load(PATCH.read_text())):
-        scenario.cluster.client.patch(acts.DEPLOYMENT, patch, content_type="application/strategic-merge-patch+json")
+    settings = {**overlay.environment, NAME: {**overlay.environment[NAME], **environment}}
+    jobs = deploy.manifests(dataclasses.replace(overlay, engine_socket=None, environment=settings))
+    scenario.apply(item for item in jobs if item["kind"] == DEPLOYMENTS.kind)
     acts.wait_for("the controller's pod has no engine", lambda: acts.engines(scenario) == [False])
+    return before
+
+
+@pytest.fixture(scope="module")
+def base_image(scenario: Scenario, by_engine: dict[str, Any]) -> str:
+    """Return the base image of builds, where the Jobs' pods find it; the driver that the engine has built goes."""
+    assert by_engine
+    acts.delete_driver(scenario)
     ground = scenario.ground
     return product_images.push_base_image(ground.engine.client(), ground.registry.host, base_image=ground.base_image)
+
+
+def test_a_move_from_an_engine_to_jobs_changes_no_driver(scenario: Scenario, by_engine: dict[str, Any]) -> None:
+    """The new controller sees that everything is there: no Job, the same pods, keys and images."""
+    path, seen = LEASES.path(namespace=NAMESPACE, name=NAME), set[str]()
+
+    def has_reconciled() -> bool:
+        lease = scenario.cluster.client.get(path)["spec"]
+        if lease["holderIdentity"] in {pod["metadata"]["name"] for pod in scenario.cluster.pods(CONTROLLER)}:
+            seen.add(lease["renewTime"])
+        return len(seen) >= RENEWALS
+
+    acts.wait_for("the new controller has the Lease and renews it", has_reconciled)
+    scenario.wait_for_ready()
+    assert installed(scenario) == by_engine
+    assert not jobs(scenario)
 
 
 def jobs(scenario: Scenario) -> list[Json]:

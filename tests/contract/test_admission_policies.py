@@ -28,7 +28,7 @@ from nfd_worker.cli.main import run as worker_cli
 from tests.support.admission import LONGEST_MESSAGE, CelError, Policy, Review
 from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.examples import few
-from tests.support.forbidden_acts import BUILDER_MUST_NOT, WORKER_MUST_NOT
+from tests.support.forbidden_acts import BUILD_MUST_NOT, BUILDER_MUST_NOT, WORKER_MUST_NOT
 from tests.support.forbidden_changes import (
     AGENT_POLICY,
     ALSO_BY_RBAC,
@@ -271,6 +271,7 @@ def test_the_page_lists_every_forbidden_act() -> None:
     for heading, acts in (
         ("### nfd-worker: refused by RBAC", WORKER_MUST_NOT),
         ("### driver-builder: refused by RBAC", BUILDER_MUST_NOT),
+        ("### driver-builder-job, the account of build Jobs: refused by RBAC", BUILD_MUST_NOT),
         ("### nfd-worker: refused by the policy alone", WORKER_POLICY),
         ("### driver-builder: refused by the policy alone", BUILDER_POLICY),
     ):

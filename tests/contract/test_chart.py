@@ -2,7 +2,6 @@
 
 import base64
 import functools
-import importlib
 import itertools
 import re
 import tomllib
@@ -11,6 +10,7 @@ from typing import Any
 import helm_python as helm
 import pytest
 
+from demo.deploy import ENGINE_PATCH, patched
 from driver_builder.registry.credentials import Credentials, parse_docker_config
 from tests.support.yaml_files import read_documents, read_yaml
 from tools import manifests
@@ -26,7 +26,8 @@ EVERYTHING: Json = {
     "namespace": {"create": True},
     "nfdWorker": {**GPU, "env": {"A": "1"}, "args": ["--take-over"], "nodeSelector": {"a": "b"}},
     "driverBuilder": {
-        "drain": True, "namespaces": ["team"], "engine": {"host": "tcp://engine:2376", "certSecret": "engine"},
+        "drain": True, "namespaces": ["team"], "builder": "docker",
+        "engine": {"host": "tcp://engine:2376", "certSecret": "engine"},
         "registryCaConfigMap": "ca", "env": {"B": "2"}, "args": ["--max-builds=2"], "nodeSelector": {"c": "d"},
     },
     "deviceAgent": {"enabled": True, "env": {"C": "3"}, "args": ["--interval=5s"], "nodeSelector": {"e": "f"}},
@@ -36,11 +37,12 @@ EVERYTHING: Json = {
     "dashboard": {"enabled": True, "annotations": {"grafana_folder": "Nodes"}},
     "admissionPolicies": {"enabled": True, "nfdWorker": (DEPLOY / "admission/nfd-worker.yaml").read_text()},
 }  # fmt: skip
-JOB: Json = {"driverBuilder": {"builder": "job"}}
+SIDE_CAR: Json = {"sideCar": {"image": "docker.io/library/docker:29-dind"}}
 VALUES: dict[str, Json] = {
     "defaults": {},
     "everything": EVERYTHING,
-    "job": JOB,
+    "engine": {"driverBuilder": {"builder": "docker"}},
+    "side car": {"driverBuilder": {"builder": "docker", "engine": SIDE_CAR}},
     "runtime class": {"nfdWorker": {"gpu": {**GPU["gpu"], "runtimeClassName": "nvidia"}}},
     "worker only": {"driverBuilder": {"enabled": False}},
     "controller only": {"nfdWorker": {"enabled": False}},
@@ -75,9 +77,10 @@ def pod(found: list[Json], name: str) -> Json:
 
 
 def container(found: list[Json], name: str) -> Json:
-    """Return the only container of a workload."""
-    (item,) = pod(found, name)["containers"]
-    return dict(item)
+    """Return the program's container of a workload; only an engine stands beside one."""
+    first, *others = pod(found, name)["containers"]
+    assert [item["name"] for item in others] in ([], ["engine"])
+    return dict(first)
 
 
 def environment(found: list[Json], name: str) -> dict[str, str]:
@@ -151,6 +154,7 @@ def test_the_schema_accepts(values: Json) -> None:
         ({"nfdWorker": {"gpu": {"enabled": True, "nodeSelector": {"a": "b", "c": "d"}}}}, "nodeSelector"),
         ({"driverBuilder": {"builder": "podman"}}, "builder"),
         ({"driverBuilder": {"engine": {"host": "/run/docker.sock"}}}, "host"),
+        ({"driverBuilder": {"engine": {"sideCar": {"image": "docker:dind "}}}}, "image"),
         ({"driverBuilder": {"engine": {"host": "ssh://root@engine"}}}, "host"),  # its key would need a mount
         ({"driverBuilder": {"namespaces": ["Team"]}}, "namespaces"),
         ({"driverBuilder": {"namespaces": ["a", "a"]}}, "namespaces"),
@@ -196,19 +200,6 @@ def test_an_image_is_a_reference_with_a_tag_or_a_digest(image: str) -> None:
 
 
 @pytest.mark.parametrize("of", VALUES)
-def test_objects_have_only_fields_that_kubernetes_knows(of: str) -> None:
-    """With their types; by the models of Kubernetes' own client, which drop what they do not know."""
-    for item in rendered(of):
-        if item["kind"] in ("PodMonitor", "PrometheusRule"):
-            continue
-        version = item["apiVersion"].rpartition("/")[2]
-        words = re.sub(r"(?<!^)(?=[A-Z])", "_", item["kind"]).lower()
-        module = importlib.import_module(f"kubernetes.client.models.{version}_{words}")
-        model = getattr(module, f"{version.upper()}{item['kind']}").from_dict(item)
-        assert model.model_dump(by_alias=True, exclude_none=True) == item
-
-
-@pytest.mark.parametrize("of", VALUES)
 def test_no_object_is_there_twice_and_names_are_short(of: str) -> None:
     """Names fit into labels; labels into what Kubernetes allows."""
     names = [(item["kind"], item["metadata"].get("namespace"), item["metadata"]["name"]) for item in rendered(of)]
@@ -244,6 +235,33 @@ def test_no_pod_lacks_what_a_cluster_expects(of: str, name: str) -> None:
         assert not context.get("privileged")
 
 
+def level(spec: Json) -> str:
+    """Return the Pod Security level that a pod's spec meets, of those fields that ours have."""
+    contexts = [{**spec["securityContext"], **item["securityContext"]} for item in spec["containers"]]
+    if any("hostPath" in volume for volume in spec["volumes"]) or any(item.get("privileged") for item in contexts):
+        return "privileged"
+    is_restricted = all(
+        item.get("runAsNonRoot") is True
+        and item["seccompProfile"] == {"type": "RuntimeDefault"}
+        and item["allowPrivilegeEscalation"] is False
+        and item["capabilities"] == {"drop": ["ALL"]}
+        for item in contexts
+    )
+    return "restricted" if is_restricted else "baseline"
+
+
+def test_the_page_says_which_level_of_pod_security_each_pod_meets() -> None:
+    """The table of docs/install.md; the controller alone is stricter than the namespace."""
+    page = (DEPLOY.parent / "docs/install.md").read_text()
+    rows = dict(re.findall(r"^[|] ([^|]+) [|] `(\w+)` [|]", page, re.MULTILINE))
+    of_engines = rows["driver-builder with the socket of a node's engine, or with an engine as a side car"]
+    assert level(pod(rendered("defaults"), "driver-builder")) == rows["driver-builder"] == "restricted"
+    assert {level(pod(rendered(of), "driver-builder")) for of in ("engine", "side car")} == {of_engines}
+    found = rendered("everything")
+    assert {level(pod(found, name)) for name in ("nfd-worker", "device-agent")} == {rows["nfd-worker, device-agent"]}
+    assert level(pod(found, "nfd-worker-gpu")) == rows["nfd-worker-gpu without a RuntimeClass"]
+
+
 def test_the_controller_leaves_a_node_that_does_not_respond() -> None:
     """It tolerates no taint that evicts, unlike the pods that belong to a node."""
     assert {item["effect"] for item in pod(rendered("defaults"), "driver-builder")["tolerations"]} == {"NoSchedule"}
@@ -266,9 +284,9 @@ def test_every_object_is_in_the_namespace_of_the_release(of: str) -> None:
 # ---------------------------------------------------------------- options
 
 
-def test_a_builder_that_is_a_job_needs_no_engine_and_no_privileges() -> None:
-    """Its pod is what Pod Security calls restricted, on any node."""
-    spec, variables = pod(rendered("job"), "driver-builder"), environment(rendered("job"), "driver-builder")
+def test_jobs_build_unless_an_engine_is_asked_for() -> None:
+    """The controller's pod is what Pod Security calls restricted then, on any node."""
+    spec, variables = pod(rendered("defaults"), "driver-builder"), environment(rendered("defaults"), "driver-builder")
     assert "nodeSelector" not in spec
     assert not [volume for volume in spec["volumes"] if "hostPath" in volume]
     assert (spec["securityContext"]["runAsNonRoot"], spec["securityContext"]["runAsUser"]) == (True, 65534)
@@ -276,30 +294,28 @@ def test_a_builder_that_is_a_job_needs_no_engine_and_no_privileges() -> None:
     assert "DOCKER_HOST" not in variables
 
 
-def test_the_patch_for_builds_in_jobs_makes_what_the_value_makes() -> None:
+def test_the_patch_for_an_engine_makes_what_the_value_makes() -> None:
     """For those who use the manifests."""
-    (patch,) = read_documents((DEPLOY / "patches/builds-in-jobs.yaml").read_text())
+    (patch,) = read_documents(ENGINE_PATCH.read_text())
     deployment = one(rendered("defaults"), "Deployment", "driver-builder")
-    assert by_name(patched(deployment, patch)) == by_name(one(rendered("job"), "Deployment", "driver-builder"))
+    assert by_name(patched(deployment, patch)) == by_name(one(rendered("engine"), "Deployment", "driver-builder"))
 
 
-def patched(value: Json, patch: Json) -> Json:
-    """Apply a strategic merge patch, as far as ours goes."""
-    result = dict(value)
-    for name, change in patch.items():
-        if change is None:
-            result.pop(name)
-        elif isinstance(change, dict):
-            result[name] = patched(value.get(name, {}), change)
-        elif isinstance(change, list):
-            key = "mountPath" if name == "volumeMounts" else "name"
-            kept = {item[key]: item for item in value[name]}
-            for item in change:
-                kept[item[key]] = patched(kept.get(item[key], {}), item)
-            result[name] = [item for item in kept.values() if "$patch" not in item]
-        else:
-            result[name] = change
-    return {name: item for name, item in result.items() if item != {}}
+def test_an_engine_beside_the_controller_is_reached_by_a_socket_that_both_have() -> None:
+    """On any node, without a path of it, and by no port; the engine's container alone is privileged."""
+    spec = pod(rendered("side car"), "driver-builder")
+    program, engine = spec["containers"]
+    (shared,) = [mount for mount in program["volumeMounts"] if mount in engine["volumeMounts"]]
+    assert (
+        environment(rendered("side car"), "driver-builder")["DOCKER_HOST"]
+        == f"unix://{shared['mountPath']}/docker.sock"
+    )
+    assert engine["args"] == ["dockerd", f"--host=unix://{shared['mountPath']}/docker.sock"]
+    assert [item["securityContext"].get("privileged") for item in (program, engine)] == [None, True]
+    assert engine["resources"]["limits"]["memory"]
+    assert "nodeSelector" not in spec
+    assert not [volume for volume in spec["volumes"] if "hostPath" in volume]
+    assert all(volume["emptyDir"].get("sizeLimit") for volume in spec["volumes"] if volume["name"] != shared["name"])
 
 
 def by_name(value: Any) -> Any:
@@ -319,6 +335,18 @@ def test_a_remote_engine_needs_certificates_and_no_node() -> None:
     mounts = {mount["name"]: mount["mountPath"] for mount in container(found, "driver-builder")["volumeMounts"]}
     assert variables["DRIVER_BUILDER_DOCKER_CERT_PATH"] == mounts["engine-certificates"]
     assert variables["DRIVER_BUILDER_REGISTRY_CA_FILE"] == f"{mounts['registry-ca']}/ca.crt"
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [{"host": "tcp://engine:2376"}, {"certSecret": "engine"}, {"sideCar": {"image": "docker:dind"}}],
+    ids=lambda engine: next(iter(engine)),
+)
+def test_an_engine_that_nothing_builds_with_is_refused(engine: Json) -> None:
+    """Values of before, when an engine was the default, are not taken for Jobs without a word."""
+    with pytest.raises(helm.HelmRenderError, match=r"set it to docker to build with this engine"):
+        manifests.render({"driverBuilder": {"engine": engine}})
+    assert manifests.render({"driverBuilder": {"engine": engine, "builder": "docker"}})
 
 
 def test_a_further_namespace_gets_what_the_first_one_has() -> None:

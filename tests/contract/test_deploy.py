@@ -125,24 +125,6 @@ def test_every_manifest_is_of_a_kind_we_know(path: Path, obj: Json) -> None:
     assert resource.namespaced is ("namespace" in obj["metadata"]), path
 
 
-@pytest.mark.parametrize("path", PATCHES, ids=lambda path: path.stem)
-def test_a_patch_takes_away_what_is_there(path: Path) -> None:
-    """Container, volumes, mounts and variables that it names are those of the Deployment."""
-    patch = read_yaml(path.read_text())
-    assert named(patch) in EVERYTHING
-    (deployed,) = [item for item in objects(patch["kind"]) if named(item) == named(patch)]
-    pod, patched = deployed["spec"]["template"]["spec"], patch["spec"]["template"]["spec"]
-    gone = {key for key, value in patched["nodeSelector"].items() if value is None}
-    assert gone <= pod["nodeSelector"].keys()
-    for of, new, key in (
-        (pod["volumes"], patched["volumes"], "name"),
-        (pod["containers"], patched["containers"], "name"),
-        (pod["containers"][0]["volumeMounts"], patched["containers"][0]["volumeMounts"], "mountPath"),
-        (pod["containers"][0]["env"], [item for item in patched["containers"][0]["env"] if "$patch" in item], "name"),
-    ):
-        assert {item[key] for item in new} <= {item[key] for item in of}
-
-
 def test_no_object_is_there_twice() -> None:
     """One manifest for each object."""
     assert len(EVERYTHING) == len(DOCUMENTS)

@@ -7,6 +7,7 @@ admission policy refuses is in :mod:`tests.support.forbidden_changes`.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from driver_builder.builds.job.job_manifest import SERVICE_ACCOUNT
 from kube_api.client import Client
 from kube_api.connection import Connection, Response, Timeout
 from kube_api.resources import (
@@ -42,6 +43,7 @@ SYSTEM = "kube-system"
 POD: Json = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
 RULES: Json = {"rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]}
 EVICTION: Json = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": "p", "namespace": NAMESPACE}}
+DONE: Json = {"status": {"succeeded": 1}}
 TOKEN: Json = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": {
     "name": "t", "annotations": {"kubernetes.io/service-account.name": "default"}}}  # fmt: skip
 REQUESTS = Resource(
@@ -51,6 +53,7 @@ WEBHOOKS = Resource(
     "admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration",
     namespaced=False,
 )  # fmt: skip
+CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob")
 VOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
 
 
@@ -143,6 +146,17 @@ BUILDER_MUST_NOT: dict[str, Request] = {
     "create Jobs elsewhere": lambda c: c.create(JOBS.path(namespace=ELSEWHERE), {"metadata": {"name": "j"}}),
     "change Jobs": lambda c: c.patch(JOBS.path(namespace=NAMESPACE, name="j"), {"spec": {"suspend": True}}),
     "list Jobs": lambda c: c.list(JOBS.path(namespace=NAMESPACE)),
+    "watch Jobs": lambda c: list(c.watch(JOBS.path(namespace=NAMESPACE), resource_version="0", seconds=1)),
+    "replace Jobs": lambda c: c.replace(JOBS.path(namespace=NAMESPACE, name="j"), {"metadata": {"name": "j"}}),
+    "delete all Jobs": lambda c: c.delete(JOBS.path(namespace=NAMESPACE)),
+    "say that a Job is done": lambda c: c.patch(JOBS.path(namespace=NAMESPACE, name="j", subresource="status"), DONE),
+    "create CronJobs": lambda c: c.create(CRON_JOBS.path(namespace=NAMESPACE), {"metadata": {"name": "c"}}),
+    "change the account of build Jobs": lambda c: c.patch(
+        SERVICE_ACCOUNTS.path(namespace=NAMESPACE, name=SERVICE_ACCOUNT), {"automountServiceAccountToken": True}
+    ),
+    "issue tokens of build Jobs": lambda c: c.create(
+        SERVICE_ACCOUNTS.path(namespace=NAMESPACE, name=SERVICE_ACCOUNT, subresource="token"), {"spec": {}}
+    ),
     "delete Jobs elsewhere": lambda c: c.delete(JOBS.path(namespace=ELSEWHERE, name="j")),
     "read logs elsewhere": lambda c: list(c.follow(PODS.path(namespace=ELSEWHERE, name="p", subresource="log"))),
     "create Roles": lambda c: c.create(ROLES.path(namespace=NAMESPACE), {"metadata": {"name": "r"}, **RULES}),
@@ -209,10 +223,16 @@ WORKER_MUST_NOT: dict[str, Request] = {
 
 
 BUILD_MUST_NOT: dict[str, Request] = {
+    **_of_everybody(SERVICE_ACCOUNT),
     "read a Secret": lambda c: c.get(SECRETS.path(namespace=NAMESPACE, name="thing")),
     "list Secrets": lambda c: c.list(SECRETS.path(namespace=NAMESPACE)),
     "read a ConfigMap": lambda c: c.get(CONFIG_MAPS.path(namespace=NAMESPACE, name="thing")),
     "create Jobs": lambda c: c.create(JOBS.path(namespace=NAMESPACE), {"metadata": {"name": "j"}}),
+    "delete Jobs": lambda c: c.delete(JOBS.path(namespace=NAMESPACE, name="j")),
+    "read logs": lambda c: list(c.follow(PODS.path(namespace=NAMESPACE, name="p", subresource="log"))),
+    "create ConfigMaps": lambda c: c.create(CONFIG_MAPS.path(namespace=NAMESPACE), {"metadata": {"name": "new"}}),
+    "label a node": lambda c: c.patch(NODES.path(name="node-a"), {"metadata": {"labels": {"x": "y"}}}),
+    "take Leases": lambda c: c.create(LEASES.path(namespace=NAMESPACE), {"metadata": {"name": "l"}}),
     "list pods": lambda c: c.list(PODS.path(namespace=NAMESPACE)),
     "create pods": lambda c: c.create(PODS.path(namespace=NAMESPACE), POD),
     "list nodes": lambda c: c.list(NODES.path()),

@@ -25,11 +25,30 @@ def test_images_are_exchanged_by_their_last_name() -> None:
 
 
 def test_a_plain_overlay_keeps_what_the_manifests_say() -> None:
-    """No host network, and the controller waits for a labelled node."""
+    """No host network, and a controller that needs no engine and is not root."""
     pod = workload(Overlay(images=IMAGES), "driver-builder")
     assert "hostNetwork" not in pod
     assert "imagePullSecrets" not in pod
+    assert "nodeSelector" not in pod
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert {"name": "DRIVER_BUILDER_BUILDER", "value": "job"} in pod["containers"][0]["env"]
+
+
+def test_an_engine_builds_where_its_socket_is_named() -> None:
+    """On a labelled node, as root, to which the socket belongs."""
+    pod = workload(Overlay(images=IMAGES, engine_socket="/srv/docker.sock"), "driver-builder")
     assert pod["nodeSelector"] == {"driverwright.io/builder": "true"}
+    assert "runAsNonRoot" not in pod["securityContext"]
+    assert {"name": "DOCKER_HOST", "value": "unix:///run/docker.sock"} in pod["containers"][0]["env"]
+    assert "DRIVER_BUILDER_BUILDER" not in {item["name"] for item in pod["containers"][0]["env"]}
+    assert "/run/docker.sock" in {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
+
+
+def test_build_jobs_pull_with_the_same_credentials() -> None:
+    """By their account: the controller makes their pods."""
+    accounts = [obj for obj in manifests(Overlay(images=IMAGES, pull_secret="x")) if obj["kind"] == "ServiceAccount"]
+    assert "driver-builder-job" in {account["metadata"]["name"] for account in accounts}
+    assert all(account["imagePullSecrets"] == [{"name": "x"}] for account in accounts)
 
 
 def test_an_odd_cluster() -> None:

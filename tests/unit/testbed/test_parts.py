@@ -13,7 +13,7 @@ from testbed.base_image import carried_options
 from testbed.control_plane import egress_configuration, tokens_csv
 from testbed.errors import TestbedError
 from testbed.host_node import make_cgroups
-from testbed.kube_binaries import is_usable_release, source_version
+from testbed.kube_binaries import source_version
 from testbed.kubeconfig import kubeconfig_text, token_user
 from testbed.kubelet_proxy import target_port
 from testbed.pki import CertificateAuthority
@@ -82,19 +82,6 @@ def test_no_source_package_says_what_to_do() -> None:
     """The way out is a folder of own binaries."""
     with pytest.raises(TestbedError, match="KUBEBUILDER_ASSETS"):
         source_version("")
-
-
-@pytest.mark.parametrize(
-    ("version", "usable"),
-    [
-        pytest.param("Kubernetes v1.20.2", True, id="the one that is built"),
-        pytest.param("Kubernetes v1.30.1", False, id="kubelet without Docker"),
-        pytest.param("exec format error", False, id="no answer"),
-    ],
-)
-def test_only_releases_with_the_same_options_are_taken_from_the_user(version: str, usable: bool) -> None:
-    """A newer Kubernetes in the path is passed over, not started with options it does not know."""
-    assert is_usable_release(version) is usable
 
 
 def test_only_needed_apt_options_reach_the_base_image() -> None:

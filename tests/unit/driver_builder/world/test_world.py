@@ -361,6 +361,19 @@ def test_a_fixed_loader_rebuilds_no_driver() -> None:
     assert brought == {"r.io/driverwright/loader:mended"}
 
 
+def test_another_builder_rebuilds_no_driver() -> None:
+    """Who builds is in no build key: a cluster that moves from an engine to Jobs, or back, builds and moves nothing."""
+    world = fleet(KERNEL, OTHER_KERNEL)
+    world.settle()
+    built, pods = list(world.pushed), pods_of(world)
+    for builder in ("job", "docker"):
+        path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu")
+        world.client.patch(path, {"spec": {"build": {"builder": builder}}})
+        world.settle()
+        assert_all_ready(world)
+        assert (world.pushed, pods_of(world)) == (built, pods)
+
+
 def contexts(world: World) -> list[dict[str, Any]]:
     """Return the security context of what loads modules, of each DaemonSet."""
     sets = [item for path, item in world.client.objects.items() if "/daemonsets/" in path]
