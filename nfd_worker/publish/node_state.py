@@ -60,6 +60,11 @@ class NodeState(NamedTuple):
         ours = (entry for entry in self.managers if _is_ours(entry) and entry.get("operation") == "Apply")
         return {key for entry in ours for key in metadata_keys(entry, field)}
 
+    def applied_by_others(self, field: str) -> set[str]:
+        """Name the keys of ``labels`` or ``annotations`` that other programs apply: each of them removes its own."""
+        theirs = (entry for entry in self.managers if not _is_ours(entry) and entry.get("operation") == "Apply")
+        return {key for entry in theirs for key in metadata_keys(entry, field)}
+
     def writers(self, annotations: Collection[str]) -> set[str]:
         """Name the field managers besides ours that wrote one of these annotations."""
         return {

@@ -2,8 +2,8 @@
 
 Our labels are applied first, so whatever both programs want is never absent. Then one patch removes what upstream
 tracked and we do not want, upstream's own annotations, and upstream's share in ``managedFields`` of what is now ours:
-as long as ``nfd-master`` co-owns a label, server-side apply would never remove it. Once that is done nothing is left
-over, and taking over again changes nothing.
+as long as ``nfd-master`` co-owns a label, server-side apply would never remove it. What another program applies as well
+stays, as that program's. Once that is done nothing is left over, and taking over again changes nothing.
 """
 
 import re
@@ -69,11 +69,13 @@ def leftovers(node: NodeState) -> Leftovers:
 
 def take_over_patch(node: NodeState, found: Leftovers, wanted: NodeContent) -> Json:
     """Compute the metadata that ends upstream's part in the Node, as a merge patch; empty when it has none."""
-    gone = (found.bookkeeping | found.annotations) & node.annotations.keys() - wanted.annotations.keys()
+    labels = wanted.labels.keys() | node.applied_by_others("labels")
+    annotations = wanted.annotations.keys() | node.applied_by_others("annotations")
+    gone = (found.bookkeeping | found.annotations) & node.annotations.keys() - annotations
     managers = {_UPSTREAM_MANAGER} | node.writers(found.bookkeeping)
-    entries = disown(node.managers, managers, labels=wanted.labels, annotations=wanted.annotations)
+    entries = disown(node.managers, managers, labels=labels, annotations=annotations)
     parts: Json = {
-        "labels": dict.fromkeys(found.labels & node.labels.keys() - wanted.labels.keys()),
+        "labels": dict.fromkeys(found.labels & node.labels.keys() - labels),
         "annotations": dict.fromkeys(gone - {record.shared for record in _SHARED}),
         "managedFields": entries if entries != list(node.managers) else [],
     }
