@@ -14,6 +14,7 @@ from kube_api.names import is_qualified_name
 from nfd_worker.labels.node_content import NodeContent
 from nfd_worker.publish.node_state import Json, NodeState, disown
 from nfd_worker.publish.tracking import EXTENDED_RESOURCES, TAINTS, UPSTREAM, parse_names, parse_taints
+from nfd_worker.publish.wire import FIELD_MANAGER
 
 _UPSTREAM_MANAGER = "nfd-master"
 BOOKKEEPING = (
@@ -81,6 +82,20 @@ def take_over_patch(node: NodeState, found: Leftovers, wanted: NodeContent) -> J
     }
     metadata = {name: part for name, part in parts.items() if part}
     return {"metadata": metadata} if metadata else {}
+
+
+def hand_back_patch(node: NodeState) -> Json:
+    """Compute the metadata that leaves to upstream what it tracks, as a merge patch; empty where none of it is ours.
+
+    Upstream writes, and owns, no label that has the right value already: removed with ours, it would be absent until
+    upstream looks at the Node again.
+    """
+    found = leftovers(node)
+    entries = disown(
+        node.managers, {FIELD_MANAGER}, labels=found.labels, annotations=found.annotations, operation="Apply"
+    )
+    # An empty list changes nothing for the API server.
+    return {"metadata": {"managedFields": entries or [{}]}} if entries != list(node.managers) else {}
 
 
 def _is_ours(node: NodeState, key: str) -> bool:

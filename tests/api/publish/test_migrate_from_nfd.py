@@ -216,15 +216,17 @@ def test_a_prune_before_the_node_is_taken_over_is_what_the_watch_sees(
     assert absent(watched.end(), FOUND) == set(FOUND)
 
 
-def test_the_way_back_lacks_no_label_while_nothing_is_unpublished(
+def test_the_way_back_lacks_no_label_either(
     root: Client, node: str, worker: Client, nfd: Nfd, run_worker: Callable[..., str]
 ) -> None:
-    """NFD only tracks a label that has the right value, so unpublishing takes it until nfd-master writes again."""
+    """NFD comes first: a label that is right already it only tracks, and unpublishing leaves it those."""
     run_worker("--take-over=true")
     watched = Watched(root, node)
     nfd.reconcile(FOUND)
-    assert absent(watched.end(), FOUND) == set()
     unpublish(node, worker)
-    assert absent([read(root, node)["metadata"]], FOUND) == set(FOUND)
+    assert managers_of(root, node, next(iter(FOUND))) == set()
+    assert "driverwright.io/boot-id" not in read(root, node)["metadata"]["annotations"]
     nfd.reconcile(FOUND)
-    assert absent([read(root, node)["metadata"]], FOUND) == set()
+    assert absent(watched.end(), FOUND) == set()
+    nfd.prune()
+    assert absent([read(root, node)["metadata"]], FOUND) == set(FOUND)
