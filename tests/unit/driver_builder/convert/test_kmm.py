@@ -4,7 +4,14 @@ from typing import Any
 
 import pytest
 
+from driver_builder.api import driver_container
 from driver_builder.convert.kmm import Conversion, Known, convert
+from driver_builder.desired.desired_target import BlockedTarget, PrebuiltTarget
+from driver_builder.desired.resolve import resolve
+from driver_builder.observed.snapshot import SourceMissing
+from driver_builder.reasons import Reason
+from tests.support.driver_builder.factories import KERNEL, OTHER_KERNEL, SETTINGS, node, snapshot
+from tests.support.driver_builder.factories import spec_of as spec_of_driver
 
 Json = dict[str, Any]
 
@@ -167,6 +174,23 @@ def test_a_build_leaves_the_kernels_that_were_built_and_says_what_further_ones_n
     errors, warnings = said(conversion, errors=True), said(conversion, errors=False)
     assert errors.keys() == {f"{path}.{name}" for name in ("dockerfileConfigMap", "buildArgs", "baseImageRegistryTLS")}
     assert warnings.keys() == {f"{path}.kanikoParams", f"{path}.selector", f"{CONTAINER}.kernelMappings.0.regexp"}
+
+
+def test_a_kernel_that_kmm_has_built_for_runs_its_image_and_another_waits_for_a_source() -> None:
+    """Nothing is built of a ConfigMap that is not there, and ``gate`` says no."""
+    kernels = Known(kernels=(KERNEL,))
+    made = convert(module({**BY_KERNEL, "build": {"dockerfileConfigMap": {"name": "a"}}}), kernels).driver
+    assert made is not None
+    made["metadata"]["uid"] = "uid"
+    driver = driver_container.parse(made)
+    missing = SourceMissing(message="ConfigMap drivers/edu-source does not exist")
+    seen = snapshot(node(), node("node-b", OTHER_KERNEL), drivers=(driver,), sources={driver.key: missing})
+    targets = resolve(seen, driver, spec_of_driver(driver), SETTINGS.template_versions).targets
+    prebuilt, blocked = sorted(targets, key=lambda target: target.target.kernel_version != KERNEL)
+    assert isinstance(prebuilt, PrebuiltTarget)
+    assert str(prebuilt.image) == f"r.example.com/drivers/edu:{KERNEL}"
+    assert isinstance(blocked, BlockedTarget)
+    assert blocked.reason is Reason.SOURCE_MISSING
 
 
 def test_a_signature_of_modules_is_one_of_driver_containers() -> None:

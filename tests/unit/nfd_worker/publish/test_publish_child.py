@@ -86,7 +86,7 @@ def carried(server: NodeServer) -> Json:
     }
 
 
-BARE = {
+BARE: Json = {
     "labels": {"example.io/rack": "r1"},
     "annotations": {"example.io/owner": "me"},
     "capacity": {"cpu": "4"},
