@@ -8,6 +8,7 @@ process with the rights of ``deploy/``.
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 import yaml
 
 from kube_api.client import JSON_PATCH, Client
+from kube_api.errors import NotFound
 from kube_api.resources import CUSTOM_RESOURCE_DEFINITIONS, NODES, Resource
 from nfd_worker.publish.publish_child import unpublish
 from tests.support.nfd_worker.publishing import FEATURE, NAMESPACE, NFD, read
@@ -145,10 +147,23 @@ def absent(states: list[Json], labels: dict[str, str]) -> set[str]:
     return {key for state in states for key in labels if state.get("labels", {}).get(key) != labels[key]}
 
 
+def is_served(root: Client) -> bool:
+    """Return whether NodeFeatures are served: a definition that is new is not at once."""
+    try:
+        root.list(NODE_FEATURES.path())
+    except NotFound:
+        return False
+    return True
+
+
 @pytest.fixture
 def nfd(root: Client, node: str) -> Nfd:
     """Install NFD."""
     root.apply(CUSTOM_RESOURCE_DEFINITIONS.path(name=DEFINITION["metadata"]["name"]), DEFINITION, field_manager="test")
+    deadline = time.monotonic() + 60
+    while not is_served(root):
+        assert time.monotonic() < deadline, "NodeFeatures are not served"
+        time.sleep(0.1)
     made = Nfd(root, node)
     made.install()
     return made
