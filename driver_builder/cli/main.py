@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from driver_builder import config
 from driver_builder.cli.commands import (
     build_logs_command,
+    convert_command,
     doctor_command,
     explain_command,
     gate_command,
@@ -58,6 +59,11 @@ COMMANDS: tuple[tuple[str, Command, str], ...] = (
     ),
     ("plan", plan_command, "show what the controller would do next, without doing it"),
     ("lint", lint_command, "find errors in DriverContainers before they are applied; needs no cluster"),
+    (
+        "convert",
+        convert_command,
+        "convert another operator's objects to DriverContainers, and name what has no counterpart; needs no cluster",
+    ),
     (
         "preflight",
         preflight_command,

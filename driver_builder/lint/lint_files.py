@@ -1,10 +1,11 @@
 """Reads manifests with their line numbers, for ``lint``. No cluster, and no files other than those named."""
 
+import math
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, TextIO
 
 import yaml
 
@@ -43,18 +44,24 @@ class Unreadable:
     message: str
 
 
+MAX_SIZE = 16 << 20
+"""Characters of a file."""
+MAX_EXPANDED = 1_000_000
+"""Values that one document may have once its aliases are written out."""
+
+
 def read_documents(names: Iterable[str]) -> Iterator[Document | Unreadable]:
     """Read files, all manifests of folders, and standard input by the name of ``-``.
 
     Raises:
-        ConfigurationError: when a file or folder cannot be opened.
+        ConfigurationError: when a file or folder cannot be opened, or is too long.
     """
     for name in names:
         if name == STDIN:
-            yield from parse_documents("<stdin>", sys.stdin.read())
+            yield from parse_documents("<stdin>", _bounded("<stdin>", sys.stdin))
             continue
         for path in _files(FilePath(name)):
-            yield from parse_documents(str(path), read_text(path))
+            yield from parse_documents(str(path), _read(path))
 
 
 def parse_documents(file: str, text: str) -> Iterator[Document | Unreadable]:
@@ -65,6 +72,10 @@ def parse_documents(file: str, text: str) -> Iterator[Document | Unreadable]:
             node = loader.get_node()
             if node is None:
                 continue
+            if _expanded(node, {}) > MAX_EXPANDED:
+                line = node.start_mark.line + 1
+                yield Unreadable(file=file, line=line, message="is too large: its aliases stand for too many values")
+                continue
             # Before it is constructed, for that resolves merge keys in place.
             yield from _repeated(file, node)
             yield Document(file=file, value=loader.construct_document(node), node=node)
@@ -73,6 +84,23 @@ def parse_documents(file: str, text: str) -> Iterator[Document | Unreadable]:
         yield Unreadable(file=file, line=line, message=f"is not YAML: {error.problem}")
     except (yaml.YAMLError, ValueError) as error:
         yield Unreadable(file=file, line=1, message=f"is not YAML: {error}")
+    except RecursionError:
+        yield Unreadable(file=file, line=1, message="is nested too deeply")
+
+
+def _read(path: FilePath) -> str:
+    try:
+        with path.open(encoding="utf-8") as file:
+            return _bounded(str(path), file)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}") from error
+
+
+def _bounded(name: str, file: TextIO) -> str:
+    text = file.read(MAX_SIZE + 1)
+    if len(text) > MAX_SIZE:
+        raise ConfigurationError(f"{name} has more than {MAX_SIZE} characters: split it")
+    return text
 
 
 def read_text(path: FilePath) -> str:
@@ -101,6 +129,17 @@ def _step(node: yaml.Node, part: str | int) -> tuple[yaml.Node, int] | None:
     if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
         return node.value[part], node.value[part].start_mark.line
     return None
+
+
+def _expanded(node: yaml.Node, known: dict[int, float]) -> float:
+    """Count the values of a node with its aliases written out; one that contains itself has no end."""
+    if id(node) not in known:
+        known[id(node)] = math.inf
+        parts = node.value if isinstance(node, yaml.SequenceNode) else ()
+        if isinstance(node, yaml.MappingNode):
+            parts = [part for pair in node.value for part in pair]
+        known[id(node)] = 1 + sum(_expanded(part, known) for part in parts)
+    return known[id(node)]
 
 
 def _repeated(file: str, node: yaml.Node) -> Iterator[Unreadable]:

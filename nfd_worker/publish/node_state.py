@@ -60,6 +60,11 @@ class NodeState(NamedTuple):
         ours = (entry for entry in self.managers if _is_ours(entry) and entry.get("operation") == "Apply")
         return {key for entry in ours for key in metadata_keys(entry, field)}
 
+    def applied_by_others(self, field: str) -> set[str]:
+        """Name the keys of ``labels`` or ``annotations`` that other programs apply: each of them removes its own."""
+        theirs = (entry for entry in self.managers if not _is_ours(entry) and entry.get("operation") == "Apply")
+        return {key for entry in theirs for key in metadata_keys(entry, field)}
+
     def writers(self, annotations: Collection[str]) -> set[str]:
         """Name the field managers besides ours that wrote one of these annotations."""
         return {
@@ -79,19 +84,26 @@ def metadata_keys(entry: Mapping[str, Any], field: str) -> set[str]:
 
 
 def disown(
-    entries: tuple[Json, ...], managers: Collection[str], *, labels: Collection[str], annotations: Collection[str]
+    entries: tuple[Json, ...],
+    managers: Collection[str],
+    *,
+    labels: Collection[str],
+    annotations: Collection[str],
+    operation: str = "Update",
 ) -> list[Json]:
-    """Take labels and annotations out of the entries in which these managers own them by plain updates.
+    """Take labels and annotations out of the entries in which these managers own them, by default by plain updates.
 
     Server-side apply removes a key only when no other manager owns it. An entry with nothing left goes.
     """
     gone = {"f:labels": {f"f:{key}" for key in labels}, "f:annotations": {f"f:{key}" for key in annotations}}
-    return list(_disowned(entries, managers, gone))
+    return list(_disowned(entries, managers, operation, gone))
 
 
-def _disowned(entries: tuple[Json, ...], managers: Collection[str], gone: Mapping[str, set[str]]) -> Iterator[Json]:
+def _disowned(
+    entries: tuple[Json, ...], managers: Collection[str], operation: str, gone: Mapping[str, set[str]]
+) -> Iterator[Json]:
     for entry in entries:
-        if entry.get("operation") != "Update" or entry.get("manager") not in managers:
+        if entry.get("operation") != operation or entry.get("manager") not in managers:
             yield entry
             continue
         fields = dict(entry.get("fieldsV1", {}))

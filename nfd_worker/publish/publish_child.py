@@ -21,6 +21,8 @@ it; the worker's ClusterRole has no ``create``, so that is refused.
 import os
 import select
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from kube_api.client import Client
 from kube_api.errors import Conflict, Forbidden, KubeApiError, NotFound
@@ -39,8 +41,10 @@ from nfd_worker.publish.ownership import (
     with_kept_origins,
 )
 from nfd_worker.publish.publish_errors import explain
-from nfd_worker.publish.take_over import Leftovers, leftovers, take_over_patch
+from nfd_worker.publish.take_over import Leftovers, hand_back_patch, leftovers, take_over_patch
 from nfd_worker.publish.wire import FIELD_MANAGER, UNPUBLISH, PublishAnswer, PublishRequest
+
+Written = TypeVar("Written")
 
 ATTEMPTS = 5
 """How often a Node that others change at the same moment is read again, before the worker backs off."""
@@ -104,13 +108,14 @@ def publish(request: PublishRequest, client: Client) -> PublishAnswer:
 
 
 def unpublish(node_name: str, client: Client) -> PublishAnswer:
-    """Remove everything that is ours from the Node; a Node that is gone needs nothing.
+    """Remove everything that is ours from the Node, but for what upstream tracks; a Node that is gone needs nothing.
 
     Raises:
         KubeApiError: as :func:`carry_out`, but not NotFound.
     """
     try:
-        client.get(NODES.path(name=node_name))
+        node = NodeState.from_dict(client.get(NODES.path(name=node_name)))
+        _repeated(client, node, lambda node: _patch(client, node, hand_back_patch(node)))
         node = _apply(client, node_name, NodeContent(), {})
         return _settle(client, node, NodeContent(), take_over=False)
     except NotFound:
@@ -130,10 +135,15 @@ def _apply(client: Client, node_name: str, content: NodeContent, origins: Origin
 def _settle(client: Client, node: NodeState, content: NodeContent, *, take_over: bool) -> PublishAnswer:
     """Write what server-side apply does not cover."""
     took_over = leftovers(node) if take_over else Leftovers()
+    notes = _repeated(client, node, lambda node: _write(client, node, content, take_over=take_over))
+    return PublishAnswer(notes=notes, took_over=str(took_over) if took_over.bookkeeping else "")
+
+
+def _repeated(client: Client, node: NodeState, write: Callable[[NodeState], Written]) -> Written:
+    """Write what was decided on a Node; on a newer one if others change it at the same moment."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            notes = _write(client, node, content, take_over=take_over)
-            return PublishAnswer(notes=notes, took_over=str(took_over) if took_over.bookkeeping else "")
+            return write(node)
         except Conflict:
             if attempt == ATTEMPTS:
                 raise

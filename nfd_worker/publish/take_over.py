@@ -2,8 +2,8 @@
 
 Our labels are applied first, so whatever both programs want is never absent. Then one patch removes what upstream
 tracked and we do not want, upstream's own annotations, and upstream's share in ``managedFields`` of what is now ours:
-as long as ``nfd-master`` co-owns a label, server-side apply would never remove it. Once that is done nothing is left
-over, and taking over again changes nothing.
+as long as ``nfd-master`` co-owns a label, server-side apply would never remove it. What another program applies as well
+stays, as that program's. Once that is done nothing is left over, and taking over again changes nothing.
 """
 
 import re
@@ -14,6 +14,7 @@ from kube_api.names import is_qualified_name
 from nfd_worker.labels.node_content import NodeContent
 from nfd_worker.publish.node_state import Json, NodeState, disown
 from nfd_worker.publish.tracking import EXTENDED_RESOURCES, TAINTS, UPSTREAM, parse_names, parse_taints
+from nfd_worker.publish.wire import FIELD_MANAGER
 
 _UPSTREAM_MANAGER = "nfd-master"
 BOOKKEEPING = (
@@ -69,16 +70,32 @@ def leftovers(node: NodeState) -> Leftovers:
 
 def take_over_patch(node: NodeState, found: Leftovers, wanted: NodeContent) -> Json:
     """Compute the metadata that ends upstream's part in the Node, as a merge patch; empty when it has none."""
-    gone = (found.bookkeeping | found.annotations) & node.annotations.keys() - wanted.annotations.keys()
+    labels = wanted.labels.keys() | node.applied_by_others("labels")
+    annotations = wanted.annotations.keys() | node.applied_by_others("annotations")
+    gone = (found.bookkeeping | found.annotations) & node.annotations.keys() - annotations
     managers = {_UPSTREAM_MANAGER} | node.writers(found.bookkeeping)
-    entries = disown(node.managers, managers, labels=wanted.labels, annotations=wanted.annotations)
+    entries = disown(node.managers, managers, labels=labels, annotations=annotations)
     parts: Json = {
-        "labels": dict.fromkeys(found.labels & node.labels.keys() - wanted.labels.keys()),
+        "labels": dict.fromkeys(found.labels & node.labels.keys() - labels),
         "annotations": dict.fromkeys(gone - {record.shared for record in _SHARED}),
         "managedFields": entries if entries != list(node.managers) else [],
     }
     metadata = {name: part for name, part in parts.items() if part}
     return {"metadata": metadata} if metadata else {}
+
+
+def hand_back_patch(node: NodeState) -> Json:
+    """Compute the metadata that leaves to upstream what it tracks, as a merge patch; empty where none of it is ours.
+
+    Upstream writes, and owns, no label that has the right value already: removed with ours, it would be absent until
+    upstream looks at the Node again.
+    """
+    found = leftovers(node)
+    entries = disown(
+        node.managers, {FIELD_MANAGER}, labels=found.labels, annotations=found.annotations, operation="Apply"
+    )
+    # An empty list changes nothing for the API server.
+    return {"metadata": {"managedFields": entries or [{}]}} if entries != list(node.managers) else {}
 
 
 def _is_ours(node: NodeState, key: str) -> bool:

@@ -127,10 +127,11 @@ def _specs(documents: Iterable[Document | Unreadable]) -> Iterator[tuple[str, Dr
         for value, _ in drivers(document.value) if isinstance(document, Document) else ():
             spec = read_spec(value.get("spec")).spec
             if spec is not None:
-                yield _key(value), spec
+                yield key_of(value), spec
 
 
-def _key(value: Mapping[str, Any]) -> str:
+def key_of(value: Mapping[str, Any]) -> str:
+    """Return ``namespace/name`` of an object."""
     metadata = value.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
     return f"{metadata.get('namespace') or 'default'}/{metadata.get('name', '')}"
@@ -160,7 +161,7 @@ def lint(document: Document, value: Mapping[str, Any], path: Path, fleet: Fleet)
             field=dotted(field),
             message=message,
         )
-        for severity, field, message in (*_object(value), *_spec(_key(value), value.get("spec"), fleet))
+        for severity, field, message in (*_object(value), *_spec(key_of(value), value.get("spec"), fleet))
     ]
     return sorted(findings, key=lambda finding: finding.line)
 

@@ -74,6 +74,16 @@ def test_modules_are_loaded_from_opt_and_proven(vendor: World) -> None:
     assert vendor.run("hold").verdict["result"] == "NotLive"
 
 
+def test_what_another_program_loaded_of_the_same_image_is_taken_over(vendor: World) -> None:
+    """As KMM leaves it, and in use: nothing is unloaded, nothing is loaded, and from now on it is this driver's."""
+    vendor.environment["MODULES"] = "edudrv"
+    vendor.is_live("edudrv", refcnt=3)
+    ran = vendor.run("load")
+    assert ran.verdict["modules"] == [{"name": "edudrv", "srcversion": SRCVERSION, "devices": [DEVICE]}]
+    assert vendor.calls == []
+    assert (vendor.root / "run/owners/edudrv").exists()
+
+
 def test_another_build_of_the_same_name_is_no_proof(vendor: World) -> None:
     """What is live must be the file of the image."""
     vendor.will_load("edudrv", srcversion=OTHER, devices=[DEVICE])

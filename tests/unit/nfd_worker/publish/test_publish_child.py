@@ -86,7 +86,7 @@ def carried(server: NodeServer) -> Json:
     }
 
 
-BARE = {
+BARE: Json = {
     "labels": {"example.io/rack": "r1"},
     "annotations": {"example.io/owner": "me"},
     "capacity": {"cpu": "4"},
@@ -337,6 +337,17 @@ def test_unpublishing_leaves_upstream_alone(upstream: NodeServer) -> None:
     before = carried(upstream)
     unpublish("n", upstream.client)
     assert carried(upstream) == before
+
+
+def test_unpublishing_leaves_to_upstream_what_it_tracks(server: NodeServer) -> None:
+    """It has written none of it, because all was as it should be; it is owned by nobody then, and may be repeated."""
+    publish(request(), server.client)
+    tracked = {f"{NFD}/feature-labels": "gpu", f"{NFD}/feature-annotations": "note"}
+    server.change("nfd-master", {"metadata": {"annotations": tracked}})
+    for _ in range(2):
+        assert unpublish("n", server.client) == PublishAnswer()
+        assert server.labels() == {**BARE["labels"], GPU: "true"}
+        assert server.annotations() == {**BARE["annotations"], f"{FEATURE}/note": "hello", **tracked}
 
 
 def test_a_node_that_is_gone_needs_no_unpublishing(server: NodeServer) -> None:

@@ -105,6 +105,20 @@ def test_labels_that_upstream_co_owns_without_tracking_them_become_ours() -> Non
     assert patch == {"metadata": {"managedFields": [entry("kubectl", labels=["x"])]}}
 
 
+def test_what_another_program_applies_as_well_stays_and_is_its_own() -> None:
+    """A controller that has adopted a label of upstream's removes it when it is time to; the Node never lacks it."""
+    card, note = "vendor.example/card", f"{FEATURE}/note"
+    theirs = entry("driver-builder-features", "Apply", labels=[card], annotations=[note])
+    adopted = node(UPSTREAM, entry("nfd-master", labels=[*LABELS], annotations=[*UPSTREAM]), theirs)
+    patch = take_over_patch(adopted, leftovers(adopted), WANTED)["metadata"]
+    assert "labels" not in patch
+    assert note not in patch["annotations"]
+    left, same = patch["managedFields"]
+    assert same == theirs
+    assert f"f:{card}" not in left["fieldsV1"]["f:metadata"]["f:labels"]
+    assert f"f:{note}" not in left["fieldsV1"]["f:metadata"]["f:annotations"]
+
+
 def test_nothing_left_is_nothing_to_do() -> None:
     """On a Node without fields of upstream --take-over changes nothing."""
     clean = node({f"{FEATURE}/mine": "1"}, entry("nfd-worker", "Apply", labels=[f"{FEATURE}/gpu"]))

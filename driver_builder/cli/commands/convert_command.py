@@ -1,0 +1,163 @@
+"""``driver-builder convert``: makes DriverContainers of the objects of another operator. No cluster is needed.
+
+Standard output has what was made and nothing else, standard error a line for each field that has no counterpart, and
+for each problem of the new object that ``lint`` finds: ``driver-builder convert kmm FILE | kubectl apply -f -``.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from driver_builder.api.spec_reader import Path, dotted
+from driver_builder.api.spec_rules import EXTENDED_RESOURCE
+from driver_builder.cli.commands import lint_command
+from driver_builder.cli.commands.lint_command import Fleet, Severity
+from driver_builder.cli.common import EXIT_FAILED, EXIT_OK
+from driver_builder.config import Settings
+from driver_builder.convert import kmm
+from driver_builder.convert.kmm import Known
+from driver_builder.errors import ConfigurationError
+from driver_builder.lint.lint_files import Document, Unreadable, parse_documents, read_documents
+
+Json = dict[str, Any]
+
+_ELSEWHERE = {
+    "ManagedClusterModule": "convert its spec.moduleSpec as a Module, and apply the result in each cluster: clusters "
+    "that share a registry build a driver once",
+    "PreflightValidation": "driver-builder preflight --kernel does that",
+    "PreflightValidationOCP": "driver-builder preflight --kernel does that",
+}
+"""Other kinds of KMM, and what stands for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One line of standard error."""
+
+    file: str
+    line: int
+    severity: Severity
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.severity}: {self.text}"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the files, and what they do not say."""
+    parser.add_argument("origin", choices=("kmm",), help="kmm: Modules of Kernel Module Management")
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="manifest, directory of manifests, or - for standard input"
+    )
+    parser.add_argument(
+        "--kernels",
+        metavar="RELEASE,...",
+        default="",
+        help="kernel releases of the nodes, for images that are named by kernel: kubectl get nodes -o "
+        "jsonpath='{.items[*].status.nodeInfo.kernelVersion}'",
+    )
+    parser.add_argument(
+        "--resource",
+        metavar="MODULE=RESOURCE",
+        action="append",
+        default=[],
+        help="extended resource that the device plugin of a Module offers, such as edu=example.com/edu",
+    )
+
+
+def run(flags: argparse.Namespace, _settings: Settings) -> int:
+    """Convert the files; returns 1 if a field needs a person.
+
+    Raises:
+        ConfigurationError: a file cannot be read, none has a Module, or a flag is wrong.
+    """
+    kernels = tuple(dict.fromkeys(re.split(r"[,\s]+", flags.kernels.strip()))) if flags.kernels.strip() else ()
+    known = Known(kernels=kernels, resources=dict(map(_resource, flags.resource)))
+    made: list[Json] = []
+    messages: list[Message] = []
+    found = 0
+    for document in read_documents(flags.files):
+        if isinstance(document, Unreadable):
+            text, line = document.message, document.line
+            messages.append(Message(file=document.file, line=line, severity=Severity.ERROR, text=text))
+            continue
+        for value, path in _objects(document.value):
+            if _is_module(value):
+                found += 1
+                messages += _converted(document, value, path, known, made)
+            else:
+                messages.append(_of_another_kind(document, value, path))
+    if not found and not any(message.severity is Severity.ERROR for message in messages):
+        raise ConfigurationError(f"no {kmm.KIND} of kmm.sigs.x-k8s.io in {', '.join(flags.files)}")
+    for message in messages:
+        print(message, file=sys.stderr)
+    print(yaml.safe_dump_all(made, sort_keys=False, explicit_start=True) if made else "", end="")
+    return EXIT_FAILED if any(message.severity is Severity.ERROR for message in messages) else EXIT_OK
+
+
+def _resource(text: str) -> tuple[str, str]:
+    module, equals, resource = text.partition("=")
+    if not (module and equals) or EXTENDED_RESOURCE.wrong_with(resource):
+        raise ConfigurationError(f"--resource: {text!r}: write MODULE=RESOURCE, such as edu=example.com/edu")
+    return module, resource
+
+
+def _objects(value: Any, path: Path = ()) -> Iterator[tuple[Mapping[str, Any], Path]]:
+    """Find the objects of a document, also in a List."""
+    if not isinstance(value, Mapping):
+        return
+    if str(value.get("kind", "")).endswith("List") and isinstance(value.get("items"), list):
+        for index, item in enumerate(value["items"]):
+            yield from _objects(item, (*path, "items", index))
+    else:
+        yield value, path
+
+
+def _is_module(value: Mapping[str, Any]) -> bool:
+    return value.get("kind") == kmm.KIND and str(value.get("apiVersion")) in kmm.API_VERSIONS
+
+
+def _of_another_kind(document: Document, value: Mapping[str, Any], path: Path) -> Message:
+    kind = str(value.get("kind", "object without kind"))[:80]
+    severity = Severity.ERROR if kind == kmm.KIND or kind in _ELSEWHERE else Severity.WARNING
+    words = _ELSEWHERE.get(kind, "is left as it is")
+    if kind == kmm.KIND:
+        version, known = str(value.get("apiVersion"))[:80], ", ".join(sorted(kmm.API_VERSIONS))
+        words = f"apiVersion {version!r} is unknown: use one of {known}"
+    return Message(file=document.file, line=document.line(path), severity=severity, text=f"{kind}: {words}")
+
+
+def _converted(
+    document: Document, value: Mapping[str, Any], path: Path, known: Known, made: list[Json]
+) -> Iterator[Message]:
+    """Convert one Module, add what came out, and say what it is not."""
+    conversion = kmm.convert(value, known)
+    name = lint_command.key_of(value)
+    remarks = sorted(conversion.remarks.said, key=lambda remark: document.line((*path, *remark.path)))
+    for remark in remarks:
+        yield Message(
+            file=document.file,
+            line=document.line((*path, *remark.path)),
+            severity=Severity.ERROR if remark.is_error else Severity.WARNING,
+            text=f"{name}: {dotted(remark.path)}: {remark.message}",
+        )
+    line = document.line(path)
+    if conversion.driver is None:
+        text = f"{name}: no DriverContainer was made of it"
+        yield Message(file=document.file, line=line, severity=Severity.ERROR, text=text)
+        return
+    made.append(conversion.driver)
+    for finding in _lint(conversion.driver):
+        text = f"{name}: of the DriverContainer: {finding.field}: {finding.message}"
+        yield Message(file=document.file, line=line, severity=finding.severity, text=text)
+
+
+def _lint(driver: Json) -> Iterable[lint_command.Finding]:
+    for document in parse_documents("", yaml.safe_dump(driver)):
+        if isinstance(document, Document):
+            yield from lint_command.lint(document, driver, (), Fleet())
