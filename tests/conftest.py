@@ -14,6 +14,7 @@ from hypothesis.internal.conjecture import providers
 
 from testbed import diagnosis, fixtures
 from testbed.fixtures import control_plane_ground, engine_ground, ground, parts_ground
+from tests.support.chain import BrokenChainError, Chains
 from tests.support.examples import IS_FAST
 
 __all__ = ["control_plane_ground", "engine_ground", "ground", "parts_ground"]
@@ -35,6 +36,11 @@ if IS_FAST:
     providers._get_local_constants = lambda: providers._local_constants
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Let tests that build on each other end with the first one that fails."""
+    config.pluginmanager.register(Chains())
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test by its folder, which says what it needs, and properties as ``costly``.
@@ -50,10 +56,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add to the report of a failed test how its testbeds were at that moment."""
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add to the report of a test that was run and failed how its testbeds were at that moment."""
     report = yield
-    if report.failed and report.when != "teardown":
+    was_run = not (call.excinfo and call.excinfo.errisinstance(BrokenChainError))
+    if report.failed and report.when != "teardown" and was_run:
         for ground in fixtures.running:
             report.sections.append((f"Testbed {ground.name}", diagnosis.write(ground, report.nodeid)))
     return report

@@ -1,6 +1,6 @@
 """The demo's scenario, step by step, asserted against the API server, the registry and inside the guests.
 
-The tests build on each other, in the order they are written in: a step that fails makes the later ones fail as well.
+The tests build on each other, in the order they are written in.
 """
 
 import json
@@ -20,6 +20,8 @@ from kube_api import names
 from kube_api.resources import DRIVER_CONTAINERS, NODES, PODS
 from testbed.guest.guest import Guest
 from tests.support.real_parts import acts
+
+pytestmark = pytest.mark.chain
 
 MIB = 1 << 20
 

@@ -21,7 +21,7 @@ from tests.support.real_parts import acts
 from tests.support.real_parts.device_agent import Place
 from tools import product_images
 
-pytestmark = [pytest.mark.long]
+pytestmark = [pytest.mark.long, pytest.mark.chain]
 
 KEY = f"{NAMESPACE}/{DRIVER}"
 PREFIX = stage_label(KEY, Stage.VALID).removesuffix(Stage.VALID)

@@ -9,6 +9,8 @@ import base64
 import tarfile
 from contextlib import ExitStack
 
+import pytest
+
 from demo import deploy
 from demo.cluster import NAMESPACE, Json
 from demo.scenario import DRIVER, EDU_LABEL, EXAMPLE, READY_LABEL, SOURCE, Scenario
@@ -16,6 +18,8 @@ from driver_builder.model.image_state import Absent, ImageState, Present
 from kube_api import names
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES, SECRETS
 from tests.support.real_parts import acts
+
+pytestmark = pytest.mark.chain
 
 PASSWORD = "the right one"
 SECRET = "registry-password"
