@@ -32,7 +32,8 @@ settings.register_profile("fuzz", max_examples=10_000, deadline=None, suppress_h
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 if IS_FAST:
     # Examples would have constants of the modules that are imported by then: others in each run, as files are shared
-    # out among processes, each of which would parse all modules for that (half of what properties take).
+    # out among processes, and half of the time that properties take. Hypothesis has no setting for it (6.170);
+    # tests/unit/support/test_examples.py fails when it no longer looks for them here.
     providers._get_local_constants = lambda: providers._local_constants
 
 
