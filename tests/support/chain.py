@@ -7,9 +7,10 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from _pytest.outcomes import Failed
 
 
-class BrokenChainError(pytest.fail.Exception):
+class BrokenChainError(Failed):
     """Why a test was not run."""
 
 
