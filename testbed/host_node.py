@@ -155,6 +155,8 @@ def kubelet_configuration(*, port: int, ca_file: str, pki: str) -> dict[str, Any
         "evictionHard": {"nodefs.available": "0%", "imagefs.available": "0%", "memory.available": "10Mi"},
         "imageGCHighThresholdPercent": 100,
         "nodeStatusUpdateFrequency": "1s",
+        # What has not changed need not be written each second, which everybody who watches nodes would read.
+        "nodeStatusReportFrequency": "10s",
         "syncFrequency": "5s",
         "fileCheckFrequency": "60s",
         "httpCheckFrequency": "60s",

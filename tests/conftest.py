@@ -14,6 +14,7 @@ from hypothesis.internal.conjecture import providers
 
 from testbed import diagnosis, fixtures
 from testbed.fixtures import control_plane_ground, engine_ground, ground, own_control_plane, parts_ground
+from tests.support.chain import BrokenChainError, Chains
 from tests.support.examples import IS_FAST
 
 __all__ = ["control_plane_ground", "engine_ground", "ground", "own_control_plane", "parts_ground"]
@@ -31,8 +32,14 @@ settings.register_profile("fuzz", max_examples=10_000, deadline=None, suppress_h
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 if IS_FAST:
     # Examples would have constants of the modules that are imported by then: others in each run, as files are shared
-    # out among processes, each of which would parse all modules for that (half of what properties take).
+    # out among processes, and half of the time that properties take. Hypothesis has no setting for it (6.170);
+    # tests/unit/support/test_examples.py fails when it no longer looks for them here.
     providers._get_local_constants = lambda: providers._local_constants
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let tests that build on each other end with the first one that fails."""
+    config.pluginmanager.register(Chains())
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -50,10 +57,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add to the report of a failed test how its testbeds were at that moment."""
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add to the report of a test that was run and failed how its testbeds were at that moment."""
     report = yield
-    if report.failed and report.when != "teardown":
+    was_run = not (call.excinfo and call.excinfo.errisinstance(BrokenChainError))
+    if report.failed and report.when != "teardown" and was_run:
         for ground in fixtures.running:
             report.sections.append((f"Testbed {ground.name}", diagnosis.write(ground, report.nodeid)))
     return report

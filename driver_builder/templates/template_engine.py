@@ -13,9 +13,12 @@ import re
 import resource
 import sys
 import traceback
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
+from types import CodeType
+from typing import Any
 
 import jinja2
 import jinja2.meta
@@ -24,9 +27,20 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 MAX_DOCKERFILE = 1 << 20
 """Characters. Our largest template makes about 10,000."""
 PARTS = "parts"
+MAX_KEPT = 64
+"""Texts that are parsed and compiled only once; of ours there are about thirty."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_ENVIRONMENT = ImmutableSandboxedEnvironment(
+
+
+class _Sandbox(ImmutableSandboxedEnvironment):
+    """Compiles each text once: a driver is rendered for many targets."""
+
+    def compile(self, source: Any, name: str | None = None, filename: str | None = None, **_: Any) -> CodeType:  # type: ignore[override]
+        return _compiled(source, name, filename)
+
+
+_ENVIRONMENT = _Sandbox(
     undefined=jinja2.StrictUndefined,
     autoescape=False,  # a Dockerfile is not HTML; template_values lets nothing through that needs escaping
     trim_blocks=True,
@@ -38,6 +52,11 @@ _ERRORS = (
     *(ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError),
 )
 """What an expression in a template may raise: Jinja's errors, and those of Python."""
+
+
+@lru_cache(maxsize=MAX_KEPT)
+def _compiled(text: str, name: str | None, filename: str | None) -> CodeType:
+    return ImmutableSandboxedEnvironment.compile(_ENVIRONMENT, text, name, filename)
 
 
 class TemplateInvalid(Exception):
@@ -61,15 +80,21 @@ def rendered(place: str, values: Mapping[str, object], loader: jinja2.BaseLoader
 
 def _mentioned(
     environment: jinja2.Environment, loader: jinja2.BaseLoader, text: str, name: str | None = None
-) -> set[str]:
+) -> Set[str]:
     """The variables in a template and in its parts; a missing part is reported by rendering, with its line."""
-    tree = environment.parse(text, name)
-    names = jinja2.meta.find_undeclared_variables(tree)
-    for part in jinja2.meta.find_referenced_templates(tree):
-        if part is not None:
-            with suppress(jinja2.TemplateNotFound):
-                names |= _mentioned(environment, loader, loader.get_source(environment, part)[0], part)
-    return names
+    found, parts = _parsed(text, name)
+    for part in parts:
+        with suppress(jinja2.TemplateNotFound):
+            found |= _mentioned(environment, loader, loader.get_source(environment, part)[0], part)
+    return found
+
+
+@lru_cache(maxsize=MAX_KEPT)
+def _parsed(text: str, name: str | None) -> tuple[Set[str], Sequence[str]]:
+    """The variables in one text, and the parts that it includes."""
+    tree = _ENVIRONMENT.parse(text, name)
+    parts = [part for part in jinja2.meta.find_referenced_templates(tree) if part is not None]
+    return frozenset(jinja2.meta.find_undeclared_variables(tree)), parts
 
 
 def _check_all_is_used(values: Mapping[str, object], mentioned: Set[str], place: str) -> None:

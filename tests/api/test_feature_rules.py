@@ -118,7 +118,7 @@ def test_the_thread_follows_changes(client: Client, control_plane_ground: Testbe
         assert "late.yaml" in data(client)
     finally:
         stop.set()
-        thread.join(10)
+        thread.join(600)
     assert not thread.is_alive()
 
 

@@ -41,7 +41,7 @@ Json = dict[str, Any]
 NAMESPACE = "driverwright"
 KERNEL, NEW_KERNEL = factories.KERNEL, "6.1.0-56-cloud-amd64"
 SETTINGS = PlanSettings(
-    template_versions=factories.SETTINGS.template_versions, retry_min_seconds=2.0, device_agent_image="r.io/agent:1"
+    template_versions=factories.SETTINGS.template_versions, retry_min_seconds=4.0, device_agent_image="r.io/agent:1"
 )
 RESOURCE: Json = {"name": "example.com/edu", "groups": [{"paths": [{"path": "/dev/edu*"}]}]}
 TEST: Json = {"image": "r.io/test:1", "command": ["/test"]}

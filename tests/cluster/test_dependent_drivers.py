@@ -17,7 +17,7 @@ from kube_api.resources import DRIVER_CONTAINERS, NODES
 from testbed.guest.guest import Guest
 from tests.support.real_parts import acts, module_watch
 
-pytestmark = [pytest.mark.long]
+pytestmark = [pytest.mark.long, pytest.mark.chain]
 
 FIRST = "helper"
 FIRST_MODULE, SECOND_MODULE = "dw_helper", "edudrv"

@@ -1,4 +1,7 @@
-"""The device agent with a real kubelet: devices made by mknod, offered, allocated, lost, and offered again."""
+"""The device agent with a real kubelet: devices made by mknod, offered, allocated, lost, and offered again.
+
+The tests build on each other, in the order they are written in.
+"""
 
 import os
 import shutil
@@ -16,6 +19,8 @@ from testbed.testbed import Testbed
 from tests.support.real_parts import reference_plugin
 from tests.support.real_parts.device_agent import DAEMON_SET, NAMESPACE, SECONDS, Place
 from tools import product_images
+
+pytestmark = pytest.mark.chain
 
 RESOURCE = "driverwright.io/widget"
 REFERENCE = "example.com/widget"

@@ -64,7 +64,8 @@ COPY --from=build /out/ /
 """
 WAIT_SECONDS = 900.0
 PATIENCE = Patience(look=0.3)
-SHORT = Patience(look=0.3, start=20.0, hopeless=4.0)
+SHORT = {"image": Patience(look=0.3, hopeless=4.0), "node_selector": Patience(look=0.3, start=60.0)}
+"""For a Job that no node can start, by the setting that is wrong."""
 SMALL = "50Mi"
 
 
@@ -227,14 +228,14 @@ def waiting(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         sizes = {"work_size": changes.pop("work_size")} if "work_size" in changes else {}
         settings = replace(place.settings, **of_settings, **sizes)
         folder = tmp_path_factory.mktemp("waiting") / "job"
-        patience = SHORT if of_settings else PATIENCE
+        patience = next((SHORT[name] for name in of_settings), PATIENCE)
         return Build(place, place.action(name, script, **changes), folder, settings=settings, patience=patience)
 
-    hanging = build("deadline", "echo hanging; sleep 1200", deadline_seconds=120.0)
+    # A busy node takes its time until it hangs.
+    hanging = build("deadline", "echo hanging; sleep 1200", deadline_seconds=240.0)
     cancelled = build("cancelled", "echo begun; sleep 1200")
     (opened,) = free_ports(1)
-    until_open = f"until nc -w 1 127.0.0.1 {opened} -e true 2>/dev/null; do sleep 1; done"
-    deleted = build("deleted", f"echo begun; {until_open}; echo 'x.c:3:1: error: bad'; exit 65")
+    deleted = build("deleted", f"echo begun; {until_open(opened)}; echo 'x.c:3:1: error: bad'; exit 65")
     evicted = build("evicted", "dd if=/dev/zero of=/filled bs=1M count=80; sleep 1200", work_size=SMALL)
     no_image = f"{place.ground.registry.host}/no/such:1"
     with ThreadPoolExecutor(2) as pool:
@@ -250,6 +251,11 @@ def waiting(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         for future in failures.values():
             future.cancel()
         hanging.cancelled.set()
+
+
+def until_open(port: int) -> str:
+    """Return a command of a build that waits until the test listens on a port."""
+    return f"until nc -w 1 127.0.0.1 {port} -e true 2>/dev/null; do sleep 0.2; done"
 
 
 def _failure_when_cancelled(build: Build) -> DriverBuilderError:
@@ -423,7 +429,7 @@ def test_a_secret_that_a_build_prints_is_hidden(place: Place, tmp_path: Path) ->
         keep_log=lambda _action, _failure, lines: kept.extend(lines),
     )
     queue.submit(action)
-    assert ended.wait(120)
+    assert ended.wait(WAIT_SECONDS)
     queue.stop()
     assert any("***" in line for line in kept), kept
     assert not [line for line in kept if TOKEN in line]
@@ -462,7 +468,8 @@ def _build_and_be_killed(
 
 def test_a_killed_controller_finds_its_build_again(place: Place, tmp_path: Path) -> None:
     """SIGKILL in the middle: the next one follows the same Job and pod, and nothing is built twice."""
-    action = place.action("adopt", "echo begun; sleep 5; echo done")
+    (opened,) = free_ports(1)
+    action = place.action("adopt", f"echo begun; {until_open(opened)}; echo done")
     token = place.ground.ca_file.with_name(f"token-{NAMESPACE}-driver-builder")
     account = ServiceAccount(place.ground.api_server, ca_file=str(place.ground.ca_file), token_file=str(token))
     context = multiprocessing.get_context("spawn")
@@ -475,7 +482,8 @@ def test_a_killed_controller_finds_its_build_again(place: Place, tmp_path: Path)
     first.join()
     uids = _pod_uids(place, action)
     build = Build(place, action, tmp_path / "job")
-    built = build()
+    with socket.create_server(("127.0.0.1", opened)):
+        built = build()
     assert built.compiler == "gcc 12"
     assert build.lines[0].startswith("following Job ")
     assert build.lines.count("begun") == build.lines.count("done") == 1
@@ -489,15 +497,17 @@ def _pod_uids(place: Place, action: StartBuild) -> set[str]:
 
 
 def test_a_controller_that_leaves_lets_its_build_go_on(place: Place, tmp_path: Path) -> None:
-    """An update of the controller costs no build; the next one finds even what ended meanwhile."""
-    action = place.action("leave", "echo begun; sleep 2")
+    """An update of the controller costs no build: the next one follows the Job that is there."""
+    (opened,) = free_ports(1)
+    action = place.action("leave", f"echo begun; {until_open(opened)}")
     build = Build(place, action, tmp_path / "job", is_leaving=lambda: True)
     threading.Thread(target=_cancel_when_begun, args=(build,)).start()
     with pytest.raises(BuildFailed):
         build()
     assert any(name.startswith("Job/") for name in place.left(action.request.key))
     again = Build(place, action, tmp_path / "again")
-    assert again().compiler == "gcc 12"
+    with socket.create_server(("127.0.0.1", opened)):
+        assert again().compiler == "gcc 12"
     assert again.lines[0].startswith("following Job ")
 
 

@@ -59,8 +59,14 @@ def assert_all_is_gone(ground: Testbed) -> None:
 
 def test_a_kernel_discovery_that_is_cancelled_leaves_nothing(ground: Testbed, asking: JobKernelDiscovery) -> None:
     """As when the controller is stopped in the middle of one."""
-    cancelled = threading.Event()
-    threading.Timer(2.0, cancelled.set).start()
+    cancelled, root = threading.Event(), admin(ground)
+
+    def cancel_when_begun() -> None:
+        while not left(root):
+            time.sleep(0.1)
+        cancelled.set()
+
+    threading.Thread(target=cancel_when_begun, daemon=True).start()
     with pytest.raises(BuildFailed) as caught:
         asking.discover(Repository("debian", ground.base_image, "amd64"), cancelled=cancelled)
     assert caught.value.reason is Reason.CANCELLED

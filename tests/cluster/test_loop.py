@@ -1,6 +1,6 @@
 """The demo's scenario, step by step, asserted against the API server, the registry and inside the guests.
 
-The tests build on each other, in the order they are written in: a step that fails makes the later ones fail as well.
+The tests build on each other, in the order they are written in.
 """
 
 import json
@@ -20,6 +20,8 @@ from kube_api import names
 from kube_api.resources import DRIVER_CONTAINERS, NODES, PODS
 from testbed.guest.guest import Guest
 from tests.support.real_parts import acts
+
+pytestmark = pytest.mark.chain
 
 MIB = 1 << 20
 
@@ -167,8 +169,14 @@ def test_a_restart_of_the_controller_takes_no_label_away_and_repeats_no_rebuild(
     before = {kernel: target["imageDigest"] for kernel, target in scenario.cluster.targets(DRIVER).items()}
     node = NODES.path(name="guest-b")
     scenario.cluster.client.patch(node, {"metadata": {"annotations": {names.REBUILD_ANNOTATION: None}}})
+    old = {pod["metadata"]["uid"] for pod in scenario.cluster.pods(CONTROLLER)}
     delete_pods(scenario, CONTROLLER)
     watch_labels(scenario, times=10)
+    acts.wait_until(
+        scenario,
+        "the old controller is gone",
+        lambda: old.isdisjoint(pod["metadata"]["uid"] for pod in scenario.cluster.pods(CONTROLLER)),
+    )
     scenario.wait_for_controller()
     watch_labels(scenario, times=10)
     assert "starting" not in scenario.cluster.log_tail(CONTROLLER, 200)

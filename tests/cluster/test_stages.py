@@ -26,7 +26,7 @@ from tests.support.real_parts.chain import (
 )
 from tests.support.real_parts.device_agent import Place
 
-pytestmark = [pytest.mark.long]
+pytestmark = [pytest.mark.long, pytest.mark.chain]
 
 PREFIX = stage_label(KEY, Stage.VALID).removesuffix(Stage.VALID)
 PLUGIN = f"{DRIVER}-plug"

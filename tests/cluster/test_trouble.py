@@ -9,6 +9,8 @@ import base64
 import tarfile
 from contextlib import ExitStack
 
+import pytest
+
 from demo import deploy
 from demo.cluster import NAMESPACE, Json
 from demo.scenario import DRIVER, EDU_LABEL, EXAMPLE, READY_LABEL, SOURCE, Scenario
@@ -16,6 +18,8 @@ from driver_builder.model.image_state import Absent, ImageState, Present
 from kube_api import names
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES, SECRETS
 from tests.support.real_parts import acts
+
+pytestmark = pytest.mark.chain
 
 PASSWORD = "the right one"
 SECRET = "registry-password"
@@ -77,7 +81,7 @@ def test_killed_between_build_and_push_and_between_push_and_roll_out(scenario: S
     def at_work() -> list[tuple[str, str]]:
         return acts.builds_at_work(scenario, REPOSITORY)
 
-    acts.wait_for("the engine works at a build", at_work, every=0.05)
+    acts.wait_for("the engine works at a build", at_work, every=0.2)
     with acts.stopped(scenario, "registry"):
         first, *_ = at_work()
         acts.wait_for("it is verified", lambda: f"build {first[0]}: verified" in acts.controller_log(scenario))
@@ -87,7 +91,7 @@ def test_killed_between_build_and_push_and_between_push_and_roll_out(scenario: S
     def others() -> list[tuple[str, str]]:
         return [build for build in at_work() if build != first]
 
-    acts.wait_for("the engine works at the other kernel's build", others, every=0.05)
+    acts.wait_for("the engine works at the other kernel's build", others, every=0.2)
     with ExitStack() as no_registry, ExitStack() as no_api_server:
         no_registry.enter_context(acts.stopped(scenario, "registry"))
         (second,) = others()

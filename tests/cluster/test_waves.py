@@ -19,7 +19,7 @@ from testbed.guest.guest import Guest
 from tests.cluster.test_loop import assert_proven, wait_for_another_pod
 from tests.support.real_parts import acts, module_watch
 
-pytestmark = [pytest.mark.long]
+pytestmark = [pytest.mark.long, pytest.mark.chain]
 
 CANARY, OTHER = "guest-a", "guest-b"
 PATH = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER)

@@ -365,7 +365,7 @@ def test_parser_and_schema_agree(field: str, part: Json) -> None:
 def test_they_agree_on_what_the_schemas_pattern_matches(field: str) -> None:
     """Whatever the admin writes within it."""
 
-    @few(6)
+    @few(3)
     @given(st.from_regex(PATTERNS[field].removesuffix("$") + r"\Z"))
     def agree(value: str) -> None:
         judge(field, value)
@@ -378,7 +378,7 @@ def test_they_agree_on_what_the_schemas_pattern_matches(field: str) -> None:
 def test_they_agree_on_what_the_parsers_rule_matches(field: str) -> None:
     """A rule that is changed alone is found."""
 
-    @settings(few(6), suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+    @settings(few(3), suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
     @given(st.from_regex(READ[field].pattern, fullmatch=True))
     def agree(value: str) -> None:
         judge(field, value)

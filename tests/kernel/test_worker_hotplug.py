@@ -88,12 +88,12 @@ def running(
         socket.unlink(missing_ok=True)
 
 
-def seconds_until(is_so: Callable[[], bool], console: Path) -> float:
+def seconds_until(is_so: Callable[[], bool], console: Path, *, every: float = 0.01) -> float:
     """Wait until something is so; returns how long it took."""
     start = time.monotonic()
     while not is_so():
         assert time.monotonic() - start < PATIENCE_SECONDS, console.read_text(errors="replace")[-3000:]
-        time.sleep(0.01)
+        time.sleep(every)
     return time.monotonic() - start
 
 
@@ -109,7 +109,7 @@ def test_a_plugged_device_is_labelled_and_an_unplugged_one_is_not(
     def sightings() -> int:
         return console.read_text(errors="replace").count(SEEN)
 
-    seconds_until(lambda: f"{FEATURE_LABEL_PREFIX}/kernel-version.full" in labels(), console)
+    seconds_until(lambda: f"{FEATURE_LABEL_PREFIX}/kernel-version.full" in labels(), console, every=0.5)
     before, took = labels(), []
     for number in range(TRIES):
         seen = sightings()

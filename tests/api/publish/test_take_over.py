@@ -22,6 +22,7 @@ from tests.support.nfd_worker.publishing import (
     TAINT,
     THEIRS,
     carried,
+    read,
     request,
     version,
 )
@@ -76,10 +77,14 @@ def test_taking_over_never_lacks_a_label_and_ends_upstreams_part(
     make_upstream(root, node, instance=instance)
     before = root.list(NODES.path()).resource_version
     answer = publish(request(node, take_over=True), worker)
+    last = read(root, node)["metadata"]["resourceVersion"]
     assert answer.took_over == "3 labels, 2 annotations, 2 extended resources, 2 taints"
     assert carried(root, node) == TAKEN_OVER
-    events = list(root.watch(NODES.path(), resource_version=before, label_selector=f"watched={node}", seconds=2))
-    seen = [event.object for event in events if event.kind != "BOOKMARK"]
+    seen: list[Json] = []
+    for event in root.watch(NODES.path(), resource_version=before, label_selector=f"watched={node}", seconds=600):
+        seen += [event.object] if event.kind != "BOOKMARK" else []
+        if seen and seen[-1]["metadata"]["resourceVersion"] == last:
+            break
     assert len(seen) >= 2
     for state in seen:
         assert state["metadata"]["labels"][GPU] == "true"

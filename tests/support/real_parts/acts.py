@@ -40,14 +40,18 @@ def inspect(scenario: Scenario, reference: str, repository: str = REPOSITORY) ->
 
 def started_builds(scenario: Scenario, repository: str) -> list[tuple[str, str]]:
     """(key, tag) of every build into a repository that any controller has started, in order."""
-    found = _BUILD_STARTED.findall(controller_log(scenario))
-    return [(key, tag) for key, where, tag in found if where == repository]
+    return _started(controller_log(scenario), repository)
+
+
+def _started(log: str, repository: str) -> list[tuple[str, str]]:
+    return [(key, tag) for key, where, tag in _BUILD_STARTED.findall(log) if where == repository]
 
 
 def builds_at_work(scenario: Scenario, repository: str) -> list[tuple[str, str]]:
     """Those of :func:`started_builds` that the engine works at: they have asked the registry all they need to begin."""
-    at_work = set(_BUILD_AT_WORK.findall(controller_log(scenario)))
-    return [build for build in started_builds(scenario, repository) if build[0] in at_work]
+    log = controller_log(scenario)
+    at_work = set(_BUILD_AT_WORK.findall(log))
+    return [build for build in _started(log, repository) if build[0] in at_work]
 
 
 def docker_config(host: str, username: str, password: str) -> str:
