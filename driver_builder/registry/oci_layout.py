@@ -204,9 +204,7 @@ def _check(folder: Path) -> None:
     try:
         mark = json.loads((folder / _MARK).read_bytes())
     except (OSError, ValueError):
-        raise ConfigurationError(
-            f"{folder} is not an OCI image layout: it has no file {_MARK} (an empty folder becomes one)"
-        ) from None
+        raise ConfigurationError(f"{folder} is not an OCI image layout: it has no file {_MARK}") from None
     if not isinstance(mark, dict) or mark.get("imageLayoutVersion") != VERSION:
         raise ConfigurationError(f"{folder / _MARK}: only layouts of version {VERSION} are known")
 
