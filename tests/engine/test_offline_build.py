@@ -93,6 +93,7 @@ def build(
     file.write_text(yaml.safe_dump_all(drivers))
     given = ["-f", str(file), "--config-map", f"{SOURCE}={EXAMPLE / 'src'}", "--kernel", ",".join(kernels)]
     engine = ["--docker-host", ground.engine.socket, "--os", "debian:12"]
+    capsys.readouterr()
     code = main.main(["build", *given, *engine, "-o", "json", *words])
     printed = capsys.readouterr()
     results: list[Json] = json.loads(printed.out)
@@ -143,6 +144,7 @@ class Lab:
     def __init__(self, cluster: Testbed) -> None:
         self.root = admin(cluster)
         self.started: list[StartBuild] = []
+        self._made: list[str] = []
         self._client = as_service_account(cluster, NAMESPACE, "driver-builder")
         self._settings = PlanSettings(template_versions=TemplateVersions(versions=template_versions()))
         self._builds = BuildQueue(self._build, wake=lambda: None)
@@ -170,9 +172,25 @@ class Lab:
         status = self.root.get(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name)).get("status") or {}
         return {target["imageDigest"] for target in status.get("targets") or () if target.get("imageDigest")}
 
-    def stop(self) -> None:
-        """End its builds."""
+    def add(self, number: int, kernel: str) -> None:
+        """Let a node join."""
+        labels = {**factories.node_labels(kernel), "pool": "edu"}
+        metadata = {"name": f"offline-{number}", "labels": labels}
+        self.root.create(NODES.path(), {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+        self._made.append(NODES.path(name=metadata["name"]))
+
+    def apply(self, driver: Json) -> None:
+        """Apply a driver."""
+        path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=driver["metadata"]["name"])
+        self.root.apply(path, driver, field_manager="somebody")
+        self._made.append(path)
+
+    def clean(self) -> None:
+        """Take everything away again."""
         self._builds.stop()
+        for path in self._made:
+            self.root.patch(path, {"metadata": {"finalizers": []}})
+            self.root.delete(path)
 
 
 @pytest.fixture
@@ -181,7 +199,7 @@ def lab(control_plane_ground: Testbed) -> Iterator[Lab]:
     install(admin(control_plane_ground))
     lab = Lab(control_plane_ground)
     yield lab
-    lab.stop()
+    lab.clean()
 
 
 @pytest.mark.long
@@ -202,12 +220,9 @@ def test_two_drivers_for_four_kernels_and_then_a_cluster(
         CONFIG_MAPS, NAMESPACE, SOURCE, EXAMPLE / "src",
     ))  # fmt: skip
     for number, kernel in enumerate(kernels):
-        labels = {**factories.node_labels(kernel), "pool": "edu"}
-        metadata = {"name": f"offline-{number}", "labels": labels}
-        lab.root.create(NODES.path(), {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+        lab.add(number, kernel)
     for driver in drivers:
-        path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=driver["metadata"]["name"])
-        lab.root.apply(path, driver, field_manager="somebody")
+        lab.apply(driver)
     end = time.monotonic() + WAIT_SECONDS
     wanted = {item["image"].partition("@")[2] for item in results}
     while {*lab.images("edu"), *lab.images("acpi-call")} != wanted:
