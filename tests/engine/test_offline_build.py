@@ -175,9 +175,10 @@ class Lab:
     def add(self, number: int, kernel: str) -> None:
         """Let a node join."""
         labels = {**factories.node_labels(kernel), "pool": "edu"}
-        metadata = {"name": f"offline-{number}", "labels": labels}
+        name = f"offline-{number}"
+        metadata = {"name": name, "labels": labels}
         self.root.create(NODES.path(), {"apiVersion": "v1", "kind": "Node", "metadata": metadata})
-        self._made.append(NODES.path(name=metadata["name"]))
+        self._made.append(NODES.path(name=name))
 
     def apply(self, driver: Json) -> None:
         """Apply a driver."""
