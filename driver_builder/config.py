@@ -220,21 +220,7 @@ def add_builder_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--builder", choices=list(BuilderKind), help="builder of drivers without spec.build.builder (default docker)"
     )
-    parser.add_argument(
-        "--docker-host",
-        metavar="URL",
-        help="container engine that builds: unix://, tcp:// or ssh://user@host (default: DOCKER_HOST)",
-    )
-    parser.add_argument(
-        "--docker-cert-path",
-        metavar="DIR",
-        help="ca.pem, cert.pem and key.pem for an engine over TLS (default: DOCKER_CERT_PATH with DOCKER_TLS_VERIFY)",
-    )
-    parser.add_argument(
-        "--build-network",
-        metavar="MODE",
-        help="network of builds in an engine: host, bridge, none, or the name of a network (default host)",
-    )
+    add_engine_flags(parser)
     parser.add_argument("--job-image", metavar="IMAGE", help="image with buildah, for builds in Jobs")
     parser.add_argument("--hand-over-image", metavar="IMAGE", help="driver-builder image, for builds in Jobs")
     parser.add_argument(
@@ -255,6 +241,25 @@ def add_builder_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--job-output-size", metavar="QUANTITY", help="disk of a build Job for its result (default 4Gi)"
+    )
+
+
+def add_engine_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the engine that builds."""
+    parser.add_argument(
+        "--docker-host",
+        metavar="URL",
+        help="container engine that builds: unix://, tcp:// or ssh://user@host (default: DOCKER_HOST)",
+    )
+    parser.add_argument(
+        "--docker-cert-path",
+        metavar="DIR",
+        help="ca.pem, cert.pem and key.pem for an engine over TLS (default: DOCKER_CERT_PATH with DOCKER_TLS_VERIFY)",
+    )
+    parser.add_argument(
+        "--build-network",
+        metavar="MODE",
+        help="network of builds in an engine: host, bridge, none, or the name of a network (default host)",
     )
 
 

@@ -50,6 +50,18 @@ def builder_for(
             is_leaving=is_leaving,
         )
         return
+    with engine_builder(action, settings, registries) as builder:
+        yield builder
+
+
+@contextmanager
+def engine_builder(action: StartBuild, settings: Settings, registries: Registries) -> Iterator[Builder]:
+    """Return the builder that builds an action with the engine of the settings.
+
+    Raises:
+        TemporaryError: when the engine does not answer.
+        RegistryRefused: when the registry's Secret is missing.
+    """
     # The SDK of engines needs 8 MiB, and only those who build with an engine have it.
     from driver_builder.builds.docker.docker_builder import DockerBuilder  # noqa: PLC0415 - see above
     from driver_builder.builds.docker.docker_engine import docker_engine  # noqa: PLC0415 - see above

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -26,6 +27,8 @@ from driver_builder.templates import templates
 from kube_api.client import Client
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+EXIT_TRY_AGAIN = 3
+"""What failed was not what was asked for, but what it needs: an engine, a registry, a disk."""
 EXIT_INTERRUPTED = 130
 """What a shell returns for a command that Ctrl-C ended."""
 
@@ -57,15 +60,24 @@ def seen(flags: argparse.Namespace, settings: Settings) -> tuple[Snapshot, PlanS
     """
     if flags.snapshot is None:
         return observe(settings), plan_settings(settings)
+    snapshot, known = read_snapshot(flags.snapshot)
+    return snapshot, with_permissions(known, settings)
+
+
+def read_snapshot(file: str) -> tuple[Snapshot, PlanSettings]:
+    """Read a file of ``driver-builder snapshot``, or standard input by the name of ``-``.
+
+    Raises:
+        ConfigurationError: it cannot be read; the message names it.
+    """
     try:
-        text = sys.stdin.read() if flags.snapshot == "-" else Path(flags.snapshot).read_text(encoding="utf-8")
-        snapshot, known = snapshot_file.from_document(yaml.safe_load(text))
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        return snapshot_file.from_document(yaml.safe_load(text))
     except (OSError, ValueError, yaml.YAMLError, ConfigurationError) as error:
-        raise ConfigurationError(f"--snapshot {flags.snapshot}: {error}") from error
-    return snapshot, _with_permissions(known, settings)
+        raise ConfigurationError(f"--snapshot {file}: {error}") from error
 
 
-def _with_permissions(known: PlanSettings, settings: Settings) -> PlanSettings:
+def with_permissions(known: PlanSettings, settings: Settings) -> PlanSettings:
     """Replace those permissions in a file that are set for this command; the file's others stay."""
     versions = known.template_versions
     permissions = permissions_of(settings.permission_texts, versions.permissions)
@@ -104,13 +116,16 @@ def observe(settings: Settings, change: Callable[[Snapshot], Snapshot] = lambda 
 
 def registries(settings: Settings, client: Client, *, account_seconds: float = 0.0) -> Registries:
     """Make the registry client of all drivers; ``account_seconds`` is how long a Secret is cached."""
-    return Registries(
-        client,
-        ca_file=settings.registry_ca_file,
-        reach=settings.registry_reach,
-        plain_http_passwords=settings.registry_plain_http_passwords,
-        account_seconds=account_seconds,
-    )
+    return Registries(client, account_seconds=account_seconds, **registry_options(settings))
+
+
+def registry_options(settings: Settings) -> dict[str, Any]:
+    """Return how registries are connected to, whoever asks."""
+    return {
+        "ca_file": settings.registry_ca_file,
+        "reach": settings.registry_reach,
+        "plain_http_passwords": settings.registry_plain_http_passwords,
+    }
 
 
 def find_node(snapshot: Snapshot, name: str) -> Node:

@@ -12,7 +12,9 @@ from typing import Any, Protocol
 
 from driver_builder import config
 from driver_builder.cli.commands import (
+    build_command,
     build_logs_command,
+    bundle_command,
     convert_command,
     doctor_command,
     explain_command,
@@ -68,6 +70,17 @@ COMMANDS: tuple[tuple[str, Command, str], ...] = (
         "preflight",
         preflight_command,
         "build and verify drivers for a kernel that no node runs yet, without rolling them out",
+    ),
+    (
+        "build",
+        build_command,
+        "build, verify, sign and push the images that a controller would, for a list of kernels; needs no cluster",
+    ),
+    (
+        "bundle",
+        bundle_command,
+        "copy images into a folder for a registry without a way out, and push them there with --import; needs no"
+        " cluster",
     ),
     (
         "gc",

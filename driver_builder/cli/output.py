@@ -4,7 +4,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import yaml
 
@@ -25,11 +25,15 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     )
 
 
-def bars() -> str:
-    """Return the characters of a full and of an empty part of a bar, on a terminal; elsewhere there are no bars."""
-    if not sys.stdout.isatty():
+def bars(stream: TextIO | None = None) -> str:
+    """Return the characters of a full and of an empty part of a bar, on a terminal; elsewhere there are no bars.
+
+    ``stream`` is standard output unless another one is given.
+    """
+    stream = stream or sys.stdout
+    if not stream.isatty():
         return ""
-    return _BARS if (sys.stdout.encoding or "").lower().replace("-", "") == "utf8" else _PLAIN_BARS
+    return _BARS if (stream.encoding or "").lower().replace("-", "") == "utf8" else _PLAIN_BARS
 
 
 def counted(part: int, whole: int, bars: str) -> str:

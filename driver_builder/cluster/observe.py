@@ -6,41 +6,29 @@ makes go wrong stays its own (``boundary``). What an object says is read in ``in
 ``read_pods``, once, when the cache takes it.
 """
 
-import base64
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 
 from driver_builder import telemetry
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.api.driver_spec import ConfigMapKey, ConfigMapSource, DriverSpec, SourceSpec
-from driver_builder.boundary import contained
+from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.builds.build_queue import BuildQueue, BuildStates
 from driver_builder.cluster.cluster_cache import ClusterCache
+from driver_builder.cluster.driver_inputs import DriverInputs
 from driver_builder.cluster.named_contents import NamedContents
 from driver_builder.cluster.pods_of_drivers import PodReader
 from driver_builder.cluster.read_daemon_sets import read_plugin_config, read_stray_set
 from driver_builder.cluster.read_node_pods import drained, read_node_pods
 from driver_builder.discovery.discovery_queue import DiscoveryQueue, DiscoveryStates
-from driver_builder.model.build import OwnTemplate, SourceFiles
 from driver_builder.objects import plugin
 from driver_builder.objects.plugin import PluginConfig, PluginSet, StraySet
 from driver_builder.observed.inventory import held
 from driver_builder.observed.node_pods import EvictionRefused, NodePods
-from driver_builder.observed.snapshot import (
-    Certificate,
-    CertificateMissing,
-    DaemonSet,
-    Snapshot,
-    Source,
-    SourceMissing,
-)
-from driver_builder.references.named_objects import ReferenceNotFound, read_config_map, read_text
-from driver_builder.references.signing_secrets import SigningSecrets
+from driver_builder.observed.snapshot import DaemonSet, Snapshot
 from driver_builder.stages.plugin_validation import NextNodes
-from kube_api.client import Client, Object
+from kube_api.client import Client
 from kube_api.errors import Forbidden, NotFound
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, NAMESPACES
 
@@ -71,6 +59,7 @@ class Observer:
         self._client = client
         self._cache = cache or ClusterCache(client, namespaces=namespaces)
         self._contents = NamedContents(client, self._cache, seconds=secret_seconds)
+        self._inputs = DriverInputs(self._contents)
         self._builds = builds
         self._discoveries = discoveries
         self._clock = clock
@@ -81,8 +70,6 @@ class Observer:
         """The DaemonSets, those of plugins, and what they were taken from."""
         self._strays: dict[str, tuple[tuple[str, int], float, StraySet | None]] = {}
         """What has the name of a plugin's DaemonSet, by driver: for which uid and generation, and when it was asked."""
-        self._files: dict[str, tuple[Object, SourceFiles | SourceMissing]] = {}
-        """The files of ConfigMaps, by namespace and name, with the objects that they were read from."""
 
     def observe(self) -> Snapshot:
         """Read everything that is not known.
@@ -107,9 +94,9 @@ class Observer:
             now=self._clock(),
             nodes=nodes,
             drivers=drivers,
-            sources=dict(self._sources(drivers)),
-            templates=dict(self._templates(drivers)),
-            certificates=dict(self._certificates(drivers)),
+            sources=dict(self._inputs.sources(drivers)),
+            templates=dict(self._inputs.templates(drivers)),
+            certificates=dict(self._inputs.certificates(drivers)),
             daemon_sets=daemon_sets,
             pods=found.pods,
             orphaned_pods=found.orphaned,
@@ -137,8 +124,7 @@ class Observer:
         if looked_at := self._next_nodes.of(snapshot):
             snapshot = replace(snapshot, resource_users=read_node_pods(self._client, looked_at))
         self._contents.sweep()
-        in_use = set(map(id, snapshot.sources.values()))
-        self._files = {place: known for place, known in self._files.items() if id(known[1]) in in_use}
+        self._inputs.sweep(snapshot.sources)
         _report(cache)
         return snapshot
 
@@ -216,69 +202,9 @@ class Observer:
             if "deletionTimestamp" in obj["metadata"]:
                 yield namespace
 
-    def _sources(self, drivers: Iterable[DriverContainer]) -> Iterator[tuple[str, Source]]:
-        for driver in drivers:
-            if isinstance(driver.spec, DriverSpec):
-                yield driver.key, self._source(driver, driver.spec.source)
-
-    def _source(self, driver: DriverContainer, source: SourceSpec) -> Source:
-        if not isinstance(source, ConfigMapSource):
-            return source
-        return contained(
-            "driver",
-            driver.key,
-            lambda: self._config_map(driver.namespace, source.name),
-            lambda error: SourceMissing(message=str(error)),
-        )
-
-    def _templates(self, drivers: Iterable[DriverContainer]) -> Iterator[tuple[str, OwnTemplate | SourceMissing]]:
-        for driver in drivers:
-            if isinstance(driver.spec, DriverSpec) and driver.spec.build.template_config_map is not None:
-                yield driver.key, self._template(driver.namespace, driver.spec.build.template_config_map)
-
-    def _certificates(self, drivers: Iterable[DriverContainer]) -> Iterator[tuple[str, Certificate]]:
-        secrets = SigningSecrets(self._contents)
-        for driver in drivers:
-            wanted = driver.spec.certificate_secrets if isinstance(driver.spec, DriverSpec) else ()
-            for name in wanted:
-                yield (
-                    f"{driver.namespace}/{name}",
-                    contained(
-                        "driver",
-                        driver.key,
-                        partial(secrets.certificate, driver.namespace, name),
-                        lambda error: CertificateMissing(message=str(error), is_invalid=True),
-                    ),
-                )
-
-    def _template(self, namespace: str, wanted: ConfigMapKey) -> OwnTemplate | SourceMissing:
-        try:
-            text = read_text(self._contents, namespace, wanted, field="spec.build.templateConfigMap")
-        except ReferenceNotFound as error:
-            return SourceMissing(message=str(error))
-        return OwnTemplate(place=f"ConfigMap {namespace}/{wanted.name}/{wanted.key}", text=text)
-
-    def _config_map(self, namespace: str, name: str) -> SourceFiles | SourceMissing:
-        try:
-            obj = read_config_map(self._contents, namespace, name, field="spec.source.configMap")
-        except ReferenceNotFound as error:
-            return SourceMissing(message=str(error))
-        known = self._files.get(f"{namespace}/{name}")
-        if known is None or known[0] is not obj:
-            known = self._files[f"{namespace}/{name}"] = (obj, _files(namespace, name, obj))
-        return known[1]
-
 
 def _wants_plugin(driver: DriverContainer) -> bool:
     return isinstance(driver.spec, DriverSpec) and driver.spec.device_plugin is not None
-
-
-def _files(namespace: str, name: str, obj: Object) -> SourceFiles | SourceMissing:
-    files = {path: text.encode() for path, text in (obj.get("data") or {}).items()}
-    files |= {path: base64.b64decode(data) for path, data in (obj.get("binaryData") or {}).items()}
-    if not files:
-        return SourceMissing(message=f"spec.source.configMap: ConfigMap {namespace}/{name} is empty")
-    return SourceFiles(files=files)
 
 
 def _report(cache: ClusterCache) -> None:

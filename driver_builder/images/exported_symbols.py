@@ -46,7 +46,7 @@ def _symbols(
     action: StartBuild, exporter: Exporter, registries: Registries, directory: Path, wait: Callable[[float], object]
 ) -> dict[str, ExportedSymbol]:
     image = exporter.image.at(exporter.digest)
-    registry = registries.connect(
+    registry = registries.store(
         action.namespace, exporter.registry, image.host, image.repository, patience=PUSH_PATIENCE, wait=wait
     )
     state = registry.inspect(image.repository, exporter.digest, architecture=action.request.target.architecture)

@@ -30,8 +30,8 @@ from driver_builder.reasons import Reason
 from driver_builder.references.registry_access import PUSH_PATIENCE, Registries
 from driver_builder.references.signing_secrets import SigningSecrets
 from driver_builder.registry.image_signature import push_signature
+from driver_builder.registry.image_store import ImageStore, push_image
 from driver_builder.registry.referrers import push_referrer
-from driver_builder.registry.registry import RegistryClient
 
 
 def build_and_push(
@@ -54,7 +54,7 @@ def build_and_push(
         TemporaryError: engine or registry unavailable.
     """
     request, repository = action.request, action.image.repository
-    registry = registries.connect(
+    registry = registries.store(
         action.namespace,
         action.registry,
         action.image.host,
@@ -123,7 +123,7 @@ def _promote(
     action: StartBuild,
     made: VerifiedImage,
     *,
-    registry: RegistryClient,
+    registry: ImageStore,
     image_key: ec.EllipticCurvePrivateKey | None,
     log: LogSink,
 ) -> str:
@@ -137,7 +137,7 @@ def _promote(
         for kind in (Kind.FIRMWARE, Kind.USERSPACE)
     )
     image = made.image.with_provenance(provenance(action.request, made, firmware=firmware, userspace=userspace))
-    digest = registry.push(repository, image)
+    digest = push_image(registry, repository, image)
     promoted = action.image.at(digest)
     log(f"pushed {promoted}")
     materials = sbom(promoted, action.request, made, contents)

@@ -33,7 +33,7 @@ from driver_builder.modules.verify import verify
 from driver_builder.planning.actions import ReuseCandidate, StartBuild
 from driver_builder.registry.image_download import download
 from driver_builder.registry.image_signature import has_signature
-from driver_builder.registry.registry import RegistryClient
+from driver_builder.registry.image_store import ImageStore
 
 MODULES_FOLDER = "/lib/modules"
 KERNEL_FILE = "/driver/kernel"
@@ -43,7 +43,7 @@ def reused_image(
     action: StartBuild,
     *,
     builder: Builder,
-    registry: RegistryClient,
+    registry: ImageStore,
     directory: Path,
     trusted: ec.EllipticCurvePublicKey | None,
     log: LogSink,
@@ -99,7 +99,7 @@ class _Target:
         return facts
 
 
-def _present(candidate: ReuseCandidate, action: StartBuild, registry: RegistryClient) -> Present | None:
+def _present(candidate: ReuseCandidate, action: StartBuild, registry: ImageStore) -> Present | None:
     """The registry's answer about a candidate that exists and is what the plan expects."""
     found = registry.inspect(
         candidate.image.repository, candidate.image.reference, architecture=action.request.target.architecture

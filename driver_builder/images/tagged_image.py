@@ -15,7 +15,7 @@ from driver_builder.model import images
 from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.planning.actions import StartBuild
 from driver_builder.registry.image_signature import has_signature
-from driver_builder.registry.registry import RegistryClient
+from driver_builder.registry.image_store import ImageStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class TaggedImage:
     """The image under the tag of ``action``; with a ``trusted`` key it must be signed with that."""
 
     action: StartBuild
-    registry: RegistryClient
+    registry: ImageStore
     trusted: ec.EllipticCurvePublicKey | None
 
     def digest(self) -> str | None:

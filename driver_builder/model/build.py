@@ -173,6 +173,11 @@ class BuildRequest:
         target's Module.symvers, which is known only with the headers; it is recorded in the image
         (``docs/decisions/0003-build-key.md``).
         """
+        return hashlib.sha256(json.dumps(self.key_parts, sort_keys=True).encode()).hexdigest()[:20]
+
+    @property
+    def key_parts(self) -> Mapping[str, object]:
+        """What the build key is a digest of, by name."""
         parts: dict[str, object] = {
             "driver": self.driver,
             "version": self.version,
@@ -192,7 +197,7 @@ class BuildRequest:
             parts["dependsOn"] = [list(pair) for pair in self.depends]
         if self.signing_certificate:
             parts["certificate"] = hashlib.sha256(self.signing_certificate).hexdigest()
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
+        return parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

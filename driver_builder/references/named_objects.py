@@ -9,6 +9,7 @@ import binascii
 
 from driver_builder.api.driver_spec import ConfigMapKey
 from driver_builder.errors import ConfigurationError
+from driver_builder.references.given_objects import NotGiven
 from kube_api.client import Object, Reader
 from kube_api.errors import Forbidden, NotFound
 from kube_api.resources import CONFIG_MAPS, SECRETS, Resource
@@ -76,6 +77,10 @@ def _read(client: Reader, resource: Resource, namespace: str, name: str, *, fiel
     except Forbidden as error:
         may = f"allow the Role of driver-builder in {namespace} to get it: {error}"
         raise ReferenceNotFound(f"{field}: {resource.kind} {namespace}/{name} cannot be read: {may}") from error
+    except NotGiven as error:
+        raise ReferenceNotFound(
+            f"{field}: {resource.kind} {namespace}/{name} is in none of the files: {error}"
+        ) from error
     except NotFound as error:
         command = f"kubectl -n {namespace} create {make}"
         raise ReferenceNotFound(

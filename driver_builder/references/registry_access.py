@@ -14,9 +14,10 @@ from driver_builder.model.registry_reach import Reach
 from driver_builder.references.named_objects import ReferenceNotFound, read_entry, read_secret
 from driver_builder.references.registry_ca import CaFiles, read_ca
 from driver_builder.registry.credentials import Credentials, credentials_for, parse_docker_config
+from driver_builder.registry.image_store import ImageStore
 from driver_builder.registry.registry import RegistryClient, as_state
 from driver_builder.registry.registry_pauses import MOST_KEPT, Memory, Pauses
-from kube_api.client import Client
+from kube_api.client import Reader
 from kube_api.errors import Forbidden
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ CA_SECONDS = 60.0
 
 PUSH_PATIENCE = 300.0
 """Seconds that one request of a push waits if the registry asks for a pause: a build is worth that."""
+
+
+Accounts = Callable[[str, RegistrySettings], Mapping[str, Credentials] | None]
+"""The passwords for a namespace's registry, by host, that replace those of the Secret in its settings; None: these."""
 
 
 class Inspector(Protocol):
@@ -51,18 +56,18 @@ class Registries:
     If a registry asks for a pause, its last answer stands until then, for all images of the same namespace and the
     same settings. A registry that does not answer is also left alone for a while, longer
     each time. ``account_seconds`` is how long the content of a Secret is cached unless a
-    registry refuses it; a CA is cached for a minute at most. ``accounts`` replace the passwords of all Secrets.
+    registry refuses it; a CA is cached for a minute at most. ``client`` has the Secrets and ConfigMaps.
     """
 
     def __init__(
         self,
-        client: Client,
+        client: Reader,
         *,
         ca_file: str | None = None,
         reach: Reach | None = None,
         plain_http_passwords: bool = False,
         account_seconds: float = 0.0,
-        accounts: Mapping[str, Credentials] | None = None,
+        accounts: Accounts = lambda _namespace, _settings: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
@@ -99,7 +104,7 @@ class Registries:
         if (paused := self._pauses.of(account)) is not None:
             return paused
         try:
-            client = self.connect(namespace, settings, image.host, image.repository)
+            client = self.store(namespace, settings, image.host, image.repository)
             state = client.inspect(image.repository, image.reference, architecture=architecture)
             if signed_by is not None and isinstance(state, Present):
                 state = self._with_signature(client, image, state, self._image_key(namespace, signed_by))
@@ -125,6 +130,19 @@ class Registries:
         while len(self._pushed) > MOST_KEPT:
             del self._pushed[next(iter(self._pushed))]
 
+    def store(
+        self,
+        namespace: str,
+        settings: RegistrySettings,
+        host: str,
+        repository: str,
+        *,
+        patience: float = 0,
+        wait: Callable[[float], object] = time.sleep,
+    ) -> ImageStore:
+        """Give the place where a driver's images are, which is their registry; as :meth:`connect`."""
+        return self.connect(namespace, settings, host, repository, patience=patience, wait=wait)
+
     def connect(
         self,
         namespace: str,
@@ -148,10 +166,10 @@ class Registries:
         if patience:
             # A build that ends with a push is worth a look at its Secret.
             self._credentials.forget((namespace, settings.secret))
-        own = self._accounts
+        own = self._accounts(namespace, settings)
         has_password = settings.secret is not None if own is None else bool(credentials_for(own, host, repository))
         if settings.plain_http and has_password and not self._plain_http_passwords:
-            whose = f"of Secret {namespace}/{settings.secret}" if own is None else "of --registry-config"
+            whose = f"of Secret {namespace}/{settings.secret}" if own is None else "of docker's config.json"
             raise ConfigurationError(
                 f"spec.registry: plainHttp would send the password {whose} to {host}"
                 " without TLS: remove secretRef or plainHttp, or allow it with --registry-plain-http-passwords"
@@ -179,7 +197,7 @@ class Registries:
         return self._keys.get((namespace, secret), read)
 
     def _with_signature(
-        self, client: RegistryClient, image: ImageRef, state: Present, key: "ec.EllipticCurvePublicKey"
+        self, client: ImageStore, image: ImageRef, state: Present, key: "ec.EllipticCurvePublicKey"
     ) -> ImageState:
         from driver_builder.registry.image_signature import has_signature  # noqa: PLC0415 - as in _image_key
 
@@ -197,11 +215,13 @@ class Registries:
         )
 
     def credentials(self, namespace: str, settings: RegistrySettings, host: str = "") -> dict[str, Credentials]:
-        """Read all credentials of a driver's Secret, by host; ``host`` is named in the error for a missing Secret.
+        """Read all credentials of a driver, by host; ``host`` is named in the error for a missing Secret.
 
         Raises:
             RegistryUnauthorized: when the Secret is missing.
         """
+        if (own := self._accounts(namespace, settings)) is not None:
+            return dict(own)
         secret = settings.secret
         if secret is None:
             return {}
@@ -218,8 +238,8 @@ class Registries:
     def _credentials_for(
         self, namespace: str, settings: RegistrySettings, host: str, repository: str
     ) -> Credentials | None:
-        if self._accounts is not None:
-            return credentials_for(self._accounts, host, repository)
+        if (own := self._accounts(namespace, settings)) is not None:
+            return credentials_for(own, host, repository)
         credentials = credentials_for(self.credentials(namespace, settings, host), host, repository)
         if credentials is None and settings.secret is not None:
             raise RegistryUnauthorized(f"{FIELD}: Secret {namespace}/{settings.secret} has no credentials for {host}")

@@ -15,12 +15,12 @@ from driver_builder.archives.image_archive import ImageArchive, sha256
 from driver_builder.archives.image_files import MAX_IMAGE
 from driver_builder.archives.image_layers import Layer
 from driver_builder.errors import RegistryRefused
-from driver_builder.registry.registry import RegistryClient
+from driver_builder.registry.image_store import ImageStore
 
 _CHUNK = 1 << 20
 
 
-def download(registry: RegistryClient, repository: str, digest: str, directory: Path) -> ImageArchive:
+def download(registry: ImageStore, repository: str, digest: str, directory: Path) -> ImageArchive:
     """Fetch the image of one platform; its layers go to ``directory``, which the caller removes.
 
     Raises:
@@ -37,7 +37,7 @@ def download(registry: RegistryClient, repository: str, digest: str, directory: 
         raise RegistryRefused(f"{repository}@{digest} is not an image with gzip'd layers: {error!r}") from error
 
 
-def _image(registry: RegistryClient, repository: str, manifest: dict[str, Any], directory: Path) -> ImageArchive:
+def _image(registry: ImageStore, repository: str, manifest: dict[str, Any], directory: Path) -> ImageArchive:
     config = json.loads(registry.fetch_blob(repository, manifest["config"]["digest"]))
     layers = []
     left = MAX_IMAGE

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from driver_builder.archives.image_archive import CONFIG_TYPE, MANIFEST_TYPE, canonical_json, descriptor
 from driver_builder.errors import ConfigurationError, RegistryRefused
 from driver_builder.model.images import ImageRef
-from driver_builder.registry.registry import RegistryClient
+from driver_builder.registry.image_store import ImageStore
 
 PAYLOAD_TYPE = "application/vnd.dev.cosign.simplesigning.v1+json"
 SIGNATURE_ANNOTATION = "dev.cosignproject.cosign/signature"
@@ -118,7 +118,7 @@ def signature_image(layers: list[Json]) -> tuple[bytes, bytes]:
     return canonical_json(manifest), config
 
 
-def push_signature(registry: RegistryClient, image: ImageRef, key: ec.EllipticCurvePrivateKey) -> None:
+def push_signature(registry: ImageStore, image: ImageRef, key: ec.EllipticCurvePrivateKey) -> None:
     """Sign a pushed image, ``image.reference`` being its digest; repeating it changes nothing.
 
     Signatures by other keys stay.
@@ -137,7 +137,7 @@ def push_signature(registry: RegistryClient, image: ImageRef, key: ec.EllipticCu
     registry.put_manifest(image.repository, manifest, tag=signature_tag(image.reference))
 
 
-def has_signature(registry: RegistryClient, image: ImageRef, key: ec.EllipticCurvePublicKey) -> bool:
+def has_signature(registry: ImageStore, image: ImageRef, key: ec.EllipticCurvePublicKey) -> bool:
     """Whether the registry holds a signature of the image by that key.
 
     Raises:
@@ -146,7 +146,7 @@ def has_signature(registry: RegistryClient, image: ImageRef, key: ec.EllipticCur
     return _signed_layers(registry, image, _signatures(registry, image), key)
 
 
-def _signatures(registry: RegistryClient, image: ImageRef) -> list[Json]:
+def _signatures(registry: ImageStore, image: ImageRef) -> list[Json]:
     manifest = registry.fetch_manifest(image.repository, signature_tag(image.reference))
     layers = [] if manifest is None else manifest.get("layers")
     if not isinstance(layers, list) or not all(map(_is_layer, layers)):
@@ -156,9 +156,7 @@ def _signatures(registry: RegistryClient, image: ImageRef) -> list[Json]:
     return layers
 
 
-def _signed_layers(
-    registry: RegistryClient, image: ImageRef, layers: list[Json], key: ec.EllipticCurvePublicKey
-) -> bool:
+def _signed_layers(registry: ImageStore, image: ImageRef, layers: list[Json], key: ec.EllipticCurvePublicKey) -> bool:
     return any(
         is_signed(image, registry.fetch_blob(image.repository, layer["digest"], limit=MAX_PAYLOAD), signature, key)
         for layer in layers[:MAX_SIGNATURES]

@@ -6,12 +6,14 @@ Subject": a registry that keeps the list of referrers itself says so when it tak
 other one the client keeps the list, as an index under the tag ``sha256-<digest>``.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from driver_builder.archives.image_archive import MANIFEST_TYPE, canonical_json, descriptor
 from driver_builder.errors import RegistryRefused
-from driver_builder.registry.registry import INDEX_TYPE, RegistryClient
+from driver_builder.registry.image_store import ImageStore
+from driver_builder.registry.registry import INDEX_TYPE, descriptor_digests
 
 EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
 _EMPTY = b"{}"
@@ -20,7 +22,7 @@ Json = dict[str, Any]
 
 
 def push_referrer(
-    registry: RegistryClient,
+    registry: ImageStore,
     repository: str,
     *,
     subject: bytes,
@@ -36,13 +38,34 @@ def push_referrer(
         RegistryUnavailable, RegistryRefused: as for ``push``.
     """
     manifest = referrer_manifest(subject, artifact_type=artifact_type, content=content, annotations=annotations or {})
-    described: Json = descriptor(MANIFEST_TYPE, manifest) | {"artifactType": artifact_type}
-    described |= {"annotations": dict(annotations)} if annotations else {}
     for blob in (_EMPTY, content):
         registry.upload(repository, descriptor("", blob)["digest"], blob)
-    if not registry.put_referrer(repository, manifest):
-        _list_referrer(registry, repository, fallback_tag(descriptor("", subject)["digest"]), described)
+    return attach(registry, repository, manifest)
+
+
+def attach(registry: ImageStore, repository: str, content: bytes) -> str:
+    """Put a manifest that refers to an image, and whose blobs are there; returns its digest. Repeatable.
+
+    Raises:
+        RegistryUnavailable, RegistryRefused: as for ``push``.
+    """
+    manifest = json.loads(content)
+    described: Json = descriptor(MANIFEST_TYPE, content) | {
+        key: manifest[key] for key in ("artifactType", "annotations") if manifest.get(key)
+    }
+    if not registry.put_referrer(repository, content):
+        _list_referrer(registry, repository, fallback_tag(manifest["subject"]["digest"]), described)
     return str(described["digest"])
+
+
+def referrers_of(registry: ImageStore, repository: str, digest: str) -> tuple[str, ...]:
+    """Return the digests of what refers to an image, whoever keeps the list.
+
+    Raises:
+        RegistryUnavailable, RegistryRefused: as for ``push``.
+    """
+    listed = descriptor_digests(registry.fetch_manifest(repository, fallback_tag(digest)) or {})
+    return tuple(dict.fromkeys((*registry.referrers(repository, digest), *listed)))
 
 
 def referrer_manifest(subject: bytes, *, artifact_type: str, content: bytes, annotations: Mapping[str, str]) -> bytes:
@@ -78,7 +101,7 @@ def with_referrer(index: Mapping[str, Any] | None, described: Mapping[str, Any])
     return kept | {"manifests": [*entries, dict(described)]}
 
 
-def _list_referrer(registry: RegistryClient, repository: str, tag: str, described: Json) -> None:
+def _list_referrer(registry: ImageStore, repository: str, tag: str, described: Json) -> None:
     try:
         index = with_referrer(registry.fetch_manifest(repository, tag), described)
     except ValueError as error:

@@ -28,6 +28,7 @@ from driver_builder.model.image_state import Absent, ImageState, Invalid, Presen
 from driver_builder.model.images import ImageRef
 from driver_builder.model.registry_reach import Reach
 from driver_builder.registry.credentials import Credentials, registry_repository
+from driver_builder.registry.image_store import Manifest, push_image
 from driver_builder.registry.registry_responses import RegistryBusy, RegistrySilent, Response, refused
 from driver_builder.registry.registry_transport import MAX_ANSWER, MAX_DOCUMENT, RegistryTransport
 
@@ -42,6 +43,8 @@ _NEXT_PAGE = re.compile(r'<([^<>]+)>\s*;\s*rel="?next"?')
 _TAGS_OF_A_PAGE = 1000
 _MAX_PAGES = 20
 
+MAX_LAYER = 2 << 30
+"""Bytes of a layer that is copied, which is in memory meanwhile."""
 MAX_LABELS = 256
 MAX_LABEL_NAME = 256
 MAX_LABEL = 32 << 10
@@ -106,11 +109,7 @@ class RegistryClient:
             RegistryUnavailable: worth trying again; what was uploaded is kept by the registry.
             RegistryRefused: wrong credentials, or the registry does not take it.
         """
-        for layer in image.layers:
-            self.upload(repository, layer.digest, layer.path)
-        manifest = json.loads(image.manifest_bytes)
-        self.upload(repository, manifest["config"]["digest"], image.config_bytes)
-        return self.put_manifest(repository, image.manifest_bytes)
+        return push_image(self, repository, image)
 
     def tag(self, repository: str, digest: str, tag: str) -> None:
         """Let ``tag`` name the pushed image ``digest``; repeating it changes nothing.
@@ -133,15 +132,27 @@ class RegistryClient:
         found = self.resolve(repository, reference)
         return found[1] if found is not None else None
 
+    def manifest(self, repository: str, reference: str) -> Manifest | None:
+        """The manifest or index of that tag or digest with its bytes, None when none exists.
+
+        Raises:
+            RegistryUnavailable, RegistryRefused: as for ``push``.
+        """
+        answer = self._get(repository, "manifests", reference)
+        document = self._manifest(answer, repository, reference)
+        if document is None:
+            return None
+        media_type = answer.headers.get("Content-Type", MANIFEST_TYPE)
+        return Manifest(content=answer.body, media_type=media_type, document=document)
+
     def resolve(self, repository: str, reference: str) -> tuple[str, dict[str, Any]] | None:
         """The digest and the manifest or index of that tag or digest, None when none exists.
 
         Raises:
             RegistryUnavailable, RegistryRefused: as for ``push``.
         """
-        answer = self._get(repository, "manifests", reference)
-        manifest = self._manifest(answer, repository, reference)
-        return None if manifest is None else (sha256(answer.body), manifest)
+        found = self.manifest(repository, reference)
+        return None if found is None else (found.digest, dict(found.document))
 
     def tags(self, repository: str) -> tuple[str, ...]:
         """All tags of a repository.
@@ -184,6 +195,22 @@ class RegistryClient:
         if answer.status != 200 or sha256(answer.body) != digest:
             raise self._refused(f"did not return content {digest!r} of {repository}", answer)
         return answer.body
+
+    def has_blob(self, repository: str, digest: str) -> bool:
+        """Whether a blob is there.
+
+        Raises:
+            RegistryUnavailable, RegistryRefused: as for ``push``.
+        """
+        return self._has(repository, "blobs", digest)
+
+    def whole_blob(self, repository: str, digest: str) -> bytes | Path:
+        """The content of that digest, up to the size of the largest layers.
+
+        Raises:
+            RegistryUnavailable, RegistryRefused: as for ``fetch_blob``.
+        """
+        return self.fetch_blob(repository, digest, limit=MAX_LAYER)
 
     def upload(self, repository: str, digest: str, body: bytes | Path) -> None:
         """Upload a blob that the registry does not have yet.
@@ -298,9 +325,9 @@ class RegistryClient:
         described = manifest.get("config")
         digest = described.get("digest") if isinstance(described, dict) else None
         digest = digest if isinstance(digest, str) else ""
-        config = _json_object(self.fetch_blob(repository, digest, limit=MAX_DOCUMENT))
-        labels = _json_object(config.get("config")).get("Labels")
-        return clean_labels(_json_object(labels))
+        config = json_object(self.fetch_blob(repository, digest, limit=MAX_DOCUMENT))
+        labels = json_object(config.get("config")).get("Labels")
+        return clean_labels(json_object(labels))
 
     def _put_manifest(self, repository: str, reference: str, content: bytes, media_type: str) -> Response:
         headers = {"Content-Type": media_type}
@@ -391,7 +418,7 @@ def _encodable(text: str) -> str:
     return text.encode(errors="replace").decode()
 
 
-def _json_object(content: Any) -> dict[str, Any]:
+def json_object(content: Any) -> dict[str, Any]:
     """A JSON object out of text or out of a larger one; empty where there is another value."""
     try:
         value = json.loads(content) if isinstance(content, bytes) else content

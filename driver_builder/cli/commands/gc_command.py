@@ -12,6 +12,7 @@ from driver_builder import config
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.cli import common, output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
+from driver_builder.cli.offline.docker_passwords import read_docker_config
 from driver_builder.cluster.observe import Observer
 from driver_builder.config import Settings
 from driver_builder.desired.desired_target import TemplateVersions
@@ -20,7 +21,6 @@ from driver_builder.errors import ConfigurationError
 from driver_builder.model.permissions import Permissions
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.references.registry_access import Registries
-from driver_builder.registry.credentials import Credentials, parse_docker_config
 from driver_builder.registry.registry import RegistryClient
 from driver_builder.retention import record
 from driver_builder.retention.decide import Fate, Rules, Verdict, blindness, by_need, by_tags, still_condemned
@@ -125,12 +125,9 @@ class _Connections:
 
     def __init__(self, client: Client, settings: Settings, snapshot: Snapshot) -> None:
         self._specs = {driver.key: driver.spec for driver in snapshot.drivers if isinstance(driver.spec, DriverSpec)}
+        accounts = read_docker_config(settings.registry_config)[0] if settings.registry_config else None
         self._registries = Registries(
-            client,
-            ca_file=settings.registry_ca_file,
-            reach=settings.registry_reach,
-            plain_http_passwords=settings.registry_plain_http_passwords,
-            accounts=_accounts(settings),
+            client, accounts=lambda _namespace, _settings: accounts, **common.registry_options(settings)
         )
 
     def connect(self, image: PushedImage) -> RegistryClient:
@@ -138,15 +135,6 @@ class _Connections:
         spec = self._specs.get(image.driver)
         registry = spec.registry if spec is not None and spec.image.host == image.image.host else image.registry
         return self._registries.connect(image.namespace, registry, image.image.host, image.image.repository)
-
-
-def _accounts(settings: Settings) -> dict[str, Credentials] | None:
-    if settings.registry_config is None:
-        return None
-    try:
-        return parse_docker_config(settings.registry_config.read_bytes())
-    except OSError as error:
-        raise ConfigurationError(f"--registry-config: {error}") from error
 
 
 def _remove(cluster: _Cluster, sweep: Sweep, verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:

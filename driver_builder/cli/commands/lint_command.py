@@ -137,15 +137,17 @@ def key_of(value: Mapping[str, Any]) -> str:
     return f"{metadata.get('namespace') or 'default'}/{metadata.get('name', '')}"
 
 
-def drivers(value: Any, path: Path = ()) -> Iterator[tuple[Mapping[str, Any], Path]]:
-    """Find the DriverContainers of a document, also in a List."""
+def drivers(
+    value: Any, path: Path = (), *, kind: str = DRIVER_CONTAINERS.kind
+) -> Iterator[tuple[Mapping[str, Any], Path]]:
+    """Find the DriverContainers of a document, or the objects of another kind, also in a List."""
     if not isinstance(value, Mapping):
         return
-    if value.get("kind") == DRIVER_CONTAINERS.kind:
+    if value.get("kind") == kind:
         yield value, path
     elif str(value.get("kind", "")).endswith("List") and isinstance(value.get("items"), list):
         for index, item in enumerate(value["items"]):
-            yield from drivers(item, (*path, "items", index))
+            yield from drivers(item, (*path, "items", index), kind=kind)
 
 
 def lint(document: Document, value: Mapping[str, Any], path: Path, fleet: Fleet) -> list[Finding]:

@@ -54,7 +54,7 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
     return EXIT_OK if results and all(result.is_well for result in results) else EXIT_FAILED
 
 
-def _build(settings: Settings, registries: Registries, action: StartBuild, *, push: bool) -> None:
+def _build(settings: Settings, registries: Registries, action: StartBuild, *, push: bool) -> str:
     # What reads, verifies and signs images needs 10 MiB, and only a process that builds has it.
     from driver_builder.images.pipeline import build_and_push, build_and_verify  # noqa: PLC0415 - see above
 
@@ -64,13 +64,11 @@ def _build(settings: Settings, registries: Registries, action: StartBuild, *, pu
     with builder_for(action, settings, client=client, registries=registries) as builder:
         try:
             if push:
-                build_and_push(
+                return build_and_push(
                     action, builder=builder, registries=registries, secrets=secrets, log=log, cancelled=never
                 )
-            else:
-                build_and_verify(
-                    action, builder=builder, registries=registries, secrets=secrets, log=log, cancelled=never
-                )
+            build_and_verify(action, builder=builder, registries=registries, secrets=secrets, log=log, cancelled=never)
+            return ""
         finally:
             _progress("", "")
 

@@ -413,7 +413,7 @@ def test_no_registry_is_asked_for_a_kernel_to_come() -> None:
 def test_preflight_refuses_before_it_asks_a_registry() -> None:
     """The verdict has the reason and the setting."""
 
-    def never(*_words: object) -> Any:
+    def never(*_words: object, **_options: object) -> Any:
         raise AssertionError
 
     seen = snapshot()

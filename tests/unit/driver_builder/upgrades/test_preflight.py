@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.cli import main
 from driver_builder.cli.commands import preflight_command
 from driver_builder.errors import (
@@ -18,7 +19,9 @@ from driver_builder.errors import (
     TemporaryError,
     VerificationFailed,
 )
-from driver_builder.model.image_state import Absent, ImageState, Unreachable
+from driver_builder.model import images
+from driver_builder.model.image_state import Absent, ImageState, Present, Unreachable
+from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.plan import plan
 from driver_builder.planning.actions import StartBuild
@@ -58,17 +61,32 @@ class Bench:
             snapshot=snapshot(drivers=(container,)),
             target=wanted or target(COMING),
             template_versions=SETTINGS.template_versions,
-            inspect=lambda *_words: self.state,
+            inspect=self._inspect,
             build=self._build,
             clock=lambda: self.now,
         )
         return checked.check(container)
 
-    def _build(self, action: StartBuild) -> None:
+    def _inspect(
+        self,
+        namespace: str,  # noqa: ARG002 - of the protocol, as those below
+        settings: RegistrySettings,  # noqa: ARG002
+        image: ImageRef,
+        architecture: str = "",  # noqa: ARG002
+        *,
+        signed_by: str | None = None,  # noqa: ARG002
+    ) -> ImageState:
+        """Let an image that is there have the key in its tag, unless it says which it has."""
+        if not isinstance(self.state, Present):
+            return self.state
+        return replace(self.state, labels={images.KEY_LABEL: image.reference[-20:], **self.state.labels})
+
+    def _build(self, action: StartBuild) -> str:
         self.built.append(action)
         self.now += 5
         if self.error is not None:
             raise self.error
+        return ""
 
 
 def test_what_is_built_is_what_a_node_on_that_kernel_would_want() -> None:
@@ -127,6 +145,23 @@ def test_what_need_not_or_cannot_be_built_is_not(
     result = bench.check(driver(spec_changes=changes))
     assert (result.verdict, bench.built) == (verdict, [])
     assert words in result.message
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "reason"),
+    [
+        pytest.param({}, replace(PRESENT, labels={**PRESENT.labels, images.KEY_LABEL: "other"}), "WrongBuildKey",
+                     id="something else"),
+        pytest.param({}, Present(digest=PRESENT.digest), "NoIdentity", id="without identities"),
+        pytest.param({"signing": {"imageKeySecretRef": {"name": "key"}}}, replace(PRESENT, is_signed=False),
+                     "ImageNotSigned", id="not signed"),
+    ],
+)  # fmt: skip
+def test_an_image_that_no_node_would_be_given_is_not_well(changes: dict[str, Any], state: Present, reason: str) -> None:
+    """What the controller would refuse to roll out is no image for the kernel, although its tag is there."""
+    bench = Bench(state=state)
+    result = bench.check(driver(spec_changes=changes))
+    assert (result.verdict, result.reason, bench.built) == (Verdict.FAILED, reason, [])
 
 
 def test_a_distribution_without_template_fails() -> None:
