@@ -47,6 +47,16 @@ def container(cluster: InstalledClient) -> dict[str, Any]:
     return found
 
 
+def build_by_an_engine(cluster: InstalledClient) -> None:
+    """Do what ``deploy/patches/builds-by-an-engine.yaml`` does to the controller's environment."""
+    env = container(cluster)["env"]
+    env[:] = [item for item in env if item["name"] != "DRIVER_BUILDER_BUILDER"]
+    env += [
+        {"name": "DRIVER_BUILDER_BUILDER", "value": "docker"},
+        {"name": "DOCKER_HOST", "value": "unix:///run/docker.sock"},
+    ]
+
+
 def examined(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> dict[str, list[str]]:
     """Run the command; return what it found that is not well, by check."""
     assert main.main(["doctor", "-o", "json", *words]) == code
@@ -64,7 +74,7 @@ def test_a_cluster_with_everything_in_place_has_no_findings(
     assert main.main(["doctor"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["ok", "server", "Kubernetes", "v1.31.2"]
-    assert lines[-1] == "13 ok, 2 unknown"
+    assert lines[-1] == "14 ok, 1 unknown"
     assert not any(line.startswith(("warning", "FAILED")) for line in lines)
     assert cluster.writes == []
 
@@ -200,7 +210,7 @@ def test_a_check_with_a_bug_stops_no_other(
     cluster.objects[workers]["status"] = {"desiredNumberScheduled": "many"}
     found = examined(capsys, "--report", str(tmp_path / "r.tar.gz"))
     assert found["workers"][0].startswith("unknown: internal error: TypeError")
-    assert "engine" in found
+    assert "registry" in found
 
 
 def test_an_api_server_that_is_away_is_the_only_finding(
@@ -213,7 +223,7 @@ def test_an_api_server_that_is_away_is_the_only_finding(
 
 def test_an_engine_that_does_not_answer_fails(cluster: InstalledClient, capsys: pytest.CaptureFixture[str]) -> None:
     """It is asked where its address is given; otherwise it is the controller's alone."""
-    assert cluster
+    build_by_an_engine(cluster)
     assert "unix:///run/docker.sock is the controller's" in examined(capsys)["engine"][0]
     (found,) = examined(capsys, "--docker-host", "tcp://127.0.0.1:1", code=1)["engine"]
     assert found.startswith("FAILED: the build engine failed while connecting to tcp://127.0.0.1:1")
