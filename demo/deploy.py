@@ -128,7 +128,7 @@ def patched(value: Json, patch: Json) -> Json:
             kept = {item[key]: item for item in value.get(name, ())}
             for item in change:
                 kept[item[key]] = patched(kept.get(item[key], {}), item)
-            result[name] = [item for item in kept.values() if "$patch" not in item]
+            result[name] = list(kept.values())
         else:
             result[name] = change
     return result

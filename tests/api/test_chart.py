@@ -147,13 +147,13 @@ def driver_pods(owner: str) -> Json:
 def has_engine(template: Json) -> bool:
     """Tell whether a controller builds with a node's engine, in each respect; fails where it is half of one."""
     spec = template["spec"]
-    names = {item["name"] for item in spec["containers"][0]["env"]}
+    variables = {item["name"]: item.get("value") for item in spec["containers"][0]["env"]}
     parts = {
         "node": "driverwright.io/builder" in spec.get("nodeSelector", {}),
         "volume": "engine" in {volume["name"] for volume in spec["volumes"]},
         "mount": "engine" in {mount["name"] for mount in spec["containers"][0]["volumeMounts"]},
-        "address": "DOCKER_HOST" in names,
-        "flag": "DRIVER_BUILDER_BUILDER" not in names,
+        "address": "DOCKER_HOST" in variables,
+        "flag": variables["DRIVER_BUILDER_BUILDER"] == "docker",
         "user": "runAsUser" not in spec["securityContext"],
     }
     assert len(set(parts.values())) == 1, parts

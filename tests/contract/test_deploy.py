@@ -91,6 +91,12 @@ def test_kustomizations_use_fields_of_kustomize_2(path: Path) -> None:
     assert read_yaml(path.read_text()).keys() <= known
 
 
+@pytest.mark.parametrize("path", PATCHES, ids=lambda path: path.stem)
+def test_patches_delete_no_item_of_a_list(path: Path) -> None:
+    """That kustomize forgets ``$patch`` where a patch before it, such as the overlay's, is of the same object."""
+    assert "$patch" not in path.read_text()
+
+
 def test_the_overlay_replaces_every_image_of_ours() -> None:
     """Both programs' images, and those that driver-builder puts into the pods it creates."""
     overlay = read_yaml(OVERLAY.read_text())

@@ -23,8 +23,12 @@ from driver_builder.convert import kmm
 from driver_builder.convert.kmm import Known
 from driver_builder.errors import ConfigurationError
 from driver_builder.lint.lint_files import Document, Unreadable, parse_documents, read_documents
+from kube_api.text import printable
 
 Json = dict[str, Any]
+
+_LONGEST = 1000
+"""Characters of a line: names of fields, and of objects that were not made, are the file's."""
 
 _ELSEWHERE = {
     "ManagedClusterModule": "convert its spec.moduleSpec as a Module, and apply the result in each cluster: clusters "
@@ -45,7 +49,7 @@ class Message:
     text: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.severity}: {self.text}"
+        return f"{self.file}:{self.line}: {self.severity}: {printable(self.text, _LONGEST)}"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -40,7 +40,7 @@ def test_an_engine_builds_where_its_socket_is_named() -> None:
     assert pod["nodeSelector"] == {"driverwright.io/builder": "true"}
     assert "runAsNonRoot" not in pod["securityContext"]
     assert {"name": "DOCKER_HOST", "value": "unix:///run/docker.sock"} in pod["containers"][0]["env"]
-    assert "DRIVER_BUILDER_BUILDER" not in {item["name"] for item in pod["containers"][0]["env"]}
+    assert {"name": "DRIVER_BUILDER_BUILDER", "value": "docker"} in pod["containers"][0]["env"]
     assert "/run/docker.sock" in {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
 
 

@@ -197,3 +197,13 @@ def test_what_converts_without_an_error_has_none(
     if code == 0:
         (tmp_path / "driver.yaml").write_text(printed.out)
         assert main.main(["lint", str(tmp_path / "driver.yaml")]) == 0, capsys.readouterr().out
+
+
+def test_what_a_file_names_does_not_reach_the_terminal_raw(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Names of fields, objects and kinds are of the file: no control sequence, no line of their own."""
+    hostile = MODULE.replace("name: edu,", r'name: "\e]0;title\a\n",')
+    text = "---\n".join((MODULE + r'  "\e[2Jx\u202e": 1' + "\n", r'kind: "\e[31mRed"' + "\n", hostile))
+    assert converted(tmp_path, text) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert all(line.isprintable() and line.startswith(f"{tmp_path}/module.yaml:") for line in lines)
+    assert "error: drivers/edu: spec.x: is not known" in lines[0]
