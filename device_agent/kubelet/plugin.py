@@ -154,7 +154,9 @@ class Plugin:
                 await asyncio.wait([start])
             if start.exception() is None:
                 self._server, self._own = server, identity(self.socket)
-        if isinstance(error := start.exception(), OSError):
+        try:
+            start.result()
+        except OSError as error:
             raise RegistrationFailed(f"cannot listen on {self.socket}: {error.strerror or error}") from error
 
     async def _close(self) -> None:

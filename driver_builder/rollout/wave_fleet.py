@@ -58,7 +58,7 @@ class WaveFleet:
         self.left_out = [node for node in every if is_left_out(node) and not self._is_answered_for(node)]
         staying = [node for node in every if not is_left_out(node) or self._is_answered_for(node)]
         self.given_back = [node for node in staying if node.node in failed_on and node.moves]
-        self._on_their_way_back = [node for node in self.given_back if node.standing is not Standing.WORKING]
+        self.coming_back = [node for node in self.given_back if node.standing is not Standing.WORKING]
         staying = [node for node in staying if not (node.node in failed_on and node.moves)]
         self.outdated = [node for node in staying if node.is_outdated]
         self.failed = [
@@ -99,7 +99,7 @@ class WaveFleet:
     @property
     def in_work(self) -> int:
         """Count the nodes that a wave has taken: they do not work with its image, or not yet."""
-        return len(self.unproven) + len(self.failed) + len(self.broken) + len(self._on_their_way_back)
+        return len(self.unproven) + len(self.failed) + len(self.broken) + len(self.coming_back)
 
     def names_of_failed(self, wave: Wave) -> set[str]:
         """Name the nodes where what the wave brings has failed, also those that have the image of before again."""
@@ -117,7 +117,7 @@ class WaveFleet:
     def taken(self) -> frozenset[str]:
         """Return the nodes that a wave answers for."""
         back = (node for node in self._booting if node.node in self._returned)
-        in_work = (*self.unproven, *self.failed, *self.broken, *self._on_their_way_back, *back)
+        in_work = (*self.unproven, *self.failed, *self.broken, *self.coming_back, *back)
         return frozenset(node.node for node in in_work if node.target in self._answered)
 
     @property

@@ -60,7 +60,7 @@ def next_nodes(settings: RolloutSettings, seen: Seen, before: Wave | None, now: 
     owed = {target: found for target, found in seen.imageless.items() if target in brought}
     wave = _continued(seen, owed, before, now)
     is_at_once = settings.strategy is Strategy.IMMEDIATE
-    wave = replace(wave, failed_on={}) if wave is not None and is_at_once else wave
+    wave = replace(wave, failed_on={} if is_at_once else _failed_on(wave)) if wave is not None else None
     fleet = WaveFleet(settings, seen, wave, chain.from_iterable(owed.values()))
     if wave is None and owed and before is not None:
         waiting = replace(before, phase=Phase.WAITING, message="the next image is not there yet")
@@ -121,6 +121,12 @@ def _continued(
     return Wave(phase=Phase.ROLLING, started=started, targets=wanted, failed_before=failed_before, returned=returned)
 
 
+def _failed_on(wave: Wave) -> Mapping[str, str]:
+    """Return the nodes where a wave has failed that goes on: all that returned, where an older schema drops names."""
+    is_dropped = wave.failed > 0 and not wave.failed_on and wave.phase is not Phase.HALTED
+    return dict.fromkeys(wave.returned, "it failed there") if is_dropped else wave.failed_on
+
+
 def _still_failing(
     wave: Wave, targets: Iterable[TargetStanding], imageless: Mapping[str, tuple[NodeStanding, ...]]
 ) -> tuple[str, ...]:
@@ -163,8 +169,6 @@ class _Step:
         missing = fleet.missing_canaries()
         number = len(fleet.names_of_failed(self._wave))
         has_too_many = number > min(self._settings.max_failed.of(fleet.total), MAX_FAILED_ON)
-        # An older schema drops the names of those that may fail.
-        has_too_many |= any(node.node in self._wave.returned and node.node not in self._wave.failed_on for node in back)
         is_end = has_some and (missing is None or not (fleet.outdated or fleet.unproven))
         if has_too_many or is_end or fleet.is_undone or self._wave.refused:
             return self._halted(is_found=has_too_many or is_end)
@@ -265,7 +269,8 @@ class _Step:
         return self._goes(phase, why, candidates, most=most)
 
     def _waits_for(self) -> str:
-        held = [*self._fleet.failed, *self._fleet.broken, *self._fleet.unproven, *self._fleet.silent]
+        fleet = self._fleet
+        held = [*fleet.failed, *fleet.broken, *fleet.unproven, *fleet.silent, *fleet.coming_back]
         return f"waits for {listed(held)}: {held[0].why}" if held else ""
 
     def _goes(

@@ -78,7 +78,8 @@ def plan_stages(
     times = [item.due_at for item in every.values() if item.due_at is not None]
     times += [plugin_validation.look_again(stages)] if waits and is_allowed else []
     return Staged(
-        actions=(*objects.actions, *_on_nodes(stages, view, every), *starting),
+        # First the labels: on a node that another driver keeps they stand for what the plugin has offered before.
+        actions=(*_on_nodes(stages, view, every), *objects.actions, *starting),
         status=_status(stages, stages.settings, view, every, objects),
         requeue_at=min(times, default=None),
     )

@@ -257,6 +257,29 @@ def test_a_plugin_leaves_nothing_at_whatever_moment_it_is_told_to(tmp_path: Path
     play(tmp_path, act, after)
 
 
+def test_a_server_that_cannot_start_for_a_reason_of_its_own_is_not_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is no fault of the folder is not hidden: nobody would listen where the kubelet calls."""
+
+    async def start(_server: object, **_where: str) -> None:
+        raise RuntimeError("no loop")
+
+    async def work() -> None:
+        kubelet, plugin = Kubelet(tmp_path), Plugin(CARDS, str(tmp_path), lambda: None)
+        await kubelet.start()
+        monkeypatch.setattr(plugins.PluginServer, "start", start)
+        try:
+            async with asyncio.timeout(SECONDS):
+                with pytest.raises(RuntimeError, match="no loop"):
+                    await plugin.keep_registered(PERIOD)
+            assert kubelet.registered.empty()
+        finally:
+            await kubelet.stop()
+
+    asyncio.run(work())
+
+
 def test_what_the_kubelet_asks_is_answered(tmp_path: Path) -> None:
     """Options, a preferred allocation, an allocation, and what is not needed before a start."""
 

@@ -186,11 +186,27 @@ def test_a_wave_halts_after_the_last_node_that_may_fail(where: Standing, refused
 
 
 def test_a_node_fails_once_also_where_the_schema_drops_its_name() -> None:
-    """The wave halts."""
+    """The count and the node that returned are left: it does not get the image another time, and the wave goes on."""
+    before = Wave(phase=Phase.ROLLING, started=NOW, targets={"t": "new"}, returned=("a",), failed=1)
+    nodes = (standing("a", S.WORKING, moves=True), standing("b", S.WORKING, moves=True))
+    found = decided(target(nodes), settings=RolloutSettings(max_failed=Share(1)), before=before)
+    assert (chosen(found), wave(found).phase, wave(found).failed) == (["b"], Phase.ROLLING, 1)
+
+
+def test_a_node_that_returned_for_another_reason_may_fail() -> None:
+    """An admin has undone the wave for a while, or the wave before failed there."""
     before = Wave(phase=Phase.ROLLING, started=NOW, targets={"t": "new"}, returned=("a",))
     nodes = (standing("a", S.FAILED, why="m", **MOVED), standing("b", S.WORKING))
     found = decided(target(nodes), settings=RolloutSettings(max_failed=Share(1)), before=before)
-    assert (chosen(found), wave(found).phase) == ([], Phase.HALTED)
+    assert (wave(found).phase, wave(found).failed_on) == (Phase.ROLLING, {"a": "m"})
+
+
+def test_a_wave_says_that_it_waits_for_a_node_with_the_image_of_before() -> None:
+    """It is unavailable while neither image works there."""
+    before = Wave(phase=Phase.ROLLING, started=NOW, targets={"t": "new"}, failed_on={"a": "LoadFailed: m"})
+    nodes = (standing("a", S.BROKEN, why="n", moves=True), standing("b", S.WORKING))
+    found = decided(target(nodes), settings=RolloutSettings(max_failed=Share(1)), before=before)
+    assert (chosen(found), wave(found).message.partition("; ")[0]) == ([], "waits for a: n")
 
 
 def test_a_wave_whose_canaries_by_label_have_failed_halts() -> None:

@@ -581,15 +581,17 @@ def test_the_older_of_two_new_drivers_with_one_resource_gets_it() -> None:
     assert _condition_of(world, "other")["status"] == "True"
 
 
-def test_a_driver_that_is_edited_to_the_resource_of_another_one_takes_nothing() -> None:
+@pytest.mark.parametrize("is_killed", [False, True], ids=["", "killed"])
+def test_a_driver_that_is_edited_to_the_resource_of_another_one_takes_nothing(*, is_killed: bool) -> None:
     """Also if it is the older one: its label ``plug`` stood for the resource that it offered before."""
     world = fleet("a", stages={"devicePlugin": {**VENDOR["devicePlugin"], "resourceName": "example.com/else"}})
     settle(world)
-    node = world.client.objects[NODES.path(name="a")]["metadata"]["labels"]
-    node[PLUG] = "true"
     _other(world, stages=PLUGIN)
     settle(world)
+    world.client.objects[NODES.path(name="a")]["metadata"]["labels"][PLUG] = "true"
     edit(world, stages=VENDOR)
+    if is_killed:
+        world.reconcile(lambda action: isinstance(action, ApplyPlugin))
     for _ in rounds(world, 10):
         assert "plug" in _labels_of(world, "other")["a"]
     settle(world)
