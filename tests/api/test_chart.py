@@ -157,7 +157,7 @@ def has_engine(template: Json) -> bool:
         "user": "runAsUser" not in spec["securityContext"],
     }
     assert len(set(parts.values())) == 1, parts
-    return parts["node"]
+    return bool(parts["node"])
 
 
 def test_the_patch_makes_a_controller_with_an_engine(cluster: Cluster) -> None:
