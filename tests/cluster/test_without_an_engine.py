@@ -25,7 +25,7 @@ def installed(scenario: Scenario) -> dict[str, Any]:
     """Return what an upgrade must not change: the driver's pods, and keys and images of its targets."""
     pods = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in scenario.cluster.driver_pods(DRIVER)}
     targets = scenario.cluster.targets(DRIVER)
-    return {**pods, **{kernel: (item["buildKey"], item["digest"]) for kernel, item in targets.items()}}
+    return {**pods, **{kernel: (item["buildKey"], item["imageDigest"]) for kernel, item in targets.items()}}
 
 
 @pytest.fixture(scope="module")
