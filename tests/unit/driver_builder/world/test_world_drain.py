@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import event, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.objects import manifests
@@ -17,7 +17,14 @@ from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERN
 from tests.support.driver_builder.worlds import told
 from tests.support.examples import few
 from tests.unit.driver_builder.world import test_world_rollout as waves
-from tests.unit.driver_builder.world.test_world_rollout import GOOD, NODE_NAMES, Step, WaveWorld, driver_of, live
+from tests.unit.driver_builder.world.test_world_rollout import (
+    GOOD,
+    NODE_NAMES,
+    Step,
+    WaveWorld,
+    driver_of,
+    live_through,
+)
 
 COMMAND: Object = {"image": "registry.example.com/edu-test:1", "command": ["/test"]}
 APPS, RESOURCE = "apps", "example.com/fpga"
@@ -248,13 +255,7 @@ def test_no_history_leaves_anything_on_a_node(first: list[str], budget: int, his
     world.budget = budget
     world.roll({"maxUnavailable": budget, "drain": DRAIN})
     world.arrive()
-    world.edit_source(GOOD[1])
-    for step in history:
-        event(step.name.partition(" ")[0])
-        step.do(world)
-        live(world, step)
-    world.heal()
-    world.arrive()
+    live_through(world, history)
     assert_all_is_well(world)
 
 

@@ -1,7 +1,7 @@
 """Admins who edit again and again while waves are under way: nothing is taken away for that, and all ends."""
 
 import pytest
-from hypothesis import event, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.planning.actions import Action, MoveNode
@@ -13,7 +13,7 @@ from tests.support.examples import few
 from tests.unit.driver_builder.world import test_world_drain as drains
 from tests.unit.driver_builder.world import test_world_order as order
 from tests.unit.driver_builder.world import test_world_rollout as waves
-from tests.unit.driver_builder.world.test_world_rollout import GOOD, NODE_NAMES, Step, WaveWorld, live
+from tests.unit.driver_builder.world.test_world_rollout import NODE_NAMES, Step, WaveWorld, live_through
 
 EDU = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu")
 READY = names.ready_label(NAMESPACE, "edu")
@@ -150,13 +150,7 @@ def test_whatever_is_edited_in_a_wave_nothing_is_left_and_all_ends(
         world.add_node(name, kernel)
     world.add_driver("edu", rollout=rollout, validation=validation)
     world.arrive()
-    world.edit_source(GOOD[1])
-    for step in history:
-        event(step.name.partition(" ")[0])
-        step.do(world)
-        live(world, step)
-    world.heal()
-    world.arrive()
+    live_through(world, history)
     drains.assert_all_is_well(world)
     assert world.wave_labels() == []
 

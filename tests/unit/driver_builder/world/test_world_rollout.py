@@ -544,13 +544,7 @@ def test_no_history_takes_more_than_the_budget(
     first_ones = {"canary": canary, "soak": "50s"} if canary else {}
     world.roll({"maxUnavailable": world.budget, "maxFailed": may_fail, **first_ones})
     world.arrive()
-    world.edit_source(GOOD[1])
-    for step in history:
-        event(step.name.partition(" ")[0])
-        step.do(world)
-        live(world, step)
-    world.heal()
-    world.arrive()
+    live_through(world, history)
     for name in world.kernels:
         for driver in [only] if only else DRIVERS:
             (pod,) = [pod for pod in world.pods_on(name) if driver_of(pod) == driver]
@@ -560,6 +554,17 @@ def test_no_history_takes_more_than_the_budget(
     for obj in (obj for _, obj in world._objects("drivercontainers")):
         assert "rollout" not in obj["status"], obj["status"]["rollout"]
         assert obj["status"]["readyNodes"] == len(world.kernels)
+
+
+def live_through(world: WaveWorld, history: list[Step]) -> None:
+    """Let a wave begin, and everything of a history happen in it; then all is in order again, and time passes."""
+    world.edit_source(GOOD[1])
+    for step in history:
+        event(step.name.partition(" ")[0])
+        step.do(world)
+        live(world, step)
+    world.heal()
+    world.arrive()
 
 
 def live(world: WaveWorld, step: Step) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import event, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.planning.actions import Action, TaintNode
@@ -15,12 +15,11 @@ from tests.support.examples import few
 from tests.unit.driver_builder.world import test_world_rollout as waves
 from tests.unit.driver_builder.world.test_world_rollout import (
     DRIVERS,
-    GOOD,
     NODE_NAMES,
     Step,
     WaveWorld,
     driver_of,
-    live,
+    live_through,
 )
 
 COMMAND = {"image": "registry.example.com/edu-test:1", "command": ["/test"]}
@@ -230,11 +229,5 @@ def test_no_history_taints_a_working_driver_or_leaves_a_taint(first: list[str], 
     for driver in DRIVERS:
         world.add_driver(driver, validation={"taint": True})
     world.arrive()
-    world.edit_source(GOOD[1])
-    for step in history:
-        event(step.name.partition(" ")[0])
-        step.do(world)
-        live(world, step)
-    world.heal()
-    world.arrive()
+    live_through(world, history)
     assert world.taints() == {}
