@@ -3,6 +3,7 @@
 Place in the flow: ``run`` and ``preflight`` choose a builder for each build.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,11 +13,12 @@ from driver_builder.builds.job.job_builder import JobBuilder
 from driver_builder.builds.job.job_manifest import JobSettings
 from driver_builder.config import Settings
 from driver_builder.errors import ConfigurationError
-from driver_builder.model.build import Builder
+from driver_builder.model.build import Builder, LogSink
 from driver_builder.planning.actions import StartBuild
 from driver_builder.references.named_objects import ReferenceNotFound, read_secret
 from driver_builder.references.registry_access import PUSH_PATIENCE, Registries
 from driver_builder.references.registry_ca import read_ca
+from driver_builder.references.signing_secrets import SigningSecrets
 from kube_api.client import Client
 
 SHORTEST_SECRET = 4
@@ -52,6 +54,28 @@ def builder_for(
         return
     with engine_builder(action, settings, registries) as builder:
         yield builder
+
+
+def make_image(
+    action: StartBuild,
+    *,
+    builder: Builder,
+    registries: Registries,
+    secrets: SigningSecrets,
+    log: LogSink,
+    is_kept: bool,
+) -> str:
+    """Build and verify, and push an image that is kept; returns the digest of what was pushed, else nothing.
+
+    Raises:
+        DriverBuilderError: as the pipeline.
+    """
+    # What reads, verifies and signs images needs 10 MiB, and only a process that builds has it.
+    from driver_builder.images.pipeline import build_and_push, build_and_verify  # noqa: PLC0415 - see above
+
+    make: Callable[..., str | None] = build_and_push if is_kept else build_and_verify
+    never = threading.Event()
+    return make(action, builder=builder, registries=registries, secrets=secrets, log=log, cancelled=never) or ""
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from driver_builder.boundary import contained
 from driver_builder.errors import InternalError
 from driver_builder.model.image_state import Absent, ImageState, Invalid, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.images import ImageRef
-from driver_builder.references.registry_access import Inspector
+from driver_builder.observed.inspector import Inspector
 from driver_builder.registry.turns import Place, Turn, Turns
 from kube_api.errors import KubeApiError
 

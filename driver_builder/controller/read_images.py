@@ -20,9 +20,9 @@ from driver_builder.desired.resolve import Resolved
 from driver_builder.desired.resolve_all import ResolveMemory, resolve_all
 from driver_builder.model.image_state import Absent, ImageState, Invalid, NotAsked, Present
 from driver_builder.model.images import ImageRef
+from driver_builder.observed.inspector import Inspector
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning import image_trust
-from driver_builder.references.registry_access import Inspector
 from driver_builder.upgrades.prebuild import images_ahead
 from driver_builder.upgrades.upgrade_labels import images_of_moves
 

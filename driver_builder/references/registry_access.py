@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.errors import ConfigurationError, PermanentError, RegistryUnauthorized
@@ -33,21 +33,6 @@ PUSH_PATIENCE = 300.0
 
 Accounts = Callable[[str, RegistrySettings], Mapping[str, Credentials] | None]
 """The passwords for a namespace's registry, by host, that replace those of the Secret in its settings; None: these."""
-
-
-class Inspector(Protocol):
-    """Reports whether images exist."""
-
-    def inspect(
-        self,
-        namespace: str,
-        settings: RegistrySettings,
-        image: ImageRef,
-        architecture: str = "",
-        *,
-        signed_by: str | None = None,
-    ) -> ImageState:
-        """Answer as :meth:`Registries.inspect` does."""
 
 
 class Registries:

@@ -8,10 +8,9 @@ are arguments.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Protocol
 
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.api.driver_spec import DriverSpec, RegistrySettings
+from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.builds.failures import reason_of
 from driver_builder.desired.desired_target import (
     BlockedTarget,
@@ -24,30 +23,14 @@ from driver_builder.desired.desired_target import (
 )
 from driver_builder.desired.resolve_node import resolve_for
 from driver_builder.errors import BuildFailed, ConfigurationError, DriverBuilderError
-from driver_builder.model.image_state import Absent, ImageState, NoAnswer, NotAsked, Present
-from driver_builder.model.images import ImageRef
+from driver_builder.model.image_state import Absent, NoAnswer, NotAsked, Present
 from driver_builder.model.kernels import KernelTarget, KernelVersion
+from driver_builder.observed.inspector import Inspector
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning import image_trust
 from driver_builder.planning.actions import StartBuild
 from driver_builder.planning.plan_target import start_build
 from driver_builder.reasons import Reason, remedy_of
-
-
-class Inspect(Protocol):
-    """Says what a registry answers about an image."""
-
-    def __call__(
-        self,
-        namespace: str,
-        settings: RegistrySettings,
-        image: ImageRef,
-        architecture: str = "",
-        *,
-        signed_by: str | None = None,
-    ) -> ImageState:
-        """Ask; ``signed_by`` names the Secret with the key that it must be signed with."""
-
 
 Build = Callable[[StartBuild], str]
 """Builds and verifies, and pushes if requested: then it returns the digest. Raises as the pipeline does."""
@@ -138,7 +121,7 @@ class Preflight:
     snapshot: Snapshot
     target: KernelTarget
     template_versions: TemplateVersions
-    inspect: Inspect
+    registries: Inspector
     build: Build
     clock: Callable[[], float]
 
@@ -163,7 +146,7 @@ class Preflight:
         result = replace(result, image=str(item.image), key=item.key)
         signed_by = image_trust.image_key(spec, item)
         architecture = self.target.architecture
-        state = self.inspect(driver.namespace, spec.registry, item.image, architecture, signed_by=signed_by)
+        state = self.registries.inspect(driver.namespace, spec.registry, item.image, architecture, signed_by=signed_by)
         if isinstance(state, Present):
             return self._present(driver, spec, item, state, result)
         if isinstance(item, PrebuiltTarget):
@@ -187,7 +170,7 @@ class Preflight:
         exporters = []
         for exporter in item.exporters:
             architecture = self.target.architecture
-            found = self.inspect(driver.namespace, exporter.registry, exporter.image, architecture)
+            found = self.registries.inspect(driver.namespace, exporter.registry, exporter.image, architecture)
             if not isinstance(found, Present):
                 words = f"the image of driver {exporter.driver}, whose symbols the build needs, does not exist yet"
                 return replace(result, reason=Reason.WAITING_FOR_DEPENDENCY.value, message=words)

@@ -6,9 +6,8 @@ come from files, and the images go to a registry or into a folder.
 
 import argparse
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,7 +19,7 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.builds.build_logs import Redactor, secrets_of
 from driver_builder.builds.own_disk import own_disk
 from driver_builder.cli import common, output
-from driver_builder.cli.builder_choice import engine_builder
+from driver_builder.cli.builder_choice import engine_builder, make_image
 from driver_builder.cli.common import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_TRY_AGAIN, add_output_flag
 from driver_builder.cli.offline import docker_passwords, given_files, offline_cluster
 from driver_builder.cli.offline.given_files import Given
@@ -187,7 +186,7 @@ def _result(cluster: OfflineCluster, driver: DriverContainer, target: KernelTarg
         snapshot=cluster.snapshot,
         target=target,
         template_versions=cluster.versions,
-        inspect=workshop.registries.inspect,
+        registries=workshop.registries,
         build=workshop.build,
         clock=time.monotonic,
     )
@@ -223,9 +222,6 @@ class _Workshop:
 
     def build(self, action: StartBuild) -> str:
         """Build, verify, and push where that is asked for; returns the digest of what was pushed, else nothing."""
-        # What reads, verifies and signs images needs 10 MiB, and only a process that builds has it.
-        from driver_builder.images.pipeline import build_and_push, build_and_verify  # noqa: PLC0415 - see above
-
         if action.build_secrets:
             raise ConfigurationError(
                 "spec.build.secrets are mounted by builds in Jobs, which need a cluster: use driver-builder preflight"
@@ -233,17 +229,15 @@ class _Workshop:
         secrets = SigningSecrets(self.given.objects)
         known = self.registries.credentials(action.namespace, action.registry, action.image.host)
         self.redact.add((*secrets_of(known.values()), *secrets.texts(action.namespace, action.request)))
-        make: Callable[..., str | None] = build_and_push if self.flags.push or self.has_layout else build_and_verify
         with own_disk(), engine_builder(action, self.settings, self.registries) as builder:
-            digest = make(
+            return make_image(
                 action,
                 builder=builder,
                 registries=self.registries,
                 secrets=secrets,
                 log=partial(self._show, action.request),
-                cancelled=threading.Event(),
+                is_kept=self.flags.push or self.has_layout,
             )
-        return digest or ""
 
     def redacted(self, result: Result) -> Result:
         """Return a result without secrets."""

@@ -2,13 +2,12 @@
 
 import argparse
 import sys
-import threading
 import time
 from functools import partial
 
 from driver_builder import config
 from driver_builder.cli import common, output
-from driver_builder.cli.builder_choice import builder_for
+from driver_builder.cli.builder_choice import builder_for, make_image
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
 from driver_builder.config import Settings
 from driver_builder.planning.actions import StartBuild
@@ -45,7 +44,7 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
         snapshot=snapshot,
         target=target,
         template_versions=common.plan_settings(settings).template_versions,
-        inspect=registries.inspect,
+        registries=registries,
         build=partial(_build, settings, registries, push=flags.push),
         clock=time.monotonic,
     )
@@ -55,20 +54,12 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
 
 
 def _build(settings: Settings, registries: Registries, action: StartBuild, *, push: bool) -> str:
-    # What reads, verifies and signs images needs 10 MiB, and only a process that builds has it.
-    from driver_builder.images.pipeline import build_and_push, build_and_verify  # noqa: PLC0415 - see above
-
-    log, never = partial(_progress, action.request.driver), threading.Event()
+    log = partial(_progress, action.request.driver)
     client = Client.from_environment(settings.kubeconfig)
     secrets = SigningSecrets(client)
     with builder_for(action, settings, client=client, registries=registries) as builder:
         try:
-            if push:
-                return build_and_push(
-                    action, builder=builder, registries=registries, secrets=secrets, log=log, cancelled=never
-                )
-            build_and_verify(action, builder=builder, registries=registries, secrets=secrets, log=log, cancelled=never)
-            return ""
+            return make_image(action, builder=builder, registries=registries, secrets=secrets, log=log, is_kept=push)
         finally:
             _progress("", "")
 

@@ -31,13 +31,13 @@ from driver_builder.model.images import (
 from driver_builder.model.repositories import Discovery
 from driver_builder.objects import manifests, plugin, plugin_validation_pod, pull_pod, unload_pod, validation_pod
 from driver_builder.observed.by_driver import pods_of
+from driver_builder.observed.inspector import Inspector
 from driver_builder.observed.node_pods import EvictionRefused
 from driver_builder.observed.snapshot import FailedBuild, Snapshot
 from driver_builder.plan import Plan, plan
 from driver_builder.planning.actions import Action, StartBuild
 from driver_builder.planning.plan_memory import PlanMemory
 from driver_builder.planning.plan_view import PlanSettings
-from driver_builder.references.registry_access import Inspector
 from driver_builder.status.status import timestamp
 from driver_builder.upgrades.prebuild import DAY_SECONDS
 from kube_api import names

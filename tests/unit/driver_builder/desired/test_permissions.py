@@ -1,6 +1,7 @@
 """Drivers that name what the settings do not allow: blocked with words that help, and nothing that runs is touched."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -419,7 +420,12 @@ def test_preflight_refuses_before_it_asks_a_registry() -> None:
     seen = snapshot()
     limits = versions(allowed(allowed_registries="r.io/*"))
     check = Preflight(
-        snapshot=seen, target=target(), template_versions=limits, inspect=never, build=never, clock=lambda: 0.0
-    ).check(seen.drivers[0])
+        snapshot=seen,
+        target=target(),
+        template_versions=limits,
+        registries=SimpleNamespace(inspect=never),
+        build=never,
+        clock=lambda: 0.0,
+    ).check(seen.drivers[0])  # fmt: skip
     assert (check.verdict, check.reason) == (Verdict.FAILED, Reason.NOT_ALLOWED)
     assert "--allowed-registries" in check.message

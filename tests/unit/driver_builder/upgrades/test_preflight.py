@@ -61,13 +61,13 @@ class Bench:
             snapshot=snapshot(drivers=(container,)),
             target=wanted or target(COMING),
             template_versions=SETTINGS.template_versions,
-            inspect=self._inspect,
+            registries=self,
             build=self._build,
             clock=lambda: self.now,
         )
         return checked.check(container)
 
-    def _inspect(
+    def inspect(
         self,
         namespace: str,  # noqa: ARG002 - of the protocol, as those below
         settings: RegistrySettings,  # noqa: ARG002
