@@ -9,6 +9,7 @@ import logging
 import signal
 import sys
 import time
+from collections.abc import Sequence
 
 from kube_api.text import printable
 
@@ -17,6 +18,17 @@ FORMATS = ("text", "json")
 
 LONGEST_MESSAGE = 1000
 """Characters of one message, and in the table of a scan; what it quotes is cut where it is quoted."""
+
+
+def known_word(text: str, known: Sequence[str]) -> str:
+    """Return one of :data:`LEVELS` or :data:`FORMATS`, whatever its case.
+
+    Raises:
+        ValueError: it is none of them.
+    """
+    if text.lower() not in known:
+        raise ValueError(f"{text!r} is not one of {', '.join(known)}")
+    return text.lower()
 
 
 class PrintableFormatter(logging.Formatter):

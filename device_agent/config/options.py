@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from device_agent.errors import ConfigurationError
-from kube_api.log_lines import FORMATS, LEVELS
+from kube_api.log_lines import FORMATS, LEVELS, known_word
 
 DEFAULT_FILE = "/etc/device-agent/config.yaml"
 DEFAULT_PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
@@ -58,12 +58,6 @@ def _parse_port(text: str) -> int:
     return int(text)
 
 
-def _parse_word(text: str, known: Sequence[str]) -> str:
-    if text.lower() not in known:
-        raise ValueError(f"{text!r} is not one of {', '.join(known)}")
-    return text.lower()
-
-
 def _parse_interval(text: str) -> float:
     digits, is_minutes = text[:-1], text.endswith("m")
     if not (text[-1:] in ("s", "m") and digits.isascii() and digits.isdigit() and len(digits) <= len("300")):
@@ -98,9 +92,9 @@ OPTIONS = (
     Option("socket", "FILE", "Unix socket with the same pages, where a port would be one of the node (default: none)",
            "DEVICE_AGENT_SOCKET", "socket"),
     Option("log-level", "LEVEL", "debug, info, warning or error (default: info)", "DEVICE_AGENT_LOG_LEVEL",
-           "log_level", partial(_parse_word, known=LEVELS)),
+           "log_level", partial(known_word, known=LEVELS)),
     Option("log-format", "FORMAT", "text or json (default: text)", "DEVICE_AGENT_LOG_FORMAT", "log_format",
-           partial(_parse_word, known=FORMATS)),
+           partial(known_word, known=FORMATS)),
 )  # fmt: skip
 """All flags, in the order of the help."""
 

@@ -52,8 +52,7 @@ class LayoutRegistry:
         found = self.manifest(repository, digest)
         if found is None:
             raise RegistryRefused(f"cannot tag {repository}@{digest} as {tag}: {self._layout.folder} does not have it")
-        name = str(ImageRef(self._host, repository, tag))
-        self._layout.put_entry(_described(found.content, found.media_type) | {"annotations": {REF_NAME: name}})
+        self._put_named(repository, tag, found.content, found.media_type)
 
     def referrers(self, repository: str, digest: str) -> tuple[str, ...]:
         """Return the digests of what refers to an image."""
@@ -87,8 +86,7 @@ class LayoutRegistry:
         digest = sha256(content)
         self._layout.write(digest, content)
         if tag:
-            name = str(ImageRef(self._host, repository, tag))
-            self._layout.put_entry(_described(content, media_type) | {"annotations": {REF_NAME: name}})
+            self._put_named(repository, tag, content, media_type)
         return digest
 
     def put_referrer(self, repository: str, content: bytes) -> bool:  # noqa: ARG002 - of the protocol
@@ -112,8 +110,16 @@ class LayoutRegistry:
         labels = json_object(json_object(config.get("config")).get("Labels"))
         return Present(digest=found.digest, labels=clean_labels(labels))
 
+    def _put_named(self, repository: str, tag: str, content: bytes, media_type: str) -> None:
+        named = {"annotations": {REF_NAME: self._name(repository, tag)}}
+        self._layout.put_entry(_described(content, media_type) | named)
+
+    def _name(self, repository: str, tag: str) -> str:
+        """Return the name in the layout's list of what a tag names."""
+        return str(ImageRef(self._host, repository, tag))
+
     def _digest(self, repository: str, tag: str) -> str:
-        name = str(ImageRef(self._host, repository, tag))
+        name = self._name(repository, tag)
         return next((entry["digest"] for entry in self._layout.entries() if ref_name(entry) == name), "")
 
     def _subject(self, repository: str, entry: Json) -> str:

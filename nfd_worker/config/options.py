@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from feature_rules.errors import MatchError
 from feature_rules.regexps import check_pattern
-from kube_api.log_lines import FORMATS, LEVELS
+from kube_api.log_lines import FORMATS, LEVELS, known_word
 from nfd_worker.config.duration import parse_duration
 
 COMMANDS = ("run", "scan", "rules", "labels", "unpublish", "admission-policy")
@@ -100,12 +100,6 @@ def _parse_port(text: str) -> int:
     return int(text)
 
 
-def _parse_word(text: str, known: Sequence[str]) -> str:
-    if text.lower() not in known:
-        raise ValueError(f"{text!r} is not one of {', '.join(known)}")
-    return text.lower()
-
-
 def _parse_feature_gates(text: str) -> bool:
     """Read ``Name=true,...`` into whether keys get their prefix; that is the only gate with a meaning here."""
     gates: dict[str, bool] = {}
@@ -159,8 +153,8 @@ OPTIONS = (
     _setting("node-name", "NAME", "name of the Node", environment="NODE_NAME"),
     _setting("kubeconfig", "FILE", "kubeconfig (default: the pod's service account, else your own kubeconfig)"),
     _setting("port", "PORT", "port of /healthz and /metrics; 0 for none (default: 8080)", _parse_port),
-    _setting("log-level", "LEVEL", "debug, info, warning or error (default: info)", partial(_parse_word, known=LEVELS)),
-    _setting("log-format", "FORMAT", "text or json (default: text)", partial(_parse_word, known=FORMATS)),
+    _setting("log-level", "LEVEL", "debug, info, warning or error (default: info)", partial(known_word, known=LEVELS)),
+    _setting("log-format", "FORMAT", "text or json (default: text)", partial(known_word, known=FORMATS)),
     _setting("oneshot", "BOOL", "label once and exit", parse_bool),
     _setting("no-publish", "BOOL", "discover labels, but do not publish them", parse_bool),
     _setting("take-over", "BOOL", "remove what an upstream Node Feature Discovery left on the Node", parse_bool),

@@ -90,7 +90,7 @@ def run(flags: argparse.Namespace, _settings: Settings) -> int:
             text, line = document.message, document.line
             messages.append(Message(file=document.file, line=line, severity=Severity.ERROR, text=text))
             continue
-        for value, path in _objects(document.value):
+        for value, path in lint_command.objects(document.value):
             if _is_module(value):
                 found += 1
                 messages += _converted(document, value, path, known, made)
@@ -109,17 +109,6 @@ def _resource(text: str) -> tuple[str, str]:
     if not (module and equals) or EXTENDED_RESOURCE.wrong_with(resource):
         raise ConfigurationError(f"--resource: {text!r}: write MODULE=RESOURCE, such as edu=example.com/edu")
     return module, resource
-
-
-def _objects(value: Any, path: Path = ()) -> Iterator[tuple[Mapping[str, Any], Path]]:
-    """Find the objects of a document, also in a List."""
-    if not isinstance(value, Mapping):
-        return
-    if str(value.get("kind", "")).endswith("List") and isinstance(value.get("items"), list):
-        for index, item in enumerate(value["items"]):
-            yield from _objects(item, (*path, "items", index))
-    else:
-        yield value, path
 
 
 def _is_module(value: Mapping[str, Any]) -> bool:

@@ -141,13 +141,18 @@ def drivers(
     value: Any, path: Path = (), *, kind: str = DRIVER_CONTAINERS.kind
 ) -> Iterator[tuple[Mapping[str, Any], Path]]:
     """Find the DriverContainers of a document, or the objects of another kind, also in a List."""
+    return ((found, place) for found, place in objects(value, path) if found.get("kind") == kind)
+
+
+def objects(value: Any, path: Path = ()) -> Iterator[tuple[Mapping[str, Any], Path]]:
+    """Find the objects of a document, also in a List."""
     if not isinstance(value, Mapping):
         return
-    if value.get("kind") == kind:
-        yield value, path
-    elif str(value.get("kind", "")).endswith("List") and isinstance(value.get("items"), list):
+    if str(value.get("kind", "")).endswith("List") and isinstance(value.get("items"), list):
         for index, item in enumerate(value["items"]):
-            yield from drivers(item, (*path, "items", index), kind=kind)
+            yield from objects(item, (*path, "items", index))
+    else:
+        yield value, path
 
 
 def lint(document: Document, value: Mapping[str, Any], path: Path, fleet: Fleet) -> list[Finding]:

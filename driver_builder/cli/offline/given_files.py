@@ -58,7 +58,7 @@ def read(flags: argparse.Namespace, namespace: str) -> Given:
         ConfigurationError: a file cannot be read, a DriverContainer is wrong, or there is none.
     """
     documents = list(read_documents(flags.files))
-    found = [(document, value, path) for document, value, path in _found(documents, DRIVER_CONTAINERS.kind)]
+    found = _found(documents, DRIVER_CONTAINERS.kind)
     placed = [(document, _placed(value, namespace, flags), path) for document, value, path in found]
     _check([item for item in documents if isinstance(item, Unreadable)], placed)
     containers = [value for _, value, _ in placed]
