@@ -48,7 +48,9 @@ def by_engine(scenario: Scenario) -> dict[str, Any]:
     }
     settings = {**overlay.environment, NAME: {**overlay.environment[NAME], **environment}}
     jobs = deploy.manifests(dataclasses.replace(overlay, engine_socket=None, environment=settings))
-    scenario.apply(item for item in jobs if item["kind"] == DEPLOYMENTS.kind)
+    [deployment] = (item for item in jobs if item["kind"] == DEPLOYMENTS.kind)
+    # Its lists as they are: what other tests' settings left in them has other owners.
+    scenario.cluster.client.patch(acts.DEPLOYMENT, deployment)
     acts.wait_for("the controller's pod has no engine", lambda: acts.engines(scenario) == [False])
     return before
 
