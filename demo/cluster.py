@@ -43,18 +43,20 @@ class Cluster:
             ScenarioError: after ``timeout`` seconds.
         """
         end = time.monotonic() + timeout
-        last = ""
         while True:
+            is_last = time.monotonic() > end
+            last = ""
             try:
                 found = check()
                 if found is not None:
                     return found
-                last = seen()
+                if detail is not None or is_last:
+                    last = seen()
             except KubeApiError as error:
                 last = str(error)
             if detail is not None and last:
                 detail(last)
-            if time.monotonic() > end:
+            if is_last:
                 raise ScenarioError(f"{what}: timed out after {timeout:.0f} s; last seen: {last or 'nothing'}")
             time.sleep(every)
 

@@ -63,7 +63,9 @@ class Scenario(Steps[Guest]):
             self.ground.preload([self.images["nfd-worker"], self.images["loader"]])
         with self.progress.step("Boot two nodes on different kernels") as step:
             for name, kernel in zip(("guest-a", "guest-b"), self.kernels, strict=False):
-                self.guests[name] = self.ground.add_guest(name, kernel)
+                self.guests[name] = self.ground.add_guest(name, kernel, boot=False)
+            for guest in self.guests.values():
+                guest.boot(guest.kernel)
             for guest in self.guests.values():
                 step.detail(f"{guest.name} boots {guest.kernel.release}")
                 guest.wait_ready(timeout=NODE_SECONDS)

@@ -12,6 +12,7 @@ from testbed import places
 from testbed.api import is_node_ready
 from testbed.errors import TestbedError
 from testbed.kernels import available_releases, choose_kernels
+from testbed.kube_binaries import ensure_kube_binaries
 from testbed.packages import PrivateApt
 from testbed.progress import Progress, for_terminal
 from testbed.testbed import Testbed
@@ -47,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
         added.set_defaults(command=function)
         return added
 
+    command("prepare", _prepare, "build Kubernetes where this machine has none: the first `up` would do it")
     up = command("up", _up, "start a testbed that runs until `down`")
     up.add_argument("--no-host-node", action="store_true", help="do not register this machine as a node")
     _ground_option(command("status", _status, "show what runs and how to reach it"))
@@ -86,6 +88,11 @@ def _add_node_commands(node: argparse.ArgumentParser, command: Callable[..., arg
 
 def _ground_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ground", metavar="NAME", help="which testbed, if several run (see `status`)")
+
+
+def _prepare(_options: argparse.Namespace, progress: Progress) -> None:
+    binaries = ensure_kube_binaries(progress)
+    _console.print(f"Kubernetes {binaries.release}: {binaries.folder}")
 
 
 def _up(options: argparse.Namespace, progress: Progress) -> None:

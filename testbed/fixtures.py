@@ -54,10 +54,14 @@ def ground(request: pytest.FixtureRequest) -> Iterator[Testbed]:
 @pytest.fixture(scope="session")
 def parts_ground(request: pytest.FixtureRequest) -> Iterator[Testbed]:
     """The parts that the session's tests need: a control plane without scheduler and nodes, an engine, a registry."""
-    needed = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
-    yield from _ground(
-        request, control_plane="control_plane_ground" in needed, nodes=False, engine="engine_ground" in needed
-    )
+    needed = _needed(request)
+    engine = "engine_ground" in needed and "ground" not in needed
+    yield from _ground(request, control_plane="control_plane_ground" in needed, nodes=False, engine=engine)
+
+
+def _needed(request: pytest.FixtureRequest) -> set[str]:
+    """Return the fixtures that the session's tests ask for."""
+    return {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
 
 
 @pytest.fixture(scope="session")
@@ -73,6 +77,7 @@ def own_control_plane(request: pytest.FixtureRequest) -> Iterator[Testbed]:
 
 
 @pytest.fixture(scope="session")
-def engine_ground(parts_ground: Testbed) -> Testbed:
-    """A container engine with the Debian base image, and a registry; no nodes."""
-    return parts_ground
+def engine_ground(request: pytest.FixtureRequest) -> Testbed:
+    """A container engine with the Debian base image, and a registry: the cluster's, where the session has one."""
+    found: Testbed = request.getfixturevalue("ground" if "ground" in _needed(request) else "parts_ground")
+    return found

@@ -330,9 +330,13 @@ class Testbed:
         *,
         edu: bool = True,
         memory_mib: int = 512,
+        boot: bool = True,
     ) -> Guest:
-        """Boot a QEMU guest as a node, with an edu PCI device; return it at once (see `Guest.wait_ready`)."""
-        return self.guests.add(name, kernel, extra_qemu, edu=edu, memory_mib=memory_mib)
+        """Boot a QEMU guest as a node, with an edu PCI device; return it at once (see `Guest.wait_ready`).
+
+        Without `boot` it is made only: `Guest.boot` comes later.
+        """
+        return self.guests.add(name, kernel, extra_qemu, edu=edu, memory_mib=memory_mib, boot=boot)
 
     def guest(self, name: str) -> Guest:
         """Return a guest that was added before."""

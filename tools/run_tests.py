@@ -1,9 +1,10 @@
 """``make test``: every test but those marked ``long``; ``make test-long``: these, and more of the ``costly`` ones.
 
 Five processes run side by side. One has the tests that share the cluster of three nodes and is shown as it goes; one
-those that need a cluster whose only node is this machine, one those with an engine, one those with an API server or a
-kernel, and one the unit tests: these four are shown when they end. Tests with real parts wait for more than half of
-their time, and the unit tests take what processor time that leaves.
+those that need a cluster whose only node is this machine and those that boot kernels, one those with an engine, one
+those with an API server, and one the unit tests: these four are shown when they end. Tests with real parts wait for
+more than half of their time, and the unit tests take what processor time that leaves: they run after the others. Before
+all of them runs the build of Kubernetes, where this machine has none: three of the five wait for it.
 
 ``make unit`` has the unit tests alone, without those that play worlds, on all cores (``tests.side_by_side``).
 
@@ -21,7 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -42,6 +43,8 @@ WORLDS = "tests/unit/driver_builder/world"
 """They need only Python as unit tests do, and as much time as half of all those."""
 BESIDE_OTHERS = f"--processes={len(os.sched_getaffinity(0))}"
 """As many processes of unit tests as there are cores: each gets on, though others want the processors too."""
+BEFORE, AFTER = -5, 5
+"""Nice values: a third of what others get, and three times as much. Unit tests have deadlines: none may starve."""
 HOST = (
     "tests/cluster/test_device_agent.py",
     "tests/cluster/test_job_builder.py",
@@ -50,6 +53,8 @@ HOST = (
 """What needs a cluster whose only node is this machine."""
 DISCOVERY = "tests/engine/test_kernel_discovery.py"
 """Needs an API server, which no other test of its folder does; first, where that server has no driver yet."""
+HOTPLUG = "tests/kernel/test_worker_hotplug.py"
+"""As above. The others need an engine at most, and that of a cluster does."""
 AS_IT_GOES = ("-p", "tests.as_it_goes")
 STAT = Path("/proc/stat")
 SLOWEST = 10
@@ -59,15 +64,22 @@ NO_TESTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One process of pytest: its name, what it runs, and whether that is in a session of its own.
+    """One process: its name, what it runs, and its nice value; with one it is in a session of its own.
 
-    Each process of a testbed has one. Where the kernel groups by session (CONFIG_SCHED_AUTOGROUP), many busy processes
-    of a session get as much as a single one of another.
+    Each process of a testbed has such a session. Where the kernel groups by session (CONFIG_SCHED_AUTOGROUP), many busy
+    processes of a session get as much as a single one of another, and the nice value is the session's.
     """
 
     name: str
     arguments: tuple[str, ...]
-    apart: bool = False
+    module: str = "pytest"
+    niceness: int = 0
+
+    @property
+    def command(self) -> list[str]:
+        """What is run; of tests there are results."""
+        results = (*AS_IT_GOES, f"--junitxml={RESULTS / self.name}.xml") if self.module == "pytest" else ()
+        return [sys.executable, "-m", self.module, *self.arguments, *results]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +101,8 @@ class Ended:
         return f"{self.name}: {verdict}, {self.wall:.0f} s, {self.cpu:.0f} CPU-seconds"
 
 
+KUBERNETES = Part("kubernetes", ("prepare",), module="testbed", niceness=BEFORE)
+"""What a fresh machine takes longest for. It begins a hundred seconds sooner than a testbed would get there."""
 UNIT_ALONE = Part("unit", (*UNIT, f"--ignore={WORLDS}", "-m", "not long"))
 
 
@@ -96,13 +110,23 @@ def stages(*, long: bool) -> list[tuple[Part, ...]]:
     """Return the parts, by what runs side by side."""
     tier = "long" if long else "not long"
     cluster = Part("cluster", ("tests/cluster", *(f"--ignore={path}" for path in HOST), "-m", tier))
-    host = Part("host", (*HOST, "-m", tier))
+    host = Part("host", (*HOST, "tests/kernel", f"--ignore={HOTPLUG}", "-m", tier))
     engine = Part("engine", ("tests/engine", f"--ignore={DISCOVERY}", "-m", tier))
-    lives = Part("lives", (DISCOVERY, "tests/api", "tests/kernel", "-m", tier))
+    lives = Part("lives", (DISCOVERY, "tests/api", HOTPLUG, "-m", tier))
     if long:
         return [(Part("unit", (*UNIT, "-m", "long or costly")),), (cluster,), (host,), (engine,), (lives,)]
-    unit = Part("unit", (*UNIT, BESIDE_OTHERS, "-m", tier), apart=True)
+    unit = Part("unit", (*UNIT, BESIDE_OTHERS, "-m", tier), niceness=AFTER)
     return [(cluster, host, engine, lives, unit)]
+
+
+def renice(pid: int, niceness: int) -> None:
+    """Give a process that has just begun a nice value, and its session, where the kernel groups by session.
+
+    Only root may ask for more than others get; where it is refused all are equal.
+    """
+    with suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, pid, niceness)
+        Path(f"/proc/{pid}/autogroup").write_text(str(niceness))
 
 
 class Running:
@@ -112,15 +136,21 @@ class Running:
         self._part = part
         self._began = time.monotonic()
         self._log = None if shown else RESULTS / f"{part.name}.log"
-        argv = [sys.executable, "-m", "pytest", *part.arguments, *AS_IT_GOES, f"--junitxml={RESULTS / part.name}.xml"]
         environment = os.environ | {"DRIVERWRIGHT_TIMES": str(RESULTS / f"{part.name}.times")}
         with ExitStack() as stack:
             output = stack.enter_context(self._log.open("w")) if self._log else None
             both = subprocess.STDOUT if self._log else None
             self._process = subprocess.Popen(
-                argv, cwd=ROOT, stdout=output, stderr=both, env=environment, start_new_session=part.apart
+                part.command,
+                cwd=ROOT,
+                stdout=output,
+                stderr=both,
+                env=environment,
+                start_new_session=part.niceness != 0,
             )
         self.pid = self._process.pid
+        if part.niceness:
+            renice(self.pid, part.niceness)
 
     def ended(self, status: int, usage: resource.struct_rusage) -> Ended:
         """Say how it ended; its processor time includes all that it started and saw end."""
@@ -178,7 +208,8 @@ def main() -> int:
     # Whoever ends this process ends the others, too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     only_unit, long = "--unit" in sys.argv, "--long" in sys.argv
-    if not only_unit and why_unsupported() is None:
+    has_real_parts = not only_unit and why_unsupported() is None
+    if has_real_parts:
         ensure_packages(COLLECTED_WITH, PlainLines())
     RESULTS.mkdir(parents=True, exist_ok=True)
     for old in RESULTS.iterdir():
@@ -186,6 +217,9 @@ def main() -> int:
     if long:
         os.environ.setdefault("HYPOTHESIS_PROFILE", "long")
     chosen = [(UNIT_ALONE,)] if only_unit else stages(long=long)
+    if has_real_parts:
+        first, *others = chosen
+        chosen = [(*first, KUBERNETES), *others]
     ended = [part for stage in chosen for part in run_stage(stage)]
     lines = [f"{seconds:8.1f} s  {test}" for seconds, test in durations()]
     (RESULTS / "durations.txt").write_text("\n".join((*lines, "")))

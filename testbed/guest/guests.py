@@ -77,8 +77,12 @@ class Guests:
         *,
         edu: bool = True,
         memory_mib: int = 512,
+        boot: bool = True,
     ) -> Guest:
-        """Make and boot a guest; return it at once."""
+        """Make and boot a guest; return it at once.
+
+        Who adds several boots them when all are made: one that boots leaves the copies of disks little of a processor.
+        """
         if name in self._state.guests:
             raise TestbedError(f"there is a guest {name} already", hint="choose another name, or reboot that one")
         ensure_packages(PACKAGES, self._progress)
@@ -96,12 +100,14 @@ class Guests:
             kernels=list(self._state.kernels),
         )
         guest = self._guest(state, kernel)
-        with self._progress.step(f"Boot {name} with {kernel.release}"):
+        with self._progress.step(f"{'Boot' if boot else 'Make'} {name} with {kernel.release}"):
             disk.copy_image(root_disk, guest.root_disk)
             disk.copy_image(images_disk, guest.images_disk)
             self._state.guests[name] = state
             self._guests[name] = guest
-            guest.boot(kernel)
+            self._remember()
+            if boot:
+                guest.boot(kernel)
         return guest
 
     def get(self, name: str) -> Guest:

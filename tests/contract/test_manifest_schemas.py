@@ -5,6 +5,8 @@ Strictly: an unknown field is refused, as ``kubectl apply`` does. The schemas ar
 """
 
 import copy
+import functools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,17 @@ POLICIES = {"ValidatingAdmissionPolicy": 30, "ValidatingAdmissionPolicyBinding":
 """Kinds of ours by the first minor version that has them."""
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _read_once() -> Iterator[None]:
+    """Let the package read each file of schemas once: it would read those of a version anew for each object."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schemas, "all_versions", functools.cache(schemas.all_versions))
+        # What one version has, and no more: the definitions of all of them would take much memory.
+        patch.setattr(schemas, "schema_contents", functools.lru_cache(maxsize=50)(schemas.schema_contents))
+        yield
+
+
+@functools.cache
 def objects() -> list[Json]:
     """Return what defaults and options render, and the definitions; what is alike once."""
     definitions = [item for path in sorted(DEPLOY.glob("crds/*.yaml")) for item in read_documents(path.read_text())]

@@ -25,12 +25,12 @@ from driver_builder.status import unloading
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import NotFound
-from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, EVENTS, NAMESPACES
+from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, EVENTS
 from testbed import metrics
 from testbed.kubeconfig import kubeconfig_text, token_user, write_kubeconfig
 from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
-from tests.support.real_parts.cluster_setup import admin, install, make_namespace
+from tests.support.real_parts.cluster_setup import admin, install, make_namespace, remove_namespace
 from tests.support.real_parts.played_nodes import PlayedNodes
 from tests.support.real_parts.tapped import ANY_PORT, Tap, words_of, write_in_detail, write_name
 
@@ -237,7 +237,7 @@ class Life:
         self.nodes.stop()
         self._api.close()
         self._registry.close()
-        self.root.delete(NAMESPACES.path(name=self.name))
+        remove_namespace(self.root, self.name)
 
     def enter(self, stage: str, do: Callable[[Life], None]) -> Json:
         """Do what a stage is about, wait until nothing moves any more, and give the state then."""

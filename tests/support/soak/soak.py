@@ -17,10 +17,10 @@ from pathlib import Path
 from driver_builder.observed import rebuild
 from driver_builder.templates.templates import templates_directory
 from kube_api.client import Client
-from kube_api.resources import NAMESPACES
 from testbed.kubeconfig import kubeconfig_text, token_user, write_kubeconfig
 from testbed.pki import CertificateAuthority
 from testbed.testbed import Testbed
+from tests.support.real_parts.cluster_setup import remove_namespace
 from tests.support.real_parts.controller_life import TEMPLATE
 from tests.support.soak.controllers import Controller
 from tests.support.soak.fault_proxy import FaultProxy
@@ -157,7 +157,7 @@ class Soak:
         self.world.fleet.stop()
         for proxy in (*self._apis, self._registry, self._engine):
             proxy.close()
-        self._client.delete(NAMESPACES.path(name=self._name))
+        remove_namespace(self._client, self._name)
 
     def _proxies(self, link: Link) -> tuple[FaultProxy, ...]:
         return {Link.API: tuple(self._apis), Link.REGISTRY: (self._registry,), Link.ENGINE: (self._engine,)}[link]

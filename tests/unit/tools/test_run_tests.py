@@ -1,5 +1,8 @@
 """What ``make test`` runs, and what it prints of the time that it took."""
 
+import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -32,3 +35,22 @@ def test_each_file_is_run_by_one_part(long: bool) -> None:
     """None is left out, and none is run twice."""
     counts = Counter(file for stage in run_tests.stages(long=long) for part in stage for file in files_of(part))
     assert counts == Counter(run_tests.ROOT.joinpath("tests").rglob("test_*.py"))
+
+
+def test_the_build_of_kubernetes_comes_before_the_others_and_unit_tests_after_them() -> None:
+    """What a fresh machine takes longest for is not held up by what all others wait for at the end."""
+    (parts,) = run_tests.stages(long=False)
+    unit = {part.name: part.niceness for part in parts if part.niceness}
+    assert (run_tests.KUBERNETES.niceness, unit) == (run_tests.BEFORE, {"unit": run_tests.AFTER})
+    assert run_tests.BEFORE < 0 < run_tests.AFTER
+
+
+def test_a_nice_value_is_that_of_the_process_and_of_its_session() -> None:
+    """Where the kernel groups by session, that of the process alone changes nothing."""
+    command = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as process:
+        run_tests.renice(process.pid, run_tests.AFTER)
+        assert os.getpriority(os.PRIO_PROCESS, process.pid) == run_tests.AFTER
+        group = Path(f"/proc/{process.pid}/autogroup")
+        assert not group.exists() or group.read_text().endswith(f" nice {run_tests.AFTER}\n")
+        process.communicate(b"\n")

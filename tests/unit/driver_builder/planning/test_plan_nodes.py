@@ -123,7 +123,7 @@ def test_a_prebuilt_image_is_used_and_never_built(state: ImageState, actions: li
 
 
 def test_a_kernel_that_is_now_skipped_loses_its_driver() -> None:
-    """A mapping changed to skip takes the label first; test_removal.py has what follows."""
+    """A mapping changed to skip takes the label first; test_world_removal.py has what follows."""
     seen = ready_snapshot()
     skipping = driver(spec_changes={"kernelMappings": [{"regexp": ".*", "skip": True}]})
     decided = plan(replace(seen, drivers=(skipping,)), SETTINGS)

@@ -50,7 +50,7 @@ def test_a_module_in_use_beyond_the_deadline_stays_and_is_said() -> None:
     world.in_use.add("node-0")
     world.delete_driver("edu")
     began = world.now
-    rounds(world, 1000)
+    rounds(world, 1000, 10)
     assert is_gone(world)
     assert world.settings.unload_deadline_seconds <= world.now - began < world.settings.unload_deadline_seconds + 60
     assert "until the node reboots: node-0: module edudrv: refcnt 1" in events(world)["StaysLoaded"]
@@ -201,7 +201,7 @@ def test_an_orphan_that_does_not_end_is_waited_for_until_the_deadline(is_remembe
     world = fleet()
     orphan(world, is_remembered=is_remembered)
     world.delete_driver("edu")
-    rounds(world, 500)
+    rounds(world, 500, 20)
     assert not is_gone(world)
     rounds(world, 200)
     assert is_gone(world)
@@ -234,6 +234,6 @@ def test_an_unload_pod_that_is_refused_is_said_and_not_waited_for() -> None:
     world.client.create = refusing  # type: ignore[method-assign]
     world.refuses = True
     world.delete_driver("edu")
-    rounds(world, 1000)
+    rounds(world, 1000, 20)
     assert is_gone(world)
     assert "no unload pod ran before the deadline" in events(world)["StaysLoaded"]

@@ -28,7 +28,7 @@ def test_a_skipped_kernel_in_use_stays_loaded_and_says_so_until_it_boots() -> No
     world = fleet()
     world.in_use.add("node-0")
     skip(world)
-    rounds(world, 800)
+    rounds(world, 800, 20)
     assert (condition(world)["status"], condition(world)["reason"]) == ("False", "StaysLoaded")
     assert world.decide().actions == ()
     world.reboot("node-0", KERNEL)
@@ -57,7 +57,7 @@ def test_a_node_outside_the_selector_keeps_module_and_label_for_ten_minutes() ->
     """Labels come back: only then is it a removal."""
     world = fleet()
     world.move_node("node-0", "web")
-    rounds(world, OUTSIDE_SECONDS - 30)
+    rounds(world, OUTSIDE_SECONDS - 30, 10)
     assert world.nodes()["node-0"] == {READY: "1.0.0", names.yield_label(NAMESPACE, "edu"): "outside"}
     assert world.live["node-0"]
     world.kill()
@@ -71,9 +71,9 @@ def test_a_node_that_comes_back_in_time_loses_nothing() -> None:
     """Since when it was outside is forgotten."""
     world = fleet()
     world.move_node("node-0", "web")
-    rounds(world, 300)
+    rounds(world, 300, 20)
     world.move_node("node-0", "edu")
-    rounds(world, 600)
+    rounds(world, 600, 20)
     assert world.nodes()["node-0"] == {READY: "1.0.0"}
     known = memory(world)
     assert known is not None
@@ -85,7 +85,7 @@ def test_labels_that_vanished_are_no_removal() -> None:
     world = fleet()
     labels = {names.KERNEL_VERSION_LABEL: None, "pool": None}
     world.client.patch(NODES.path(name="node-0"), {"metadata": {"labels": labels}})
-    rounds(world, 2 * OUTSIDE_SECONDS)
+    rounds(world, 2 * OUTSIDE_SECONDS, 20)
     assert world.live["node-0"]
     assert unload_pods(world) == []
 
@@ -132,7 +132,7 @@ def test_a_daemon_set_on_nodes_that_are_not_selected_goes_whatever_others_have_l
     world.client.patch(DRIVER_PATH, {"spec": {"nodeSelector": {"pool": "web"}}})
     rounds(world, 10)
     assert world.pods_on("node-0") == []
-    rounds(world, OUTSIDE_SECONDS)
+    rounds(world, OUTSIDE_SECONDS, 20)
     assert world.daemon_sets() == []
 
 
