@@ -21,6 +21,7 @@ _DOCUMENTS = re.compile(
     rf"{OS_RELEASE}|{_STATUS}|{_STATUS}\.d/[^/]+|/var/lib/dpkg/info/[^/]+\.list|/usr/share/doc/[^/]+/copyright"
     r"|/.+\.dist-info/(METADATA|RECORD)"
 )
+_REFERRED = re.compile(r"/usr/share/common-licenses/([A-Za-z0-9.+-]*[A-Za-z0-9+])")
 _MERGED = re.compile(r"^/(?=(bin|sbin|lib|lib32|lib64|libx32)/)")
 
 
@@ -93,9 +94,9 @@ def _of_one_source(packages: Iterator[Package]) -> Iterator[Package]:
 
 
 def parse_copyright(text: str) -> tuple[str, ...]:
-    """Return the licences of a copyright file, each once; none where it is written for people alone. Pure."""
+    """Return the licences of a copyright file, each once: of one for people, those whose texts it refers to. Pure."""
     if not re.match(r"Format(-Specification)?:", text, re.IGNORECASE):
-        return ()
+        return tuple(sorted(set(_REFERRED.findall(text))))
     words = (fields.get("License", "").strip() for fields in _paragraphs(text) if "Files" in fields)
     return tuple(sorted({word for word in words if word}))
 

@@ -40,10 +40,18 @@ def test_licences_of_debian_are_those_of_the_source(packages: dict[str, Package]
     assert packages["base-files"].licenses == ()
 
 
-def test_a_copyright_for_people_says_nothing_to_us() -> None:
-    """Only the format that Debian defines is read, and there only what a file has."""
+def test_licences_are_those_that_files_have() -> None:
+    """In the format that Debian defines; not a text that no file names."""
     assert parse_copyright(COPYRIGHT) == ("PSF-2", "Zlib")
-    assert parse_copyright("This package was made by hand.\nLicense: GPL-2\nFiles: *\n") == ()
+
+
+def test_of_a_copyright_for_people_the_texts_that_it_refers_to_are_known() -> None:
+    """As of busybox's; nothing else of it is read."""
+    text = (
+        "License: mine\nFiles: *\n\nSee /usr/share/common-licenses/GPL-2. Parts: /usr/share/common-licenses/LGPL-2.1,"
+    )
+    assert parse_copyright(text) == ("GPL-2", "LGPL-2.1")
+    assert parse_copyright("Made by hand.\nLicense: GPL-2\nFiles: *\n") == ()
     assert parse_copyright("") == ()
 
 
