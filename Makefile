@@ -11,7 +11,7 @@ READY := $(VENV)/.installed
 PYTEST := $(BIN)/python -m pytest
 LONG_BENCHES := bench/driver_matrix.py bench/nvidia_case.py
 
-.PHONY: help demo test test-long unit integration e2e fuzz lint format docs manifests images bench driver-matrix nvidia-case clean
+.PHONY: help demo test test-long unit integration e2e fuzz lint format docs manifests images release bench driver-matrix nvidia-case clean
 
 help: ## Show this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -50,7 +50,11 @@ manifests: $(READY) ## Render deploy/ from the Helm chart
 	@$(BIN)/python -m tools.manifests
 
 images: $(READY) ## Build and push the programs' images: make images REGISTRY=host[:port][/path]
-	@$(BIN)/python -m tools.product_images --registry "$${REGISTRY:?say where to push to: make images REGISTRY=host/path}"
+	@$(BIN)/python -m tools.product_images --registry "$${REGISTRY:?say where to push to: make images REGISTRY=host/path}" \
+		$(if $(TAG),--tag "$(TAG)")
+
+release: $(READY) ## Make all files of a release in build/release; nothing is pushed (ALLOW_DIRTY=1: also of changed files)
+	@$(BIN)/python -m tools.release $(if $(filter-out 0,$(ALLOW_DIRTY)),--allow-dirty)
 
 bench: $(READY) ## Run the benchmarks; they print ratios
 	@set -e; for file in $(filter-out $(LONG_BENCHES) bench/__init__.py,$(wildcard bench/*.py)); do \

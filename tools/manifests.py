@@ -43,11 +43,11 @@ def render(values: Json | None = None, *, namespace: str = NAMESPACE) -> dict[st
     return {name.removeprefix(_TEMPLATES): text for name, text in texts.items() if text.strip()}
 
 
-def files() -> dict[Path, str]:
-    """Return every file that is made of others, as it has to be."""
+def files(values: Json = VALUES) -> dict[Path, str]:
+    """Return every file that is made of others, as it has to be; ``values`` are those of the manifests."""
     rendered = {
         DEPLOY / name: HEADER + re.sub(" +$", "", text, flags=re.MULTILINE).strip() + "\n"
-        for name, text in render(VALUES).items()
+        for name, text in render(values).items()
         if name.endswith(".yaml")
     }
     sources = [DEPLOY / "crds" / "drivercontainers.yaml", *sorted((DEPLOY / "admission").glob("*.yaml"))]

@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,8 +24,10 @@ from docker.utils import kwargs_from_env
 
 from testbed.cache import cached_folder, forget_old
 from tools.kept_pushes import push_kept
+from tools.release.origin import OriginError, oci_labels, read_origin
 
 REPOSITORY = Path(__file__).parents[1]
+BASE_IMAGE = "debian:bookworm-slim"
 _WHEELS_KEPT = 6
 _IMAGES_KEPT = 10
 """Those of two sources."""
@@ -86,11 +89,14 @@ def build_all(
     names: Collection[str] = NAMES,
     keep: bool = False,
     push: bool = True,
+    tag: str = "latest",
+    labels: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Build and push the images of these names; gives name to reference.
 
     ``registry`` is ``host[:port][/path]``; the engine must be logged in where that needs a password. With ``keep`` what
-    is built is kept in the cache, and what any engine has built before is taken from there.
+    is built is kept in the cache, and what any engine has built before is taken from there. ``labels`` come beside
+    those of the Dockerfiles.
     """
     programs = _programs(say) if set(_PROGRAMS).intersection(names) else []
     loader = REPOSITORY / "driver_builder/loader/loader.sh"
@@ -105,10 +111,10 @@ def build_all(
     ):
         if image not in names:
             continue
-        reference = f"{registry}/driverwright/{image}:latest"
+        reference = f"{registry}/driverwright/{image}:{tag}"
         context = [("Dockerfile", dockerfile.read_bytes()), *files]
         build = _build_once if keep else _build
-        build(api, reference, _tar(context), base_image, _prefixed(image, say))
+        build(api, reference, _tar(context), base_image, _prefixed(image, say), labels=labels or {})
         if push:
             say(f"{image}: pushing")
             if keep:
@@ -143,14 +149,20 @@ def kept_wheels() -> list[Path]:
 
     Ours is made anew for another source, those it needs for other dependencies and each day.
     """
-    own = cached_folder(f"wheels/own-{_digest(_SOURCE)}", _make_own_wheel)
+    own = own_wheel()
     needed = cached_folder(
         f"wheels/needed-{_digest(('pyproject.toml',))}-{IMAGE_PYTHON}-{time.time() // 86400:.0f}",
-        lambda folder: _download_needed(next(own.glob("*.whl")), folder),
+        lambda folder: _download_needed(own, folder),
     )
-    forget_old(own, _WHEELS_KEPT)
     forget_old(needed, _WHEELS_KEPT)
-    return sorted((*own.glob("*.whl"), *needed.glob("*.whl")), key=lambda wheel: wheel.name)
+    return sorted((own, *needed.glob("*.whl")), key=lambda wheel: wheel.name)
+
+
+def own_wheel() -> Path:
+    """Return the wheel of all programs, kept in the cache; another source makes another one."""
+    folder = cached_folder(f"wheels/own-{_digest(_SOURCE)}", make_wheel)
+    forget_old(folder, _WHEELS_KEPT)
+    return next(folder.glob("*.whl"))
 
 
 def _digest(parts: Iterable[str]) -> str:
@@ -165,14 +177,33 @@ def _digest(parts: Iterable[str]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _make_own_wheel(folder: Path) -> None:
+def make_wheel(folder: Path) -> None:
+    """Make the wheel of all programs: the same source gives the same bytes."""
+    with _copied_source() as source:
+        make_wheel_of(source, folder)
+
+
+def make_wheel_of(source: Path, folder: Path) -> None:
+    """Make the wheel of a source: setuptools writes into it."""
+    _run([*_PIP, "wheel", "--no-deps", "--wheel-dir", str(folder), str(source)])
+
+
+def make_sdist(folder: Path) -> Path:
+    """Make the source distribution, from which the same wheel can be made; return it."""
+    with _copied_source() as source:
+        _run([sys.executable, "-m", "build", "--sdist", "--outdir", str(folder), str(source)])
+    return next(folder.glob("*.tar.gz"))
+
+
+@contextmanager
+def _copied_source() -> Iterator[Path]:
+    """Give a copy, because setuptools leaves a build folder behind and would pack what it finds there next time."""
     with TemporaryDirectory(prefix="driverwright-source-") as name:
-        # A copy, because setuptools leaves a build folder behind and would pack what it finds there next time.
         for part in _SOURCE:
             path = REPOSITORY / part
             copy = shutil.copytree if path.is_dir() else shutil.copy2
             copy(path, Path(name) / part)
-        _run([*_PIP, "wheel", "--no-deps", "--wheel-dir", str(folder), name])
+        yield Path(name)
 
 
 def _download_needed(own: Path, folder: Path) -> None:
@@ -199,15 +230,19 @@ def _run(argv: list[str]) -> None:
         raise ImageError(f"{' '.join(argv[:5])} ... ended with {done.returncode}:\n{done.stdout}{done.stderr}")
 
 
-def _build_once(api: docker.APIClient, reference: str, context: io.BytesIO, base_image: str, say: Say) -> None:
+def _build_once(
+    api: docker.APIClient, reference: str, context: io.BytesIO, base_image: str, say: Say, *, labels: Mapping[str, str]
+) -> None:
     """Build an image, unless it is kept; each day anew, because of the packages it installs."""
     base = api.inspect_image(base_image)["Id"]
     repository, _, tag = reference.rpartition(":")
     neutral = f"kept/{repository.rpartition('/')[2]}"
-    key = hashlib.sha256(f"{neutral} {base} {time.time() // 86400:.0f}\0".encode() + context.getvalue()).hexdigest()
+    day = f"{time.time() // 86400:.0f}"
+    names = f"{neutral} {base} {day} {sorted(labels.items())}\0"
+    key = hashlib.sha256(names.encode() + context.getvalue()).hexdigest()
 
     def make(folder: Path) -> None:
-        _build(api, f"{neutral}:{tag}", context, base_image, say)
+        _build(api, f"{neutral}:{tag}", context, base_image, say, labels=labels)
         with (folder / "image.tar").open("wb") as file:
             file.writelines(api.get_image(f"{neutral}:{tag}"))
 
@@ -220,10 +255,12 @@ def _build_once(api: docker.APIClient, reference: str, context: io.BytesIO, base
     api.tag(f"{neutral}:{tag}", repository, tag)
 
 
-def _build(api: docker.APIClient, reference: str, context: io.BytesIO, base_image: str, say: Say) -> None:
+def _build(
+    api: docker.APIClient, reference: str, context: io.BytesIO, base_image: str, say: Say, *, labels: Mapping[str, str]
+) -> None:
     stream = api.build(
         fileobj=context, custom_context=True, tag=reference, rm=True, forcerm=True, decode=True,
-        network_mode="host", buildargs={"BASE_IMAGE": base_image},
+        network_mode="host", buildargs={"BASE_IMAGE": base_image}, labels=dict(labels),
     )  # fmt: skip
     log: list[str] = []
     for item in stream:
@@ -257,13 +294,17 @@ def main() -> int:
     """Build and push for a registry of the user's."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--registry", required=True, metavar="HOST[/PATH]", help="where to push to")
-    parser.add_argument("--base-image", default="debian:bookworm-slim", help="base of all images")
+    parser.add_argument("--tag", default="latest", help="their tag (default: latest)")
+    parser.add_argument("--base-image", default=BASE_IMAGE, help="base of all images")
     parser.add_argument("--docker-host", help="container engine (default: DOCKER_HOST)")
     flags = parser.parse_args()
     try:
         api = local_engine(flags.docker_host)
-        images = build_all(api, flags.registry, base_image=flags.base_image, say=print, names=EVERY)
-    except (ImageError, DockerException) as error:
+        labels = oci_labels(read_origin(REPOSITORY, os.environ), base_image=flags.base_image)
+        images = build_all(
+            api, flags.registry, base_image=flags.base_image, say=print, names=EVERY, tag=flags.tag, labels=labels
+        )
+    except (ImageError, OriginError, DockerException) as error:
         print(f"images: {error}", file=sys.stderr)
         return 1
     for name, reference in images.items():

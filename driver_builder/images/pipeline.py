@@ -19,7 +19,8 @@ from driver_builder.images.exported_symbols import with_symbols
 from driver_builder.images.image_contents import Kind, image_contents
 from driver_builder.images.provenance import provenance
 from driver_builder.images.reuse_image import reused_image
-from driver_builder.images.sbom import SPDX_TYPE, sbom
+from driver_builder.images.sbom import sbom
+from driver_builder.images.spdx import SPDX_TYPE
 from driver_builder.images.tagged_image import TaggedImage
 from driver_builder.images.verified_image import VerifiedImage
 from driver_builder.model.build import Builder, LogSink

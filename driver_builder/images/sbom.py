@@ -3,8 +3,7 @@
 Place in the flow: after ``push`` gave the image its digest; ``referrers`` attaches the document to it.
 
 SPDX 2.3 in JSON, and not CycloneDX: its relations ``GENERATED_FROM``, ``BUILD_DEPENDENCY_OF`` and ``BUILD_TOOL_OF`` say
-what source, headers and compiler are to a module, and scanners of images read it. Source of the format: the SPDX
-specification 2.3 (https://spdx.github.io/spdx-spec/v2.3/).
+what source, headers and compiler are to a module, and scanners of images read it.
 
 The same image gives the same document to the byte: its namespace is named after the image's digest, and the time that
 SPDX demands is the one that the image's own config bears, 1970.
@@ -13,13 +12,14 @@ SPDX demands is the one that the image's own config bears, 1970.
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import assert_never
 from urllib.parse import quote
 
-from driver_builder.archives.image_archive import NO_TIME, canonical_json
+from driver_builder.archives.image_archive import NO_TIME
+from driver_builder.images import spdx
 from driver_builder.images.image_contents import Content, Kind
 from driver_builder.images.provenance import public_url, source_words
+from driver_builder.images.spdx import NO_ASSERTION, Json
 from driver_builder.images.verified_image import VerifiedImage
 from driver_builder.model.build import (
     BuildRequest,
@@ -32,27 +32,9 @@ from driver_builder.model.build import (
 from driver_builder.model.images import ImageRef
 from driver_builder.model.userspace import UserspaceArchive, UserspacePackages
 
-SPDX_TYPE = "application/spdx+json"
-NAMESPACE = "https://driverwright.io/spdx"
-NO_ASSERTION = "NOASSERTION"
-
 _HEADERS = {"debian": "linux-headers-{}", "ubuntu": "linux-headers-{}", "sles": "kernel-default-devel {}"}
 _LICENSES = {"GPL": "GPL-2.0-only", "GPL v2": "GPL-2.0-only", "Dual MIT/GPL": "MIT OR GPL-2.0-only"}
 """MODULE_LICENSE as SPDX. The kernel's ``GPL`` may mean ``only`` or ``or later``: the narrower is used."""
-
-Json = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A package of the document, and how it is related to which others: ``(word, their identifiers)``."""
-
-    package: Json
-    relations: tuple[tuple[str, tuple[str, ...]], ...]
-
-    @property
-    def id(self) -> str:
-        return str(self.package["SPDXID"])
 
 
 def sbom(image: ImageRef, request: BuildRequest, made: VerifiedImage, found: Sequence[Content]) -> bytes:
@@ -61,40 +43,24 @@ def sbom(image: ImageRef, request: BuildRequest, made: VerifiedImage, found: Seq
     modules = tuple(part.id for part in contents if "-Module-" in part.id)
     contents = (*contents, *_userspace(request))
     parts = (_image(image, request, contents), *contents, *_made_of(request, made, modules))
-    document = {
-        "spdxVersion": "SPDX-2.3",
-        "dataLicense": "CC0-1.0",
-        "SPDXID": "SPDXRef-DOCUMENT",
-        "name": str(image),
-        "documentNamespace": f"{NAMESPACE}/{image.reference.removeprefix('sha256:')}",
-        "creationInfo": {"created": NO_TIME, "creators": ["Tool: driver-builder"]},
-        "documentDescribes": [parts[0].id],
-        "packages": [part.package for part in parts],
-        "relationships": [
-            {"spdxElementId": part.id, "relationshipType": word, "relatedSpdxElement": other}
-            for part in parts
-            for word, others in part.relations
-            for other in others
-        ],
-    }
-    return canonical_json(document)
+    return spdx.document(str(image), parts, digest=image.reference, created=NO_TIME, creator="driver-builder")
 
 
-def _image(image: ImageRef, request: BuildRequest, contents: tuple[_Part, ...]) -> _Part:
+def _image(image: ImageRef, request: BuildRequest, contents: tuple[spdx.Part, ...]) -> spdx.Part:
     name = image.repository.rpartition("/")[2]
     query = f"repository_url={quote(f'{image.host}/{image.repository}', safe='')}&arch={request.target.architecture}"
-    package = _package(
+    package = spdx.package(
         "Image",
         f"{image.host}/{image.repository}",
         version=request.version,
         purpose="CONTAINER",
         comment=f"driver {request.driver} for {request.target}, build key {request.key}",
-        purl=f"pkg:oci/{name}@{quote(image.reference, safe='')}?{query}",
+        url=f"pkg:oci/{name}@{quote(image.reference, safe='')}?{query}",
     )
-    return _Part(package, (("CONTAINS", tuple(part.id for part in contents)),))
+    return spdx.Part(package, (("CONTAINS", tuple(part.id for part in contents)),))
 
 
-def _content(found: Content) -> _Part | None:
+def _content(found: Content) -> spdx.Part | None:
     match found.kind:
         case Kind.MODULE:
             declared = _LICENSES.get(found.license, NO_ASSERTION)
@@ -108,25 +74,28 @@ def _content(found: Content) -> _Part | None:
             assert_never(never)
 
 
-def _userspace(request: BuildRequest) -> Iterator[_Part]:
+def _userspace(request: BuildRequest) -> Iterator[spdx.Part]:
     userspace = request.userspace
     if userspace is None:
         return
-    package = _package("Userspace", request.driver, version=request.version, purpose="LIBRARY", comment=userspace.words)
+    package = spdx.package(
+        "Userspace", request.driver, version=request.version, purpose="LIBRARY", comment=userspace.words
+    )
     match userspace.content:
         case UserspaceArchive() as archive:
             checksum = {"algorithm": "SHA256", "checksumValue": archive.sha256}
             package |= {"downloadLocation": public_url(archive.url), "checksums": [checksum]}
         case UserspacePackages(pins=pins):
             kind = f"pkg:deb/{request.target.os_id}"
-            package |= {"externalRefs": [_purl(f"{kind}/{name}@{quote(version, safe='')}") for name, version in pins]}
+            urls = [f"{kind}/{name}@{quote(version, safe='')}" for name, version in pins]
+            package |= {"externalRefs": [spdx.purl(url) for url in urls]}
         case _ as never:
             assert_never(never)
-    yield _Part(package, ())
+    yield spdx.Part(package, ())
 
 
-def _file(identifier: str, found: Content, *, purpose: str, declared: str) -> _Part:
-    package = _package(
+def _file(identifier: str, found: Content, *, purpose: str, declared: str) -> spdx.Part:
+    package = spdx.package(
         identifier,
         found.path.rpartition("/")[2],
         version=found.version,
@@ -138,34 +107,35 @@ def _file(identifier: str, found: Content, *, purpose: str, declared: str) -> _P
         "checksums": [{"algorithm": "SHA256", "checksumValue": found.sha256}],
         "licenseDeclared": declared,
     }
-    return _Part(package, ())
+    return spdx.Part(package, ())
 
 
-def _made_of(request: BuildRequest, made: VerifiedImage, modules: tuple[str, ...]) -> Iterator[_Part]:
+def _made_of(request: BuildRequest, made: VerifiedImage, modules: tuple[str, ...]) -> Iterator[spdx.Part]:
     """What the modules were made of, none of which is in the image: of the kernel they were built for."""
     kernel = made.reused.kernel if made.reused else request.target.kernel_version
     symvers = hashlib.sha256(made.module_symvers.encode()).hexdigest()
     compared = f"Module.symvers of {request.target.kernel_version} has sha256:{symvers}"
     headers = _HEADERS.get(request.target.os_id, "kernel-devel-{}").format(kernel)
-    name, _, version = made.compiler.strip().partition(" ")
-    yield _Part(_source(request), (("GENERATES", modules),))
-    yield _Part(
-        _package("Headers", headers, version=kernel, purpose="SOURCE", comment=compared),
+    compiler = made.compiler.strip()
+    name, _, version = compiler.partition(" ")
+    yield spdx.Part(_source(request), (("GENERATES", modules),))
+    yield spdx.Part(
+        spdx.package("Headers", headers, version=kernel, purpose="SOURCE", comment=compared),
         (("BUILD_DEPENDENCY_OF", modules),),
     )
-    yield _Part(
-        _package("Compiler", name or "unknown", version=version, purpose="APPLICATION", comment=made.compiler.strip()),
+    yield spdx.Part(
+        spdx.package("Compiler", name or "unknown", version=version, purpose="APPLICATION", comment=compiler),
         (("BUILD_TOOL_OF", modules),),
     )
     base, _, digest = request.base_image.partition("@")
-    yield _Part(
-        _package("BuildImage", base, version=digest, purpose="CONTAINER", comment="the image of the build stage"),
+    yield spdx.Part(
+        spdx.package("BuildImage", base, version=digest, purpose="CONTAINER", comment="the image of the build stage"),
         (("BUILD_TOOL_OF", modules),),
     )
 
 
 def _source(request: BuildRequest) -> Json:
-    package = _package(
+    package = spdx.package(
         "Source", request.driver, version=request.version, purpose="SOURCE", comment=source_words(request.source)
     )
     match request.source:
@@ -179,32 +149,12 @@ def _source(request: BuildRequest) -> Json:
         case SourceImage() as source:
             name = source.reference.partition("@")[0].rpartition("/")[2].partition(":")[0]
             digest = source.reference.rpartition("@")[2]
-            return package | {"externalRefs": [_purl(f"pkg:oci/{name}@{quote(digest, safe='')}")]}
+            return package | {"externalRefs": [spdx.purl(f"pkg:oci/{name}@{quote(digest, safe='')}")]}
         case SourcePackage() as named:
             version = f"@{quote(named.version, safe='')}" if named.version else ""
-            return package | {"externalRefs": [_purl(f"pkg:deb/{request.target.os_id}/{named.name}{version}")]}
+            return package | {"externalRefs": [spdx.purl(f"pkg:deb/{request.target.os_id}/{named.name}{version}")]}
         case files:
             return package | {"checksums": [{"algorithm": "SHA256", "checksumValue": source_digest(files)}]}
-
-
-def _package(identifier: str, name: str, *, version: str = "", purpose: str, comment: str = "", purl: str = "") -> Json:
-    package: Json = {
-        "SPDXID": f"SPDXRef-{identifier}",
-        "name": name,
-        "downloadLocation": NO_ASSERTION,
-        "filesAnalyzed": False,
-        "licenseConcluded": NO_ASSERTION,
-        "licenseDeclared": NO_ASSERTION,
-        "copyrightText": NO_ASSERTION,
-        "primaryPackagePurpose": purpose,
-    }
-    package |= {"versionInfo": version} if version else {}
-    package |= {"comment": comment} if comment else {}
-    return package | ({"externalRefs": [_purl(purl)]} if purl else {})
-
-
-def _purl(locator: str) -> Json:
-    return {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": locator}
 
 
 def _id(kind: str, path: str) -> str:

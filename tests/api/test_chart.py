@@ -154,7 +154,7 @@ def has_engine(template: Json) -> bool:
         "mount": "engine" in {mount["name"] for mount in spec["containers"][0]["volumeMounts"]},
         "address": "DOCKER_HOST" in variables,
         "flag": variables["DRIVER_BUILDER_BUILDER"] == "docker",
-        "user": "runAsUser" not in spec["securityContext"],
+        "user": spec["securityContext"]["runAsUser"] == 0,
     }
     assert len(set(parts.values())) == 1, parts
     return bool(parts["node"])

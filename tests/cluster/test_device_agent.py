@@ -16,7 +16,7 @@ import pytest
 
 from kube_api.resources import PODS
 from testbed.testbed import Testbed
-from tests.support.real_parts import reference_plugin
+from tests.support.real_parts import product, reference_plugin
 from tests.support.real_parts.device_agent import DAEMON_SET, NAMESPACE, SECONDS, Place
 from tools import product_images
 
@@ -89,6 +89,7 @@ def place(ground: Testbed) -> Iterator[Place]:
             engine, ground.registry.host, base_image=ground.base_image, say=lambda _: None, keep=True,
             names=("device-agent",),
         )  # fmt: skip
+        assert product.faults(engine, images, ground.base_image) == []
     for path in NODES_OF_DEVICES:
         path.unlink(missing_ok=True)
     _export("1.0")

@@ -19,7 +19,7 @@ from driver_builder.registry.registry import RegistryClient
 from kube_api import names
 from kube_api.resources import DRIVER_CONTAINERS, NODES, PODS
 from testbed.guest.guest import Guest
-from tests.support.real_parts import acts
+from tests.support.real_parts import acts, product
 
 pytestmark = pytest.mark.chain
 
@@ -33,6 +33,12 @@ def image_labels(scenario: Scenario, kernel: str) -> dict[str, str]:
     state = registry.inspect(REPOSITORY, target["imageDigest"])
     assert isinstance(state, Present), state
     return dict(state.labels)
+
+
+def test_the_images_of_both_programs_are_small_and_not_roots(scenario: Scenario) -> None:
+    """Over their base, which is the user's choice; they say what they are."""
+    assert {"nfd-worker", "driver-builder"} <= scenario.images.keys()
+    assert product.faults(scenario.stage.engine, scenario.images, scenario.ground.base_image) == []
 
 
 def test_nodes_carry_the_labels_of_their_own_kernel_and_devices(scenario: Scenario) -> None:

@@ -257,9 +257,31 @@ def test_the_page_says_which_level_of_pod_security_each_pod_meets() -> None:
     of_engines = rows["driver-builder with the socket of a node's engine, or with an engine as a side car"]
     assert level(pod(rendered("defaults"), "driver-builder")) == rows["driver-builder"] == "restricted"
     assert {level(pod(rendered(of), "driver-builder")) for of in ("engine", "side car")} == {of_engines}
+    assert level(pod(rendered("everything"), "driver-builder")) == rows["driver-builder"]  # an engine elsewhere
     found = rendered("everything")
     assert {level(pod(found, name)) for name in ("nfd-worker", "device-agent")} == {rows["nfd-worker, device-agent"]}
     assert level(pod(found, "nfd-worker-gpu")) == rows["nfd-worker-gpu without a RuntimeClass"]
+
+
+@pytest.mark.parametrize("name", ["nfd-worker", "driver-builder", "device-agent"])
+def test_an_image_runs_as_its_manifest_says(name: str) -> None:
+    """Not as root, but for the agent, which writes to the kubelet's folder; docs/security.md has the same users."""
+    users = re.findall(r"^USER (.*)$", (DEPLOY.parent / "dockerfiles" / name / "Dockerfile").read_text(), re.MULTILINE)
+    found = rendered("everything")
+    context = {**pod(found, name)["securityContext"], **container(found, name)["securityContext"]}
+    assert (users or ["0:0"]) == [f"{context['runAsUser']}:{context['runAsGroup']}"]
+    assert context.get("runAsNonRoot", False) is bool(users)
+    page = (DEPLOY.parent / "docs/security.md").read_text()
+    rows = dict(re.findall(r"^[|] ([\w-]+) [|] (65534|root) [|]", page, re.MULTILINE))
+    assert rows[name] == ("65534" if users else "root")
+
+
+def test_who_uses_a_socket_is_root() -> None:
+    """Of a node's engine and of a side car's; nobody else is."""
+    users = {
+        of: pod(rendered(of), "driver-builder")["securityContext"]["runAsUser"] for of in VALUES if of != "worker only"
+    }
+    assert {of for of, user in users.items() if user == 0} == {"engine", "side car"}
 
 
 def test_the_controller_leaves_a_node_that_does_not_respond() -> None:

@@ -5,7 +5,9 @@ and ``key.pem``. Over SSH the remote machine needs the docker command; its host 
 comes from where the ssh command looks (``~/.ssh``, an agent).
 """
 
+import errno
 import logging
+import os
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +27,12 @@ from driver_builder.reasons import Reason
 SCHEMES = ("unix://", "tcp://", "ssh://")
 TIMEOUT = 120
 """Seconds."""
+
+_DENIED = repr(PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+_NOT_ROOT = (
+    "; user {} may not use the socket of the engine, which is root's: set runAsUser: 0, as"
+    " deploy/patches/builds-by-an-engine.yaml does"
+)
 
 logger = logging.getLogger(__name__)
 
@@ -94,4 +102,6 @@ def engine_errors(doing: str) -> Iterator[None]:
 
 
 def _words(error: Exception) -> str:
-    return error.explanation if isinstance(error, APIError) and error.explanation else str(error)
+    words = error.explanation if isinstance(error, APIError) and error.explanation else str(error)
+    # The client quotes what the connection raised. The images run as another user than the socket's, which is root.
+    return words + _NOT_ROOT.format(os.geteuid()) if _DENIED in words else words

@@ -38,6 +38,7 @@ def test_an_engine_builds_where_its_socket_is_named() -> None:
     """On a labelled node, as root, to which the socket belongs."""
     pod = workload(Overlay(images=IMAGES, engine_socket="/srv/docker.sock"), "driver-builder")
     assert pod["nodeSelector"] == {"driverwright.io/builder": "true"}
+    assert pod["securityContext"]["runAsUser"] == 0
     assert "runAsNonRoot" not in pod["securityContext"]
     assert {"name": "DOCKER_HOST", "value": "unix:///run/docker.sock"} in pod["containers"][0]["env"]
     assert {"name": "DRIVER_BUILDER_BUILDER", "value": "docker"} in pod["containers"][0]["env"]

@@ -29,6 +29,7 @@ from driver_builder.model.build import (
 from driver_builder.model.images import ImageRef, Reused
 from driver_builder.model.userspace import Userspace, UserspaceArchive, UserspacePackages
 from tests.support.driver_builder.factories import KERNEL, target
+from tests.support.spdx import problems
 
 MODULES = Path(__file__).parents[3] / "data" / "modules"
 PROBE = (MODULES / "dw_probe.ko").read_bytes()
@@ -99,6 +100,23 @@ def test_what_spdx_demands_is_there() -> None:
     ends = {side for item in content["relationships"] for side in (item["spdxElementId"], item["relatedSpdxElement"])}
     assert ends <= set(ids)
     assert content["documentDescribes"] == ["SPDXRef-Image"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        SourceFiles(files={"a.c": b"int x;"}),
+        SourceGit(url="https://example.com/edu.git", commit="d" * 40, path="src"),
+        SourceArchive(url="https://example.com/edu.tar.gz", sha256="c" * 64),
+        SourceImage(reference="r.io/edu-source:1@sha256:" + "e" * 64, path="/src"),
+        SourcePackage(name="edu-dkms", version="1:1.0-1"),
+    ],
+    ids=lambda source: type(source).__name__,
+)
+def test_it_is_valid(source: Source) -> None:
+    """By SPDX's own library, whatever the source."""
+    document = sbom(IMAGE, replace(REQUEST, source=source), MADE, contents(FILES))
+    assert problems(document) == []
 
 
 def test_a_file_may_have_any_name() -> None:

@@ -1,11 +1,14 @@
 """What can be said of an engine's address before it is asked."""
 
+import os
+import socket
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from driver_builder.builds.docker.docker_engine import docker_engine
-from driver_builder.errors import ConfigurationError
+from driver_builder.errors import ConfigurationError, TemporaryError
 
 
 @pytest.mark.parametrize("address", ["", "/run/docker.sock", "http://host:2375", "npipe:////./pipe/docker"])
@@ -21,3 +24,22 @@ def test_missing_certificates_are_named(tmp_path: Path) -> None:
     words = f"--docker-cert-path: {tmp_path}/cert.pem, {tmp_path}/key.pem is missing"
     with pytest.raises(ConfigurationError, match=words), docker_engine("tcp://host:2376", certificates=tmp_path):
         pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_socket_that_is_roots_is_explained() -> None:
+    """The image's user is another one: who has a Deployment of before learns what to set."""
+    with TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as engine:
+        Path(folder).chmod(0o755)
+        engine.bind(f"{folder}/docker.sock")
+        engine.listen()
+        Path(f"{folder}/docker.sock").chmod(0o660)
+        os.seteuid(65534)
+        try:
+            with (
+                pytest.raises(TemporaryError, match=r"user 65534 may not use the socket .* set runAsUser: 0"),
+                docker_engine(f"unix://{folder}/docker.sock"),
+            ):
+                pass
+        finally:
+            os.seteuid(0)

@@ -1,0 +1,1 @@
+"""Makes a release, and says what is in it."""
