@@ -33,7 +33,7 @@ def test_a_socket_that_is_roots_is_explained() -> None:
         Path(folder).chmod(0o755)
         engine.bind(f"{folder}/docker.sock")
         engine.listen()
-        Path(f"{folder}/docker.sock").chmod(0o660)
+        Path(f"{folder}/docker.sock").chmod(0o600)
         os.seteuid(65534)
         try:
             with (
