@@ -21,6 +21,7 @@ from driver_builder.images.provenance import provenance
 from driver_builder.images.reuse_image import reused_image
 from driver_builder.images.sbom import SPDX_TYPE, sbom
 from driver_builder.images.tagged_image import TaggedImage
+from driver_builder.images.toolchain_image import made_from_toolchain
 from driver_builder.images.verified_image import VerifiedImage
 from driver_builder.model.build import Builder, LogSink
 from driver_builder.modules.module_signer import ModuleSigner, sign_modules
@@ -43,11 +44,13 @@ def build_and_push(
     log: LogSink,
     cancelled: Event,
     pushed: Callable[[str], None] = lambda _digest: None,
+    use_toolchain: bool = False,
 ) -> str:
     """Run a build; returns the digest that was promoted.
 
     ``secrets`` reads the signing keys; a driver without signing needs none. ``pushed`` is given the digest of an image
-    that this build pushed, before a tag names it.
+    that this build pushed, before a tag names it. With ``use_toolchain`` it begins with the kernel's toolchain, if the
+    registry has one.
 
     Raises:
         BuildFailed, VerificationFailed, RegistryRefused: final until something changes.
@@ -74,16 +77,24 @@ def build_and_push(
         return digest
     with TemporaryDirectory(prefix="driver-builder-") as name:
         action = with_symbols(action, registries, Path(name), wait=cancelled.wait, log=log)
-        made = reused_image(
-            action,
-            builder=builder,
-            registry=registry,
-            directory=Path(name),
-            trusted=image_key.public_key() if image_key else None,
-            log=log,
-            cancelled=cancelled,
-        ) or _build_and_verify(
-            action, builder=builder, secrets=secrets, directory=Path(name), log=log, cancelled=cancelled
+
+        def make(builder: Builder) -> VerifiedImage:
+            return reused_image(
+                action,
+                builder=builder,
+                registry=registry,
+                directory=Path(name),
+                trusted=tagged.trusted,
+                log=log,
+                cancelled=cancelled,
+            ) or _build_and_verify(
+                action, builder=builder, secrets=secrets, directory=Path(name), log=log, cancelled=cancelled
+            )
+
+        made = (
+            made_from_toolchain(action, builder, make, registry=registry, trusted=tagged.trusted, log=log)
+            if use_toolchain
+            else make(builder)
         )
         promoted = _promote(action, made, registry=registry, image_key=image_key, log=log)
         pushed(promoted)
@@ -107,6 +118,7 @@ def build_and_verify(
     secrets: SigningSecrets | None = None,
     log: LogSink,
     cancelled: Event,
+    use_toolchain: bool = False,
 ) -> None:
     """Prove that an image can be built and fits its kernel; nothing of it is kept.
 
@@ -116,7 +128,20 @@ def build_and_verify(
     """
     with TemporaryDirectory(prefix="driver-builder-") as name:
         action = with_symbols(action, registries, Path(name), wait=cancelled.wait, log=log)
-        _build_and_verify(action, builder=builder, secrets=secrets, directory=Path(name), log=log, cancelled=cancelled)
+
+        def make(builder: Builder) -> VerifiedImage:
+            return _build_and_verify(
+                action, builder=builder, secrets=secrets, directory=Path(name), log=log, cancelled=cancelled
+            )
+
+        if not use_toolchain:
+            make(builder)
+            return
+        image = action.image
+        registry = registries.store(action.namespace, action.registry, image.host, image.repository)
+        image_key = secrets.image_key(action.namespace, action.request) if secrets is not None else None
+        trusted = image_key.public_key() if image_key else None
+        made_from_toolchain(action, builder, make, registry=registry, trusted=trusted, log=log)
 
 
 def _promote(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from driver_builder.builds.failures import KILLED
-from driver_builder.builds.job.job_manifest import BUILD_CONTAINER, HAND_OVER_CONTAINER
+from driver_builder.builds.job.job_manifest import BUILD_CONTAINER, HAND_OVER_CONTAINER, TOOLCHAIN_CONTAINER
 
 Json = Mapping[str, Any]
 
@@ -37,7 +37,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Building:
-    """The container ``build`` of ``pod`` runs, or was killed because somebody deleted the pod."""
+    """The container ``build`` of ``pod`` runs or gets its toolchain, or was killed because somebody deleted the pod."""
 
     pod: str
 
@@ -97,16 +97,20 @@ def job_state(job: Json, pods: Sequence[Json]) -> JobState:
 
 def _pod_state(pod: Json) -> JobState:
     status, name = _status(pod), str(pod["metadata"]["name"])
+    toolchain = _container(status, "initContainerStatuses", TOOLCHAIN_CONTAINER)
     if status.get("reason") == "Evicted":
         why = str(status.get("message") or "it was evicted")
         return Lost(why=why, is_full="emptydir" in why.lower() or "ephemeral" in why.lower())
     build = _container(status, "initContainerStatuses", BUILD_CONTAINER)
-    if ended := build.get("terminated"):
+    # A toolchain that cannot be pulled is reported by the build: that its container fails has another cause.
+    if ended := build.get("terminated") or _failed(toolchain):
         if _is_killed_by_deletion(pod, ended):
             return Building(pod=name)
         code = KILLED if ended.get("reason") == "OOMKilled" else int(ended.get("exitCode", 1))
         return NotBuilt(pod=name, exit_code=code) if code else _after_build(pod, name)
-    return Building(pod=name) if "running" in build else _waiting(pod, build)
+    if "running" in build or "running" in toolchain:
+        return Building(pod=name)
+    return _waiting(pod, toolchain if "waiting" in toolchain else build)
 
 
 def _after_build(pod: Json, name: str) -> JobState:
@@ -114,6 +118,12 @@ def _after_build(pod: Json, name: str) -> JobState:
     if ended := hand_over.get("terminated"):
         return HandingOver(pod=name) if _is_killed_by_deletion(pod, ended) else _handed_over(name, ended)
     return HandingOver(pod=name) if "running" in hand_over else _waiting(pod, hand_over)
+
+
+def _failed(container: Json) -> Json:
+    """Return how a container failed; empty if it did not."""
+    ended: Json = container.get("terminated") or {}
+    return ended if ended.get("exitCode") else {}
 
 
 def _waiting(pod: Json, container: Json) -> Waiting | Lost:

@@ -1,0 +1,13 @@
+#!/bin/sh
+# Runs in the container `toolchain` of a build Job, before `build`: pulls the toolchain $1 with the registry's password,
+# which `build` never sees, and gives it the local name $2. Further arguments are options for `buildah pull`. A failure
+# is for `build` to print: its log is the one that is read.
+set -eu
+. /context/storage.sh
+
+reference=$1
+name=$2
+shift 2
+image=$(buildah pull --quiet "$@" "docker://$reference" 2>/building/toolchain.log) &&
+    buildah tag "$image" "$name" 2>>/building/toolchain.log ||
+    touch /building/toolchain.missing
