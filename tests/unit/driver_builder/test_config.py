@@ -262,6 +262,19 @@ def test_feature_rules_can_be_left_to_others(arguments: list[str], environment: 
     assert settings(parsed(*arguments), environment).feature_rules is is_on
 
 
+@pytest.mark.parametrize(
+    ("arguments", "environment", "is_on"),
+    [
+        pytest.param([], {}, True, id="default"),
+        pytest.param(["--no-toolchains"], {}, False, id="flag"),
+        pytest.param([], {"DRIVER_BUILDER_NO_TOOLCHAINS": "true"}, False, id="environment"),
+    ],
+)
+def test_toolchains_can_be_switched_off(arguments: list[str], environment: dict[str, str], is_on: bool) -> None:
+    """Where a registry has no room for them."""
+    assert settings(parsed(*arguments), environment).toolchains is is_on
+
+
 @pytest.mark.parametrize("text", ["a b", "=x", "a:Never", "a:", ":NoSchedule", "a=b c"])
 def test_a_toleration_of_no_taint_is_refused(text: str) -> None:
     """The message says how a taint is written."""
