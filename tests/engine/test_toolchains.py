@@ -93,7 +93,7 @@ def test_the_second_build_for_a_kernel_installs_nothing(engine_ground: Testbed, 
             assert any(line.startswith("building from toolchain ") for line in build.log)
             assert installed(build) == []
             tags = build.tags(auth=("builder", "the password"))
-        assert tags == sorted([f"1-{first.key}", f"2-{second.key}", toolchain_tag(first)])
+        assert {f"1-{first.key}", f"2-{second.key}", toolchain_tag(first)} <= set(tags)
     finally:
         registry.set_auth(None)
 
@@ -123,7 +123,7 @@ def test_a_toolchain_that_the_registry_has_lost_in_part_fails_no_build(engine_gr
 def _own_base(ground: Testbed) -> str:
     """A base image whose layers no other image in the registry has."""
     name = "toolchains/own-base:1"
-    derive(ground, name, {}, "RUN echo of a test's own >/own", base=ground.small_image)
+    derive(ground, name, {}, "RUN echo mine >/mine", base=ground.small_image)
     return name
 
 
