@@ -43,6 +43,7 @@ def test_without_flags_and_environment_there_are_defaults() -> None:
         job_work_size="20Gi",
         job_output_size="4Gi",
         build_network="host",
+        toolchains=True,
         templates=None,
         registry_ca_file=None,
         registry_reach=Reach(),
