@@ -3,6 +3,7 @@
 # image.tar, and of the build stage's /facts what is there. Its arguments are more options for `buildah bud`; ARCHIVE is
 # the form of image.tar.
 set -eu
+# shellcheck source=driver_builder/builds/job/storage.sh
 . /context/storage.sh
 
 echo "storage driver: $storage"
