@@ -167,6 +167,7 @@ def trusting(ground: Testbed, archive: Archive) -> str:
     return name
 
 
+@pytest.mark.long
 def test_a_driver_is_built_after_the_archive_has_lost_the_headers(
     engine_ground: Testbed, archive: Archive, folder: Path
 ) -> None:
