@@ -313,7 +313,7 @@ def controller(ground: Testbed) -> Iterator[Log]:
     """Run the controller as a process of its own."""
     command = [sys.executable, "-m", "driver_builder", "run", "--kubeconfig", str(ground.kubeconfig), "-n", NAMESPACE]
     command += ["--docker-host", ground.engine.socket, "--port", "0", "--max-builds", "4", "--no-feature-rules"]
-    command += ["--loader-image", "registry.example.com/loader:1", "--no-toolchains"]
+    command += ["--loader-image", "registry.example.com/loader:1"]
     lines: queue.SimpleQueue[tuple[float, str]] = queue.SimpleQueue()
     with tempfile.TemporaryDirectory() as folder:
         process = subprocess.Popen(command, cwd=folder, env=_environment(), stderr=subprocess.PIPE, text=True)

@@ -83,8 +83,6 @@ class Scenario(Steps[Guest]):
                     "--resync-seconds=10",
                     # The testbed's registry has no TLS, and now and then a password.
                     "--registry-plain-http-passwords",
-                    # Its engine has compiler and headers of all kernels, and they are large.
-                    "--no-toolchains",
                 ),
                 "nfd-worker": (f"--port={ports['nfd-worker']}",),
             },

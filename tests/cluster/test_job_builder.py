@@ -405,7 +405,6 @@ def _preflight(
         f"--kubeconfig={place.ground.kubeconfig}",
         f"--namespace={NAMESPACE}",
         "--job-host-network",
-        "--no-toolchains",
     ]
     engine = f"--docker-host={place.ground.engine.socket}"
     words = ["preflight", "job-probe", "--push", f"--kernel={kernel}", "--os=debian:12", "--output=json", engine]

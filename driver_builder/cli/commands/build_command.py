@@ -71,8 +71,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--toolchains",
-        action="store_true",
-        help="also keep compiler and headers of each kernel as an image, and build from those that the registry has",
+        action="store_const",
+        const="true",
+        help="also keep compiler and headers of each kernel as an image, and build from those that the registry has"
+        " (never with --templates)",
     )
     parser.add_argument(
         "--registry-config",
@@ -244,7 +246,7 @@ class _Workshop:
                 is_kept=self.flags.push or self.has_layout,
                 # An engine pulls from registries only.
                 toolchain=ToolchainWish(
-                    is_used=self.flags.toolchains and not self.has_layout, is_kept=self.flags.toolchains
+                    is_used=self.settings.toolchains and not self.has_layout, is_kept=self.settings.toolchains
                 ),
             )
 

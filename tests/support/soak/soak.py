@@ -115,8 +115,6 @@ class Soak:
             "--kubeconfig", str(write_kubeconfig(folder / f"{name}.kubeconfig", text)),
             "--namespace", self._name, "--docker-host", f"tcp://{self._engine.host}",
             "--templates", str(folder / "templates"), "--loader-image", "r.io/l:1", "--no-feature-rules",
-            # What is in the registry is compared with what drivers need.
-            "--no-toolchains",
             "--resync-seconds", str(RESYNC_SECONDS), "--retry-min-seconds", "1", "--retry-max-seconds", "8",
         ]  # fmt: skip
         return Controller(name, folder, arguments, self._clock)

@@ -43,7 +43,7 @@ def test_without_flags_and_environment_there_are_defaults() -> None:
         job_work_size="20Gi",
         job_output_size="4Gi",
         build_network="host",
-        toolchains=True,
+        toolchains=False,
         templates=None,
         registry_ca_file=None,
         registry_reach=Reach(),
@@ -266,13 +266,13 @@ def test_feature_rules_can_be_left_to_others(arguments: list[str], environment: 
 @pytest.mark.parametrize(
     ("arguments", "environment", "is_on"),
     [
-        pytest.param([], {}, True, id="default"),
-        pytest.param(["--no-toolchains"], {}, False, id="flag"),
-        pytest.param([], {"DRIVER_BUILDER_NO_TOOLCHAINS": "true"}, False, id="environment"),
+        pytest.param(["--toolchains"], {}, True, id="flag"),
+        pytest.param([], {"DRIVER_BUILDER_TOOLCHAINS": "true"}, True, id="environment"),
+        pytest.param(["--toolchains", "--templates", "mine"], {}, False, id="templates of the user's own"),
     ],
 )
-def test_toolchains_can_be_switched_off(arguments: list[str], environment: dict[str, str], is_on: bool) -> None:
-    """Where a registry has no room for them."""
+def test_toolchains_are_for_our_own_templates(arguments: list[str], environment: dict[str, str], is_on: bool) -> None:
+    """What stages of another Dockerfile are called, and what is in them, is not known."""
     assert settings(parsed(*arguments), environment).toolchains is is_on
 
 
