@@ -5,7 +5,9 @@ Place in the flow: ``pipeline`` makes each image by :func:`made_from_toolchain`;
 and the driver is built by the package manager; what prevents the other is reported by its caller.
 
 A toolchain is believed as far as a driver image of that repository is: by the label with its key, by its digest from
-then on, and with an image key by its signature. The module that is built with it is verified as any other.
+then on, and with an image key by its signature. The module that is built with it is verified as any other. Where
+modules are signed and images are not, there is none: whoever may push to the repository would have our key sign what
+their compiler made.
 """
 
 from collections.abc import Callable
@@ -82,7 +84,7 @@ def made_from_toolchain(
         DriverBuilderError: as ``make``. A failure with the toolchain is not replaced by one that only says that there
             are no packages.
     """
-    reference = toolchain_image(action.request, action.image)
+    reference = _reference(action, trusted)
     if reference is None or not isinstance(builder, ToolchainBuilder):
         return make(builder)
     found = _found(action.request, reference, registry, trusted)
@@ -132,7 +134,10 @@ def keep_toolchain(
         BuildFailed, VerificationFailed, RegistryRefused: it cannot be made, or the registry does not take it.
         TemporaryError: engine, cluster or registry unavailable.
     """
-    request, reference = action.request, toolchain_image(action.request, action.image)
+    request = action.request
+    key = secrets.image_key(action.namespace, request) if secrets is not None and request.signing else None
+    trusted = key.public_key() if key else None
+    reference = _reference(action, trusted)
     if reference is None or not isinstance(builder, ToolchainBuilder):
         return
     registry = registries.store(
@@ -143,8 +148,7 @@ def keep_toolchain(
         patience=PUSH_PATIENCE,
         wait=cancelled.wait,
     )
-    key = secrets.image_key(action.namespace, request) if secrets is not None and request.signing else None
-    found = _found(request, reference, registry, key.public_key() if key else None)
+    found = _found(request, reference, registry, trusted)
     if isinstance(found, ImageRef):
         return
     if found is not None and not found.is_other:
@@ -155,15 +159,28 @@ def keep_toolchain(
             return
         image = _checked(read_image_archive(archive, Path(name) / "layers"), request)
         archive.unlink()
-        if cancelled.is_set():
-            raise BuildFailed(Reason.CANCELLED, f"the push of {reference} was cancelled")
-        digest = push_image(registry, reference.repository, image)
+
+        def check() -> None:
+            if cancelled.is_set():
+                raise BuildFailed(Reason.CANCELLED, f"the push of {reference} was cancelled")
+
+        digest = push_image(registry, reference.repository, image, check=check)
         if key is not None:
             push_signature(registry, reference.at(digest), key)
+        # The one who cancels may have left the registry to another controller.
+        check()
         pushed(replace(action, image=reference), digest)
         registry.tag(reference.repository, digest, reference.reference)
     telemetry.count_toolchain(ToolchainUse.PUSHED)
     log(f"pushed toolchain {reference}: {digest}")
+
+
+def _reference(action: StartBuild, trusted: ec.EllipticCurvePublicKey | None) -> ImageRef | None:
+    """Return the toolchain of a build by its tag; None if it has none, or our key would sign what a stranger's made."""
+    signing = action.request.signing
+    if trusted is None and signing is not None and signing.key_secret is not None:
+        return None
+    return toolchain_image(action.request, action.image)
 
 
 def _found(

@@ -50,12 +50,13 @@ class ToolchainQueue:
             if reference is None or self._stopped.is_set() or reference in self._waiting:
                 return
             self._waiting.add(reference)
-        self._pool.submit(self._run, action, reference)
+            self._pool.submit(self._run, action, reference)
 
     def stop(self) -> None:
-        """Cancel what is going on; returns when the thread has ended."""
-        self._stopped.set()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        """Cancel what is going on; does not wait for the layer that is being pushed, which no tag will name."""
+        with self._lock:
+            self._stopped.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _run(self, action: StartBuild, reference: ImageRef) -> None:
         redact = Redactor()

@@ -145,9 +145,10 @@ class DockerBuilder:
         limits = BuildLimits(request.deadline_seconds, cancelled, self._clock)
         names = _Names.of(request, self._owner)
         with self._replaced(names.headers):
-            self._run(build_context(request, dockerfile), {"t": names.headers}, log, limits)
+            image_id = self._run(build_context(request, dockerfile), {"t": names.headers}, log, limits)
         archive = directory / "toolchain.tar"
-        self._save(names.headers, archive, limits)
+        # Not by the name: another driver's build may have given it to another image since.
+        self._save(image_id, archive, limits)
         return archive
 
     def run(self, context: bytes, *, name: str, log: LogSink, limits: BuildLimits) -> None:
@@ -166,8 +167,12 @@ class DockerBuilder:
             self._rendered = request, from_toolchain(text, str(self._toolchain)) if self._toolchain else text
         return self._rendered[1]
 
-    def _run(self, context: bytes, parameters: Mapping[str, str], log: LogSink, limits: BuildLimits) -> None:
-        """One run of the builder. Raises BuildFailed, or TemporaryError when the engine went away."""
+    def _run(self, context: bytes, parameters: Mapping[str, str], log: LogSink, limits: BuildLimits) -> str:
+        """One run of the builder; returns the image's id.
+
+        Raises:
+            BuildFailed, TemporaryError: the latter when the engine went away.
+        """
         output = self._attempt(context, parameters, log, limits)
         if _LOST_LAYER.search(output.error):
             log("the engine removed a layer that this build was taking from the cache: retrying")
@@ -176,6 +181,7 @@ class DockerBuilder:
             limits.check(output.tail)
         if output.image_id is None or output.error:
             raise _failure(output)
+        return output.image_id
 
     def _attempt(self, context: bytes, parameters: Mapping[str, str], log: LogSink, limits: BuildLimits) -> BuildOutput:
         limits.check()

@@ -156,8 +156,9 @@ def _act(
     finally:
         stop.set()
         answers.stop()
-        builds.stop()
+        # First of the queues: it ends without waiting, and takes nothing more from builds that end.
         toolchains.stop()
+        builds.stop()
         discoveries.stop()
         # Before the Lease is given back: the next controller writes the same ConfigMap.
         for writer in writers:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from driver_builder.errors import (
 )
 from driver_builder.images.pipeline import build_and_push, build_and_verify
 from driver_builder.images.toolchain_image import keep_toolchain
+from driver_builder.images.toolchain_queue import ToolchainQueue
 from driver_builder.model.build import BuildRequest, BuiltImage, LogSink, OwnTemplate, Signing
 from driver_builder.model.images import COMPILER_LABEL, KERNEL_LABEL, TOOLCHAIN_LABEL, ImageRef
 from driver_builder.model.toolchain import toolchain_image, toolchain_key
@@ -41,7 +43,7 @@ from tests.support.driver_builder.scripted_registry import (
     scripted_registry,
 )
 from tests.unit.driver_builder.images.test_pipeline import FILES, REQUEST, SYMVERS, TAG
-from tests.unit.driver_builder.images.test_pipeline_signing import IMAGE_KEY, cluster
+from tests.unit.driver_builder.images.test_pipeline_signing import IMAGE_KEY, OURS, cluster
 
 REPOSITORY = "team/helper"
 REGISTRIES = Registries(MemoryClient())
@@ -336,6 +338,48 @@ def test_with_an_image_key_it_is_signed_and_only_signed_ones_are_used(
     assert workshop.did == ["toolchain", "installed and built", "toolchain", f"from {signed.reference}"]
 
 
+def test_our_key_signs_nothing_of_an_unsigned_toolchain(
+    server: ScriptedRegistry, memory: MemoryRegistry, tmp_path: Path
+) -> None:
+    """Without an image key, whoever may push a toolchain would choose what our module key signs."""
+    signing = Signing(key_secret="modules", certificate_secret="public")
+    wanted = action(server, signing=signing, signing_certificate=OURS.der)
+    labelled(server, tmp_path, of(wanted), {TOOLCHAIN_LABEL: toolchain_key(wanted.request) or ""})
+    secrets, workshop = SigningSecrets(cluster(images=b"")), Workshop()
+    assert "signed 1 modules as CN=ours" in build(wanted, workshop, secrets=secrets)
+    assert workshop.did == ["installed and built"]
+    memory.manifests.clear()
+    keep(wanted, workshop, secrets=secrets)
+    assert memory.tags == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"registry": RegistrySettings(plain_http=True, secret="missing")}, id="no password"),
+        pytest.param({"signing": Signing(image_key_secret="images")}, id="no image key"),
+    ],
+)
+def test_a_build_that_is_not_kept_needs_no_secret_of_the_registry(
+    changes: dict[str, Any], server: ScriptedRegistry
+) -> None:
+    """As preflight without --push does not; the log says why it installs."""
+    workshop, log = Workshop(), list[str]()
+    request = {name: value for name, value in changes.items() if name == "signing"}
+    wanted = replace(action(server, **request), registry=changes.get("registry", RegistrySettings(plain_http=True)))
+    build_and_verify(
+        wanted,
+        builder=workshop,
+        registries=REGISTRIES,
+        secrets=SigningSecrets(cluster(images=b"")),
+        log=log.append,
+        cancelled=threading.Event(),
+        use_toolchain=True,
+    )
+    assert workshop.did == ["installed and built"]
+    assert any(line.startswith("toolchains are not used: ") for line in log)
+
+
 def test_a_build_that_is_not_kept_begins_with_it_too(server: ScriptedRegistry) -> None:
     """As preflight without --push."""
     wanted, workshop = action(server), Workshop()
@@ -357,4 +401,34 @@ def test_a_push_that_is_cancelled_sets_no_tag(server: ScriptedRegistry, memory: 
     leaving.set()
     with pytest.raises(BuildFailed, match="cancelled"):
         keep(action(server), Workshop(), cancelled=leaving)
+    assert memory.tags == []
+
+
+def test_a_controller_that_leaves_waits_for_no_layer_and_leaves_no_tag(memory: MemoryRegistry) -> None:
+    """The layer on its way is its last word to the registry: another controller may act already."""
+    begun, released, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def slow(request: Request) -> Reply:
+        if request.method == "PUT":
+            begun.set()
+            assert released.wait(60)
+        return memory(request)
+
+    with scripted_registry(slow) as server, ThreadPoolExecutor(max_workers=1) as pool:
+
+        def work(wanted: StartBuild, log: LogSink, cancelled: threading.Event) -> None:
+            try:
+                keep(wanted, Workshop(), log=log, cancelled=cancelled)
+            finally:
+                ended.set()
+
+        queue = ToolchainQueue(work, pool=pool)
+        queue.submit(action(server))
+        assert begun.wait(60)
+        queue.stop()
+        assert not ended.is_set()
+        released.set()
+        pool.shutdown(wait=True)
+        puts = [request for request in server.requests if request.method == "PUT"]
+    assert len(puts) == 1
     assert memory.tags == []

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -37,12 +38,13 @@ def work(what: Callable[[StartBuild, threading.Event], None]) -> Callable[[Start
 
 def test_one_that_is_under_way_is_not_pushed_twice() -> None:
     """Drivers and versions of one kernel have the same one; later it is looked for again."""
-    begun, may_end, done = threading.Event(), threading.Event(), list[str]()
+    begun, may_end, pushed, done = threading.Event(), threading.Event(), threading.Semaphore(0), list[str]()
 
     def push(action: StartBuild, _cancelled: threading.Event) -> None:
         begun.set()
         assert may_end.wait(60)
         done.append(action.request.version)
+        pushed.release()
 
     queue = ToolchainQueue(work(push))
     queue.submit(a_version("1"))
@@ -50,11 +52,10 @@ def test_one_that_is_under_way_is_not_pushed_twice() -> None:
     queue.submit(a_version("2"))
     queue.submit(a_version("3", base_image="debian:bookworm"))
     may_end.set()
-    while len(done) < 2:
-        threading.Event().wait(0.01)
+    assert pushed.acquire(timeout=60)
+    assert pushed.acquire(timeout=60)
     queue.submit(a_version("4"))
-    while len(done) < 3:
-        threading.Event().wait(0.01)
+    assert pushed.acquire(timeout=60)
     queue.stop()
     assert done == ["1", "3", "4"]
 
@@ -92,12 +93,13 @@ def test_a_controller_that_leaves_waits_for_none(caplog: pytest.LogCaptureFixtur
         assert cancelled.wait(60)
         raise RegistryUnavailable("cancelled")
 
-    queue = ToolchainQueue(work(push))
-    queue.submit(a_version("1"))
-    queue.submit(a_version("2", base_image="debian:bookworm"))
-    assert begun.wait(60)
-    queue.stop()
-    queue.submit(a_version("3"))
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        queue = ToolchainQueue(work(push), pool=pool)
+        queue.submit(a_version("1"))
+        queue.submit(a_version("2", base_image="debian:bookworm"))
+        assert begun.wait(60)
+        queue.stop()
+        queue.submit(a_version("3"))
     assert done == ["1"]
     assert caplog.records == []
 
