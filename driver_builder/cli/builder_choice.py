@@ -14,6 +14,7 @@ from typing import Any
 from driver_builder.api.driver_spec import BuilderKind
 from driver_builder.builds.job.job_builder import JobBuilder
 from driver_builder.builds.job.job_manifest import JobSettings
+from driver_builder.builds.own_disk import own_disk
 from driver_builder.config import Settings
 from driver_builder.errors import ConfigurationError, DriverBuilderError
 from driver_builder.model.build import Builder, LogSink
@@ -77,10 +78,11 @@ def make_image(
     log: LogSink,
     is_kept: bool,
     toolchain: ToolchainWish,
+    redact: Callable[[str], str] = str,
 ) -> str:
     """Build and verify, and push an image that is kept; returns the digest of what was pushed, else nothing.
 
-    A toolchain that cannot be pushed fails nothing, and is reported on standard error.
+    A toolchain that cannot be pushed fails nothing, and is reported on standard error, without what ``redact`` hides.
 
     Raises:
         DriverBuilderError: as the pipeline.
@@ -100,9 +102,11 @@ def make_image(
     digest = make(action, use_toolchain=toolchain.is_used, **given)
     if is_kept and toolchain.is_kept:
         try:
-            keep_toolchain(action, **given)
+            with own_disk():
+                keep_toolchain(action, **given)
         except (DriverBuilderError, KubeApiError) as error:
-            print(f"driver-builder: the toolchain of {action.request.target} is not pushed: {error}", file=sys.stderr)
+            words = f"the toolchain of {action.request.target} is not pushed: {redact(str(error))}"
+            print(f"driver-builder: {words}", file=sys.stderr)
     return digest or ""
 
 

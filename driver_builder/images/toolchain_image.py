@@ -51,12 +51,14 @@ _OF_TOOLCHAIN = frozenset(
         Reason.BASE_IMAGE_MISSING,
         Reason.BUILD_ERROR,
         Reason.COMPILER_MISMATCH,
+        Reason.DISK_FULL,
         Reason.HEADERS_MISSING,
         Reason.REPOSITORY_UNAVAILABLE,
         Reason.TEMPLATE_INVALID,
     }
 )
-"""Why a build may fail that would succeed without its toolchain: it cannot be pulled, or is not what it says it is."""
+"""Why a build may fail that would succeed without its toolchain: it cannot be pulled, has no room, or is not what it
+says it is."""
 _OF_PACKAGES = frozenset({Reason.BASE_IMAGE_MISSING, Reason.HEADERS_MISSING, Reason.REPOSITORY_UNAVAILABLE})
 """Why a build may fail that would succeed with a toolchain."""
 

@@ -8,6 +8,7 @@ called and when it is the right one; ``templates/toolchain_stage`` makes Dockerf
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 
 from driver_builder.model import images
@@ -16,19 +17,21 @@ from driver_builder.model.images import ImageRef
 
 FORM = 1
 """Part of the key. It takes the next number when a toolchain has to hold something else although no recipe changes."""
-TAG_PREFIX = "toolchain-"
+_TAG = re.compile(r"toolchain-[0-9a-f]{20}")
 
 
 def toolchain_key(request: BuildRequest) -> str | None:
     """Return the digest of what goes into the toolchain of a build, 20 hex digits; None for a custom template.
 
-    Nothing of it is the driver's: drivers of one repository share it. What a custom template installs before the
-    driver's source is not known, and it may be a secret.
+    Nothing of it is the driver's but its namespace: drivers of one namespace and repository share it, and nobody builds
+    from what another tenant's settings made. What a custom template installs before the driver's source is not known,
+    and it may be a secret.
     """
     if request.own_template is not None:
         return None
     parts: Mapping[str, object] = {
         "form": FORM,
+        "namespace": request.driver.partition("/")[0],
         "target": request.target.id,
         "recipe": request.recipe,
         "baseImage": request.base_image,
@@ -41,7 +44,12 @@ def toolchain_key(request: BuildRequest) -> str | None:
 def toolchain_image(request: BuildRequest, image: ImageRef) -> ImageRef | None:
     """Return the toolchain of a build by its tag, in the repository of the driver's ``image``; None if it has none."""
     key = toolchain_key(request)
-    return None if key is None else ImageRef(image.host, image.repository, f"{TAG_PREFIX}{key}")
+    return None if key is None else ImageRef(image.host, image.repository, f"toolchain-{key}")
+
+
+def is_toolchain(image: ImageRef) -> bool:
+    """Whether a tag is a toolchain's. A driver's has its kernel between its version and its key."""
+    return _TAG.fullmatch(image.reference) is not None
 
 
 def toolchain_labels(request: BuildRequest) -> dict[str, str]:

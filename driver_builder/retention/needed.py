@@ -15,7 +15,7 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired.desired_target import ImageTarget, TargetToBuild, TemplateVersions
 from driver_builder.desired.resolve import Resolved
 from driver_builder.model.images import ImageRef, parse_reference
-from driver_builder.model.toolchain import TAG_PREFIX, toolchain_image
+from driver_builder.model.toolchain import is_toolchain, toolchain_image
 from driver_builder.observed.snapshot import CertificateMissing, Snapshot, SourceMissing
 from driver_builder.retention.record import PushedImage
 from driver_builder.upgrades.prebuild import images_ahead
@@ -35,7 +35,7 @@ class Needed:
     @property
     def toolchains(self) -> frozenset[ImageRef]:
         """The tags that are toolchains'."""
-        return frozenset(tag for tag in self.tags if tag.reference.startswith(TAG_PREFIX))
+        return frozenset(filter(is_toolchain, self.tags))
 
     def why(self, image: PushedImage) -> str:
         """Return what an image is needed for; empty if it is not."""

@@ -85,9 +85,13 @@ class JobBuilder:
         )
 
     def toolchain(self, request: BuildRequest, *, directory: Path, log: LogSink, cancelled: Event) -> Path | None:
-        """Build the stage of the kernel in a Job of its own, without any source; see :class:`ToolchainBuilder`."""
+        """Build the stage of the kernel in a Job of its own, without any source; see :class:`ToolchainBuilder`.
+
+        None as well for a build with Secrets: its packages may be installed with them, and what they are must not be
+        pushed. What only pulls base images stays outside of images.
+        """
         dockerfile, image = toolchain_dockerfile(self._rendered(request)), toolchain_image(request, self._action.image)
-        if dockerfile is None or image is None:
+        if dockerfile is None or image is None or self._has_secrets(cancelled):
             return None
         without_source = replace(request, source=SourceFiles(files={}), depends=())
         # Drivers with another repository have another Job: it hands over to theirs.
@@ -95,6 +99,10 @@ class JobBuilder:
         task = JobTask(key=key, is_toolchain=True)
         self._run(without_source, task, dockerfile, directory=directory, log=log, cancelled=cancelled)
         return directory / IMAGE
+
+    def _has_secrets(self, cancelled: Event) -> bool:
+        cluster = JobCluster(self._client, self._action.namespace, pause=cancelled.wait)
+        return any(cluster.secret_keys(name) != (DOCKER_CONFIG,) for name in self._action.build_secrets)
 
     def _rendered(self, request: BuildRequest) -> str:
         return render(request, templates_directory(self._templates), Variant.JOB)

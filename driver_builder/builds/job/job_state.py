@@ -23,6 +23,9 @@ _HOPELESS = frozenset(
 )
 """Reasons of a waiting container that seldom resolve themselves."""
 
+NO_TOOLCHAIN = 125
+"""The exit code of a build that could not begin, as buildah's own: without a command that failed."""
+
 _SIGNALS = frozenset({KILLED, 143})
 """Exit codes of a container that SIGKILL or SIGTERM ended."""
 
@@ -51,7 +54,7 @@ class HandingOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotBuilt:
-    """The container ``build`` failed."""
+    """The container ``build`` failed, or the one before it that gets its toolchain."""
 
     pod: str
     exit_code: int
@@ -102,8 +105,12 @@ def _pod_state(pod: Json) -> JobState:
         why = str(status.get("message") or "it was evicted")
         return Lost(why=why, is_full="emptydir" in why.lower() or "ephemeral" in why.lower())
     build = _container(status, "initContainerStatuses", BUILD_CONTAINER)
-    # A toolchain that cannot be pulled is reported by the build: that its container fails has another cause.
-    if ended := build.get("terminated") or _failed(toolchain):
+    if failure := _failed(toolchain):
+        # Never as its exit code says: that it was killed, or had no room, is no end of the driver's build.
+        return (
+            Building(pod=name) if _is_killed_by_deletion(pod, failure) else NotBuilt(pod=name, exit_code=NO_TOOLCHAIN)
+        )
+    if ended := build.get("terminated"):
         if _is_killed_by_deletion(pod, ended):
             return Building(pod=name)
         code = KILLED if ended.get("reason") == "OOMKilled" else int(ended.get("exitCode", 1))

@@ -248,6 +248,7 @@ class _Workshop:
                 toolchain=ToolchainWish(
                     is_used=self.settings.toolchains and not self.has_layout, is_kept=self.settings.toolchains
                 ),
+                redact=self.redact,
             )
 
     def redacted(self, result: Result) -> Result:

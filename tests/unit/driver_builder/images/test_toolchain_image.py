@@ -234,6 +234,7 @@ DAMAGES = [
     pytest.param({"damage": BuildFailed(Reason.BASE_IMAGE_MISSING, "cannot be pulled")}, "cannot be pulled", id="pull"),
     pytest.param({"damage": BuildFailed(Reason.BUILD_ERROR, "no bash")}, "no bash", id="no shell"),
     pytest.param({"damage": BuildFailed(Reason.COMPILER_MISMATCH, "no gcc")}, "no gcc", id="no compiler"),
+    pytest.param({"damage": BuildFailed(Reason.DISK_FULL, "no room")}, "no room", id="no room for it"),
     pytest.param({"damage": BuildFailed(Reason.TEMPLATE_INVALID, "no facts")}, "no facts", id="no facts"),
     pytest.param({"symvers_of_toolchain": ""}, "dw_helper", id="of another kernel"),
 ]

@@ -53,6 +53,15 @@ def test_the_toolchain_of_a_wanted_image_is_needed_with_it() -> None:
     assert why(seen, str(toolchain_image(other, item.image))) == ""
 
 
+def test_a_version_may_be_called_like_a_toolchain() -> None:
+    """Its image is a driver's: bundle does not take it for what may be absent."""
+    seen = factories.snapshot(drivers=(factories.driver(spec_changes={"version": "toolchain-2"}),))
+    (item,) = factories.wanted(seen)
+    assert item.image.reference.startswith("toolchain-2-")
+    assert item.request is not None
+    assert of(seen).toolchains == {toolchain_image(item.request, item.image)}
+
+
 @pytest.mark.parametrize(
     "seen",
     [

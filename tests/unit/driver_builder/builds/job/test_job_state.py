@@ -157,7 +157,7 @@ EMPTY_DIR = 'Usage of EmptyDir volume "work" exceeds the limit "20Gi".'
         pytest.param([with_toolchain(ended(), ended(65))], NotBuilt(pod="p", exit_code=65), id="an error with it"),
         pytest.param(
             [with_toolchain(ended(1, reason="OOMKilled"))],
-            NotBuilt(pod="p", exit_code=137),
+            NotBuilt(pod="p", exit_code=125),
             id="no memory for the toolchain",
         ),
         pytest.param(
