@@ -1,7 +1,7 @@
 """Pushes toolchains one at a time, beside builds and after them: no driver waits for one.
 
 In memory only, on purpose: a toolchain that a killed controller did not push is pushed after the next build for its
-kernel.
+kernel. One that the registry does not want, or that is not of its kernel, is not made again by this process.
 """
 
 import logging
@@ -12,7 +12,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from driver_builder import telemetry
 from driver_builder.builds.build_logs import Redactor
 from driver_builder.builds.own_disk import own_disk
-from driver_builder.errors import DriverBuilderError
+from driver_builder.errors import DriverBuilderError, RegistryRejected, VerificationFailed
 from driver_builder.model.build import LogSink
 from driver_builder.model.images import ImageRef
 from driver_builder.model.toolchain import toolchain_image
@@ -22,6 +22,9 @@ from kube_api.errors import KubeApiError
 
 Work = Callable[[StartBuild, LogSink, threading.Event], None]
 """Pushes the toolchain of an action unless it is there; given where log lines go, and the event that cancels it."""
+
+MAX_REFUSED = 1000
+"""Toolchains that are not tried again; beyond that all of them are, once more."""
 
 logger = logging.getLogger(__name__)
 
@@ -41,13 +44,14 @@ class ToolchainQueue:
         self._pool = pool or ThreadPoolExecutor(max_workers=1, thread_name_prefix="toolchain")
         self._lock = threading.Lock()
         self._waiting: set[ImageRef] = set()
+        self._refused: set[ImageRef] = set()
         self._stopped = threading.Event()
 
     def submit(self, action: StartBuild) -> None:
-        """Push the toolchain of an image that was built, unless that is going on."""
+        """Push the toolchain of an image that was built, unless that is going on or has no chance."""
         reference = toolchain_image(action.request, action.image)
         with self._lock:
-            if reference is None or self._stopped.is_set() or reference in self._waiting:
+            if reference is None or self._stopped.is_set() or reference in self._waiting | self._refused:
                 return
             self._waiting.add(reference)
             self._pool.submit(self._run, action, reference)
@@ -69,6 +73,8 @@ class ToolchainQueue:
             with own_disk():
                 self._work(action, log, self._stopped)
         except (DriverBuilderError, KubeApiError) as error:
+            if isinstance(error, RegistryRejected | VerificationFailed):
+                self._refuse(reference)
             if not self._stopped.is_set():
                 telemetry.count_toolchain(ToolchainUse.NOT_PUSHED)
                 logger.warning("toolchain %s: not pushed: %s", reference, redact(str(error)))
@@ -79,3 +85,9 @@ class ToolchainQueue:
         finally:
             with self._lock:
                 self._waiting.discard(reference)
+
+    def _refuse(self, reference: ImageRef) -> None:
+        with self._lock:
+            if len(self._refused) >= MAX_REFUSED:
+                self._refused.clear()
+            self._refused.add(reference)

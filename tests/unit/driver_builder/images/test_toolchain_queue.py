@@ -3,18 +3,20 @@
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 from prometheus_client import REGISTRY
 
 from driver_builder.api.driver_spec import RegistrySettings
-from driver_builder.errors import RegistryUnavailable
+from driver_builder.errors import RegistryRejected, RegistryUnauthorized, RegistryUnavailable, VerificationFailed
+from driver_builder.images import toolchain_queue
 from driver_builder.images.toolchain_queue import ToolchainQueue
 from driver_builder.model.build import LogSink, OwnTemplate
 from driver_builder.model.images import ImageRef
 from driver_builder.planning.actions import StartBuild
+from driver_builder.reasons import Reason
 from tests.unit.driver_builder.images.test_pipeline import REQUEST
 
 ACTION = StartBuild(
@@ -34,6 +36,13 @@ def a_version(version: str, **changes: object) -> StartBuild:
 def work(what: Callable[[StartBuild, threading.Event], None]) -> Callable[[StartBuild, LogSink, threading.Event], None]:
     """What is done, without its log."""
     return lambda action, _log, cancelled: what(action, cancelled)
+
+
+def submitted(queue: ToolchainQueue, pool: Executor, *actions: StartBuild) -> None:
+    """Submit one after the other, each when the one before it has ended."""
+    for action in actions:
+        queue.submit(action)
+        pool.submit(lambda: None).result()
 
 
 def test_one_that_is_under_way_is_not_pushed_twice() -> None:
@@ -81,6 +90,45 @@ def test_a_failure_is_logged_and_counted(error: Exception, caplog: pytest.LogCap
     assert "toolchain registry.example.com/team/helper:toolchain-" in caplog.text
     assert "s3cret-word" not in caplog.text
     assert REGISTRY.get_sample_value(*labels) == before + 1
+
+
+@pytest.mark.parametrize(
+    ("error", "tries"),
+    [
+        pytest.param(RegistryRejected("too large"), 1, id="too large"),
+        pytest.param(VerificationFailed(Reason.WRONG_VERMAGIC, "of another kernel"), 1, id="wrong"),
+        pytest.param(RegistryUnavailable("away"), 2, id="away"),
+        pytest.param(RegistryUnauthorized("another password"), 2, id="password"),
+    ],
+)
+def test_what_is_refused_for_good_is_not_made_again(error: Exception, tries: int) -> None:
+    """It would install and push hundreds of megabytes after each build; what may pass is tried after the next one."""
+    tried: list[str] = []
+
+    def push(action: StartBuild, _cancelled: threading.Event) -> None:
+        tried.append(action.request.version)
+        raise error
+
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        submitted(ToolchainQueue(work(push), pool=pool), pool, a_version("1"), a_version("2"))
+    assert len(tried) == tries
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When there is no room for more, everything is tried once more."""
+    tried: list[str] = []
+
+    def push(action: StartBuild, _cancelled: threading.Event) -> None:
+        tried.append(action.request.version)
+        raise RegistryRejected("too large")
+
+    monkeypatch.setattr(toolchain_queue, "MAX_REFUSED", 1)
+    actions = [
+        a_version(version, base_image=image) for version, image in (("1", "a"), ("2", "a"), ("3", "b"), ("4", "a"))
+    ]
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        submitted(ToolchainQueue(work(push), pool=pool), pool, *actions)
+    assert tried == ["1", "3", "4"]
 
 
 def test_a_controller_that_leaves_waits_for_none(caplog: pytest.LogCaptureFixture) -> None:
