@@ -1,9 +1,11 @@
 """What a driver build costs through the product, how soon it starts, and how many a fleet's new kernel makes.
 
-``python bench/builds.py`` starts a real API server, container engine and registry (``testbed``) and prints
+``python bench/builds.py`` starts a real API server, container engine and registry (``testbed``) and prints (with
+``--jobs`` only the part about Jobs)
 
 - a build on a kernel whose headers and compiler the engine has (a new version of a driver, and a second driver), from
   request to tag in the registry, beside a bare ``make -C HEADERS M=SRC modules`` in a container of the same image;
+- the same in Jobs on this machine as a node, which begin with the kernel's toolchain;
 - the time from a node's new kernel label to the first line of the build, by the real controller in its own process;
 - the number of builds when a thousand nodes come up with one new kernel.
 
@@ -32,10 +34,21 @@ import docker  # noqa: E402
 from driver_builder.api.driver_spec import RegistrySettings  # noqa: E402
 from driver_builder.builds.docker.docker_builder import DockerBuilder  # noqa: E402
 from driver_builder.builds.docker.docker_engine import docker_engine  # noqa: E402
+from driver_builder.builds.job.job_builder import JobBuilder  # noqa: E402
+from driver_builder.builds.job.job_manifest import JobSettings  # noqa: E402
 from driver_builder.images.pipeline import build_and_push  # noqa: E402
-from driver_builder.model.build import BuildRequest, ModuleSpec, Source, SourceFiles, SourcePackage  # noqa: E402
+from driver_builder.images.toolchain_image import keep_toolchain  # noqa: E402
+from driver_builder.model.build import (  # noqa: E402
+    Builder,
+    BuildRequest,
+    ModuleSpec,
+    Source,
+    SourceFiles,
+    SourcePackage,
+)
 from driver_builder.model.images import ImageRef  # noqa: E402
 from driver_builder.model.kernels import KernelTarget, KernelVersion  # noqa: E402
+from driver_builder.model.toolchain import toolchain_image  # noqa: E402
 from driver_builder.planning.actions import StartBuild  # noqa: E402
 from driver_builder.references.registry_access import Registries  # noqa: E402
 from driver_builder.registry.registry import RegistryClient  # noqa: E402
@@ -47,6 +60,7 @@ from testbed.packages import PrivateApt  # noqa: E402
 from testbed.progress import for_terminal  # noqa: E402
 from testbed.testbed import Testbed  # noqa: E402
 from tests.support.real_parts.cluster_setup import admin, install  # noqa: E402
+from tools import product_images  # noqa: E402
 
 SAMPLES = 3
 OLD_KERNEL = "6.1.0-9-cloud-amd64"
@@ -76,13 +90,22 @@ done
 def main() -> None:
     """Measure and print."""
     kernel = _stable_kernel()
-    with Testbed.start(nodes=False, host_node=False, progress=for_terminal()) as ground:
+    if "--jobs" not in sys.argv[1:]:
+        with Testbed.start(nodes=False, host_node=False, progress=for_terminal()) as ground:
+            install(admin(ground))
+            report_warm_builds(ground, kernel)
+            report_controller(ground, kernel)
+    with Testbed.start(progress=for_terminal()) as ground:
         install(admin(ground))
-        report_warm_builds(ground, kernel)
-        with controller(ground) as log:
-            start_fleet(ground)
-            report_latency(ground, log)
-            report_fleet(ground, log, kernel)
+        report_jobs(ground, kernel)
+
+
+def report_controller(ground: Testbed, kernel: str) -> None:
+    """Print how soon the controller builds, and how often."""
+    with controller(ground) as log:
+        start_fleet(ground)
+        report_latency(ground, log)
+        report_fleet(ground, log, kernel)
 
 
 # --- a warm build beside a bare make ----------------------------------------------------------------------------------
@@ -107,45 +130,110 @@ def report_warm_builds(ground: Testbed, kernel: str) -> None:
         print(f"image of the edu driver         {line.image_bytes / (1 << 20):.2f} MiB in the registry, compressed")
 
 
+def report_jobs(ground: Testbed, kernel: str) -> None:
+    """Print what a build costs in Jobs: the first one installs compiler and headers, the others have a toolchain."""
+    with docker_engine(ground.engine.socket) as api:
+        line = Line(ground, api, kernel)
+        line.seconds(EDU, "cold")
+        bare = statistics.median(line.bare(EDU))
+        line.use_jobs()
+        print(f"first driver, in a Job          {line.seconds(EDU, 'job-cold'):.1f} s, with compiler and headers")
+        began = time.monotonic()
+        line.keep_toolchain(EDU, "job-cold")
+        size = line.toolchain_bytes(EDU) / (1 << 20)
+        print(f"its toolchain, afterwards       {time.monotonic() - began:.1f} s; {size:.0f} MiB in the registry")
+        warm = []
+        for number in range(SAMPLES):
+            warm.append(line.seconds(EDU, f"job-warm-{number}"))
+            assert not [text for text in line.log if "apt-get" in text], "a package manager ran"
+        told, allowed = statistics.median(warm), 1.5 * bare + 15
+        print(
+            f"new version, in a Job           {told:.1f} s ({', '.join(f'{each:.1f}' for each in warm)}); bare make "
+            f"{bare:.1f} s; {told - bare:+.1f} s; 1.5 times and 15 s are {allowed:.1f} s: "
+            f"{'within' if told <= allowed else 'NOT within'}"
+        )
+
+
 class Line:
     """Builds from request to tag, as the controller does them."""
 
     def __init__(self, ground: Testbed, api: docker.APIClient, kernel: str) -> None:
         self._ground = ground
         self._api = api
-        self._builder = DockerBuilder(api)
         self._registries = Registries(admin(ground))
         self._target = KernelTarget(KernelVersion(kernel), *OS, "amd64")
+        self._base_image = ground.base_image
+        self._jobs: JobSettings | None = None
+        self.log: list[str] = []
+        """The lines of the last build."""
+
+    def use_jobs(self) -> None:
+        """Build in Jobs from now on."""
+        registry, base = self._ground.registry.host, self._ground.base_image
+        images = product_images.build_all(
+            self._api, registry, base_image=base, say=lambda _: None, names=("driver-builder", "buildah"), keep=True
+        )
+        self._base_image = product_images.push_base_image(self._api, registry, base_image=base)
+        self._jobs = JobSettings(image=images["buildah"], hand_over_image=images["driver-builder"], host_network=True)
 
     def seconds(self, driver: str, version: str) -> float:
         """Build, verify, push and tag a version of a driver that nobody built before."""
+        action = self._action(driver, version)
+        self.log.clear()
+        began = time.monotonic()
+        build_and_push(
+            action,
+            builder=self._builder(action),
+            registries=self._registries,
+            log=self.log.append,
+            cancelled=threading.Event(),
+            use_toolchain=self._jobs is not None,
+        )
+        return time.monotonic() - began
+
+    def keep_toolchain(self, driver: str, version: str) -> None:
+        """Push the toolchain, as the controller does once an image has its tag."""
+        action = self._action(driver, version)
+        keep_toolchain(
+            action,
+            builder=self._builder(action),
+            registries=self._registries,
+            log=lambda _line: None,
+            cancelled=threading.Event(),
+        )
+
+    def toolchain_bytes(self, driver: str) -> int:
+        """Size of the toolchain in the registry, compressed."""
+        action = self._action(driver, "job-cold")
+        reference = toolchain_image(action.request, action.image)
+        assert reference is not None
+        return self._bytes(reference.repository, reference.reference)
+
+    def _action(self, driver: str, version: str) -> StartBuild:
         request = BuildRequest(
-            recipe=f"{driver}-{version}",
+            recipe="bench:1",
             driver=f"{NAMESPACE}/{driver}",
             version=version,
             target=self._target,
             template="debian",
-            base_image=self._ground.base_image,
+            base_image=self._base_image,
             source=_source(driver, version),
             modules=(ModuleSpec(name=MODULES[driver]),),
             args={} if driver == EDU else {"BENCH": version},
         )
-        action = StartBuild(
+        return StartBuild(
             namespace=NAMESPACE,
             request=request,
             image=ImageRef(self._ground.registry.host, f"bench/{driver}", version),
             registry=RegistrySettings(plain_http=True),
             waiting=1,
         )
-        began = time.monotonic()
-        build_and_push(
-            action,
-            builder=self._builder,
-            registries=self._registries,
-            log=lambda _line: None,
-            cancelled=threading.Event(),
-        )
-        return time.monotonic() - began
+
+    def _builder(self, action: StartBuild) -> Builder:
+        if self._jobs is None:
+            return DockerBuilder(self._api)
+        registry = RegistryClient(action.image.host, plain_http=True)
+        return JobBuilder(admin(self._ground), action, settings=self._jobs, registry=registry)
 
     def bare(self, driver: str) -> list[float]:
         """Compile the same source three times by make alone, where compiler and headers are installed."""
@@ -176,8 +264,11 @@ class Line:
     @property
     def image_bytes(self) -> int:
         """Size of the edu image in the registry."""
+        return self._bytes(f"bench/{EDU}", "cold")
+
+    def _bytes(self, repository: str, reference: str) -> int:
         registry = RegistryClient(self._ground.registry.host, plain_http=True)
-        manifest = registry.fetch_manifest(f"bench/{EDU}", "cold")
+        manifest = registry.fetch_manifest(repository, reference)
         assert manifest is not None
         return sum(int(part["size"]) for part in (manifest["config"], *manifest["layers"]))
 

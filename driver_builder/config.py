@@ -69,6 +69,9 @@ class Settings:
     """Room of a build Job for images and files of the build, as a quantity."""
     job_output_size: str
     """Room of a build Job for its result, as a quantity."""
+    toolchains: bool
+    """Whether builds begin with the kernels' toolchains, and push those that are missing. Only those of our own
+    templates are known well enough: with ``templates`` it is off."""
     templates: Path | None
     """Folder of ``*.Dockerfile.j2``; None: those of the package."""
     registry_ca_file: str | None
@@ -242,6 +245,13 @@ def add_builder_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--job-output-size", metavar="QUANTITY", help="disk of a build Job for its result (default 4Gi)"
     )
+    parser.add_argument(
+        "--toolchains",
+        action="store_const",
+        const="true",
+        help="push compiler and headers of each kernel as an image, and build from it (default: no; never with"
+        " --templates)",
+    )
 
 
 def add_engine_flags(parser: argparse.ArgumentParser) -> None:
@@ -319,6 +329,7 @@ def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = 
         build_network=_network(pick.text("build_network") or "host"),
         docker_host=pick.text("docker_host") or environment.get("DOCKER_HOST") or DEFAULT_DOCKER_HOST,
         docker_cert_path=_path(pick.text("docker_cert_path") or _docker_cert_path(environment)),
+        toolchains=pick.switch("toolchains") and not pick.text("templates"),
         templates=_path(pick.text("templates")),
         registry_ca_file=pick.text("registry_ca_file"),
         registry_reach=_reach(pick.text("registry_forbidden_ranges") or "", pick.text("registry_allowed_hosts") or ""),

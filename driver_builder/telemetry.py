@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
+from enum import StrEnum
 from importlib.metadata import version
 from socketserver import ThreadingMixIn
 from typing import Any
@@ -25,6 +26,11 @@ BUILDS = Counter(
     "driver_builder_builds_total",
     "Builds that ended, by result (Succeeded, Failed, Cancelled, NotApplicable) and, when it failed, the reason",
     ["result", "reason"],
+)
+TOOLCHAINS = Counter(
+    "driver_builder_toolchains_total",
+    "Toolchains of kernels, by result: Used by a build, Absent, Unusable, Pushed after a build, NotPushed",
+    ["result"],
 )
 REGISTRY_CHECKS = Counter(
     "driver_builder_registry_checks_total",
@@ -83,6 +89,21 @@ def count_build(*, seconds: float, reason: str, cancelled: bool) -> None:
         result = "Failed" if reason else "Succeeded"
     BUILDS.labels(result, reason).inc()
     BUILD_SECONDS.labels(result).observe(seconds)
+
+
+class ToolchainUse(StrEnum):
+    """What became of a toolchain: in a build, or after one."""
+
+    USED = "Used"
+    ABSENT = "Absent"
+    UNUSABLE = "Unusable"
+    PUSHED = "Pushed"
+    NOT_PUSHED = "NotPushed"
+
+
+def count_toolchain(use: ToolchainUse) -> None:
+    """Count what became of a toolchain."""
+    TOOLCHAINS.labels(use.value).inc()
 
 
 class Heartbeat:

@@ -13,6 +13,8 @@ from testbed.cache import cache_root, locked
 _SHELL = (
     "driver_builder/loader/loader.sh",
     "driver_builder/builds/job/build.sh",
+    "driver_builder/builds/job/pull.sh",
+    "driver_builder/builds/job/storage.sh",
     "dockerfiles/lookup/apt.sh",
     "dockerfiles/lookup/dnf.sh",
     "dockerfiles/lookup/zypper.sh",

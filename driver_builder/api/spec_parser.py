@@ -42,7 +42,6 @@ from driver_builder.api.spec_rules import (
     LABEL_VALUE,
     MAX_ITEMS,
     MIRROR,
-    MIRROR_ARG,
     MODULE,
     OBJECT_NAME,
     PARAMETER,
@@ -59,6 +58,7 @@ from driver_builder.api.userspace_parser import read_userspace
 from driver_builder.api.vendor_parser import check_given, read_vendor
 from driver_builder.errors import InvalidDriver
 from driver_builder.model import images
+from driver_builder.model.build import MIRROR_ARG
 from driver_builder.model.images import ImageRepository
 from driver_builder.model.userspace import FOLDER
 

@@ -15,8 +15,6 @@ from driver_builder.model.kernels import KERNEL_VERSION
 from driver_builder.model.userspace import NVIDIA_PATH
 from kube_api.names import GROUP
 
-MIRROR_ARG = "HEADERS_MIRROR"
-"""The one argument that is not for make: the address of a package repository that a template also uses."""
 PROGRAM_VARIABLE = "DRIVERWRIGHT_DRIVER"
 """The variable of an image's own program that driver-builder sets itself."""
 MAX_ITEMS = 64

@@ -3,16 +3,20 @@
 Place in the flow: ``run`` and ``preflight`` choose a builder for each build.
 """
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from driver_builder.api.driver_spec import BuilderKind
 from driver_builder.builds.job.job_builder import JobBuilder
 from driver_builder.builds.job.job_manifest import JobSettings
+from driver_builder.builds.own_disk import own_disk
 from driver_builder.config import Settings
-from driver_builder.errors import ConfigurationError
+from driver_builder.errors import ConfigurationError, DriverBuilderError
 from driver_builder.model.build import Builder, LogSink
 from driver_builder.planning.actions import StartBuild
 from driver_builder.references.named_objects import ReferenceNotFound, read_secret
@@ -20,9 +24,18 @@ from driver_builder.references.registry_access import PUSH_PATIENCE, Registries
 from driver_builder.references.registry_ca import read_ca
 from driver_builder.references.signing_secrets import SigningSecrets
 from kube_api.client import Client
+from kube_api.errors import KubeApiError
 
 SHORTEST_SECRET = 4
 """Characters. Shorter lines of a Secret are not redacted: that would spoil every line of a log."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolchainWish:
+    """Whether a build begins with a toolchain, and whether one that is missing is kept beside the driver's image."""
+
+    is_used: bool
+    is_kept: bool
 
 
 @contextmanager
@@ -64,18 +77,37 @@ def make_image(
     secrets: SigningSecrets,
     log: LogSink,
     is_kept: bool,
+    toolchain: ToolchainWish,
+    redact: Callable[[str], str] = str,
 ) -> str:
     """Build and verify, and push an image that is kept; returns the digest of what was pushed, else nothing.
+
+    A toolchain that cannot be pushed fails nothing, and is reported on standard error, without what ``redact`` hides.
 
     Raises:
         DriverBuilderError: as the pipeline.
     """
     # What reads, verifies and signs images needs 10 MiB, and only a process that builds has it.
     from driver_builder.images.pipeline import build_and_push, build_and_verify  # noqa: PLC0415 - see above
+    from driver_builder.images.toolchain_image import keep_toolchain  # noqa: PLC0415 - see above
 
     make: Callable[..., str | None] = build_and_push if is_kept else build_and_verify
-    never = threading.Event()
-    return make(action, builder=builder, registries=registries, secrets=secrets, log=log, cancelled=never) or ""
+    given: dict[str, Any] = {
+        "builder": builder,
+        "registries": registries,
+        "secrets": secrets,
+        "log": log,
+        "cancelled": threading.Event(),
+    }
+    digest = make(action, use_toolchain=toolchain.is_used, **given)
+    if is_kept and toolchain.is_kept:
+        try:
+            with own_disk():
+                keep_toolchain(action, **given)
+        except (DriverBuilderError, KubeApiError) as error:
+            words = f"the toolchain of {action.request.target} is not pushed: {redact(str(error))}"
+            print(f"driver-builder: {words}", file=sys.stderr)
+    return digest or ""
 
 
 @contextmanager

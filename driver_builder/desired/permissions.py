@@ -11,9 +11,8 @@ from types import MappingProxyType
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec, KernelMapping
 from driver_builder.api.spec_reader import Path, dotted, shown
-from driver_builder.api.spec_rules import MIRROR_ARG
 from driver_builder.model import images, permissions, quantities
-from driver_builder.model.build import Signing, SourceArchive, SourceGit, SourceImage
+from driver_builder.model.build import MIRROR_ARG, Signing, SourceArchive, SourceGit, SourceImage
 from driver_builder.model.permissions import Permissions, Setting
 from driver_builder.model.userspace import UserspaceArchive
 from kube_api.text import first_few

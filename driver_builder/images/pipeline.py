@@ -14,7 +14,7 @@ from threading import Event
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from driver_builder.archives.image_archive import ImageArchive, read_image_archive
-from driver_builder.errors import BuildFailed, ConfigurationError, InvalidModule
+from driver_builder.errors import BuildFailed, ConfigurationError, DriverBuilderError, InvalidModule
 from driver_builder.images.exported_symbols import with_symbols
 from driver_builder.images.image_contents import Kind, image_contents
 from driver_builder.images.provenance import provenance
@@ -22,6 +22,7 @@ from driver_builder.images.reuse_image import reused_image
 from driver_builder.images.sbom import sbom
 from driver_builder.images.spdx import SPDX_TYPE
 from driver_builder.images.tagged_image import TaggedImage
+from driver_builder.images.toolchain_image import made_from_toolchain
 from driver_builder.images.verified_image import VerifiedImage
 from driver_builder.model.build import Builder, LogSink
 from driver_builder.modules.module_signer import ModuleSigner, sign_modules
@@ -33,6 +34,7 @@ from driver_builder.references.signing_secrets import SigningSecrets
 from driver_builder.registry.image_signature import push_signature
 from driver_builder.registry.image_store import ImageStore, push_image
 from driver_builder.registry.referrers import push_referrer
+from kube_api.errors import KubeApiError
 
 
 def build_and_push(
@@ -44,11 +46,13 @@ def build_and_push(
     log: LogSink,
     cancelled: Event,
     pushed: Callable[[str], None] = lambda _digest: None,
+    use_toolchain: bool = False,
 ) -> str:
     """Run a build; returns the digest that was promoted.
 
     ``secrets`` reads the signing keys; a driver without signing needs none. ``pushed`` is given the digest of an image
-    that this build pushed, before a tag names it.
+    that this build pushed, before a tag names it. With ``use_toolchain`` it begins with the kernel's toolchain, if the
+    registry has one.
 
     Raises:
         BuildFailed, VerificationFailed, RegistryRefused: final until something changes.
@@ -75,16 +79,24 @@ def build_and_push(
         return digest
     with TemporaryDirectory(prefix="driver-builder-") as name:
         action = with_symbols(action, registries, Path(name), wait=cancelled.wait, log=log)
-        made = reused_image(
-            action,
-            builder=builder,
-            registry=registry,
-            directory=Path(name),
-            trusted=image_key.public_key() if image_key else None,
-            log=log,
-            cancelled=cancelled,
-        ) or _build_and_verify(
-            action, builder=builder, secrets=secrets, directory=Path(name), log=log, cancelled=cancelled
+
+        def make(builder: Builder) -> VerifiedImage:
+            return reused_image(
+                action,
+                builder=builder,
+                registry=registry,
+                directory=Path(name),
+                trusted=tagged.trusted,
+                log=log,
+                cancelled=cancelled,
+            ) or _build_and_verify(
+                action, builder=builder, secrets=secrets, directory=Path(name), log=log, cancelled=cancelled
+            )
+
+        made = (
+            made_from_toolchain(action, builder, make, registry=registry, trusted=tagged.trusted, log=log)
+            if use_toolchain
+            else make(builder)
         )
         promoted = _promote(action, made, registry=registry, image_key=image_key, log=log)
         pushed(promoted)
@@ -108,6 +120,7 @@ def build_and_verify(
     secrets: SigningSecrets | None = None,
     log: LogSink,
     cancelled: Event,
+    use_toolchain: bool = False,
 ) -> None:
     """Prove that an image can be built and fits its kernel; nothing of it is kept.
 
@@ -117,7 +130,26 @@ def build_and_verify(
     """
     with TemporaryDirectory(prefix="driver-builder-") as name:
         action = with_symbols(action, registries, Path(name), wait=cancelled.wait, log=log)
-        _build_and_verify(action, builder=builder, secrets=secrets, directory=Path(name), log=log, cancelled=cancelled)
+
+        def make(builder: Builder) -> VerifiedImage:
+            return _build_and_verify(
+                action, builder=builder, secrets=secrets, directory=Path(name), log=log, cancelled=cancelled
+            )
+
+        if not use_toolchain:
+            make(builder)
+            return
+        image = action.image
+        try:
+            registry = registries.store(action.namespace, action.registry, image.host, image.repository)
+            image_key = secrets.image_key(action.namespace, action.request) if secrets is not None else None
+        except (DriverBuilderError, KubeApiError) as error:
+            # Nothing is pushed: neither password nor key is needed to prove that a driver can be built.
+            log(f"toolchains are not used: {error}; installing compiler and headers")
+            make(builder)
+            return
+        trusted = image_key.public_key() if image_key else None
+        made_from_toolchain(action, builder, make, registry=registry, trusted=trusted, log=log)
 
 
 def _promote(

@@ -33,7 +33,6 @@ from driver_builder.signatures.module_signature import parse_certificate
 SOURCE_URL_LABEL = "org.opencontainers.image.source"
 REVISION_LABEL = "org.opencontainers.image.revision"
 SOURCE_LABEL = f"{images.LABEL_PREFIX}.source"
-BUILD_IMAGE_LABEL = f"{images.LABEL_PREFIX}.build-image"
 CONFIG_LABEL = f"{images.LABEL_PREFIX}.config"
 
 
@@ -62,7 +61,7 @@ def provenance(
         images.COMPILER_LABEL: made.compiler,
         images.SYMVERS_LABEL: _sha256(made.module_symvers),
         images.MODULES_LABEL: json.dumps(facts, sort_keys=True),
-        BUILD_IMAGE_LABEL: request.base_image,
+        images.BUILD_IMAGE_LABEL: request.base_image,
         CONFIG_LABEL: config_digest(request),
         SOURCE_LABEL: source_words(request.source),
         **({images.FIRMWARE_LABEL: _files_digest(firmware)} if firmware else {}),

@@ -13,11 +13,15 @@ from pathlib import Path
 from threading import Event
 from typing import Protocol, assert_never, runtime_checkable
 
+from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.userspace import Userspace
 
 LogSink = Callable[[str], None]
 """Receives the build's output, one line per call, without the newline."""
+
+MIRROR_ARG = "HEADERS_MIRROR"
+"""The one argument that is not for make: the address of a package repository that a template also uses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,5 +250,24 @@ class FactsBuilder(Protocol):
         """Read the metadata of the request's kernel; None if the template does not support it.
 
         What is fetched for it is cached for :meth:`Builder.build`.
+        """
+        ...
+
+
+@runtime_checkable
+class ToolchainBuilder(Protocol):
+    """A builder that can build from a toolchain, and make one (:mod:`driver_builder.model.toolchain`)."""
+
+    def from_toolchain(self, image: ImageRef) -> Builder:
+        """Return the same builder, whose builds begin with a toolchain, which is named by its digest."""
+        ...
+
+    def toolchain(self, request: BuildRequest, *, directory: Path, log: LogSink, cancelled: Event) -> Path | None:
+        """Build the toolchain of a request, and save it below ``directory`` as a tar that ``read_image_archive`` reads.
+
+        It has nothing of a driver, and no command of a driver ran beside it. None if the template has no such stage.
+
+        Raises:
+            BuildFailed, TemporaryError: as :meth:`Builder.build`.
         """
         ...

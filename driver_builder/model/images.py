@@ -22,6 +22,9 @@ USERSPACE_LABEL = f"{LABEL_PREFIX}.userspace"
 """The digest of the user space in an image, where it has any."""
 SIGNER_LABEL = f"{LABEL_PREFIX}.module-signer"
 REUSED_LABEL = f"{LABEL_PREFIX}.reused"
+BUILD_IMAGE_LABEL = f"{LABEL_PREFIX}.build-image"
+TOOLCHAIN_LABEL = f"{LABEL_PREFIX}.toolchain"
+"""The key of a toolchain: only that image has it."""
 VERSION_LABEL = "org.opencontainers.image.version"
 
 _REFERENCE = re.compile(

@@ -4,7 +4,7 @@ Place in the flow: ``pipeline`` pushes to one, ``image_copy`` copies from one to
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -68,14 +68,20 @@ class ImageStore(Protocol):
         """Add a manifest that has a ``subject``."""
 
 
-def push_image(store: ImageStore, repository: str, image: ImageArchive) -> str:
+def push_image(
+    store: ImageStore, repository: str, image: ImageArchive, *, check: Callable[[], None] = lambda: None
+) -> str:
     """Add what a store lacks of an image and return its digest; no tag names it yet.
+
+    ``check`` is called before each part, and raises to end the push.
 
     Raises:
         RegistryUnavailable, RegistryRefused: what was added by then stays.
     """
     for layer in image.layers:
+        check()
         store.upload(repository, layer.digest, layer.path)
+    check()
     manifest = json.loads(image.manifest_bytes)
     store.upload(repository, manifest["config"]["digest"], image.config_bytes)
     return store.put_manifest(repository, image.manifest_bytes)

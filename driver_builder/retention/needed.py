@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.desired.desired_target import TemplateVersions
+from driver_builder.desired.desired_target import ImageTarget, TargetToBuild, TemplateVersions
 from driver_builder.desired.resolve import Resolved
 from driver_builder.model.images import ImageRef, parse_reference
+from driver_builder.model.toolchain import is_toolchain, toolchain_image
 from driver_builder.observed.snapshot import CertificateMissing, Snapshot, SourceMissing
 from driver_builder.retention.record import PushedImage
 from driver_builder.upgrades.prebuild import images_ahead
@@ -30,6 +31,11 @@ class Needed:
     tags: frozenset[ImageRef]
     digests: frozenset[str]
     unreadable: frozenset[str]
+
+    @property
+    def toolchains(self) -> frozenset[ImageRef]:
+        """The tags that are toolchains'."""
+        return frozenset(filter(is_toolchain, self.tags))
 
     def why(self, image: PushedImage) -> str:
         """Return what an image is needed for; empty if it is not."""
@@ -63,13 +69,20 @@ def _is_unreadable(snapshot: Snapshot, driver: DriverContainer, resolved: Mappin
 
 def _tags(snapshot: Snapshot, resolved: Mapping[str, Resolved], versions: TemplateVersions) -> Iterator[ImageRef]:
     for item in resolved.values():
-        yield from (target.image for target in item.images)
+        yield from (tag for target in item.images for tag in _tags_of(target))
     for _, target in (*images_ahead(snapshot, versions), *images_of_moves(snapshot, versions)):
-        yield target.image
+        yield from _tags_of(target)
     for driver in snapshot.drivers:
         for mapping in driver.spec.kernel_mappings if isinstance(driver.spec, DriverSpec) else ():
             if mapping.image is not None:
                 yield parse_reference(mapping.image)
+
+
+def _tags_of(target: ImageTarget) -> Iterator[ImageRef]:
+    """A target's image, and the toolchain that its next build begins with."""
+    yield target.image
+    if isinstance(target, TargetToBuild) and (toolchain := toolchain_image(target.request, target.image)) is not None:
+        yield toolchain
 
 
 def _digests(snapshot: Snapshot) -> Iterator[str]:

@@ -17,7 +17,6 @@ from driver_builder.api.spec_rules import (
     BASE_IMAGE,
     COMMIT,
     MIRROR,
-    MIRROR_ARG,
     MODULE,
     PACKAGE,
     PACKAGE_VERSION,
@@ -31,6 +30,7 @@ from driver_builder.api.spec_rules import (
 )
 from driver_builder.errors import BuildFailed
 from driver_builder.model.build import (
+    MIRROR_ARG,
     BuildRequest,
     ModuleSpec,
     Source,

@@ -31,12 +31,16 @@ from driver_builder.builds.job.job_run import Patience
 from driver_builder.cli import main
 from driver_builder.cli.builder_choice import secret_values
 from driver_builder.errors import BuildFailed, DriverBuilderError, RegistryRefused, TemporaryError
+from driver_builder.images.pipeline import build_and_push
+from driver_builder.images.toolchain_image import keep_toolchain
 from driver_builder.model.build import BuildRequest, BuiltImage, ModuleSpec, SourceFiles
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import KERNEL_LABEL, KEY_LABEL, MODULES_LABEL, USERSPACE_LABEL, ImageRef
 from driver_builder.model.kernels import KernelTarget, KernelVersion
+from driver_builder.model.toolchain import toolchain_image
 from driver_builder.planning.actions import StartBuild
 from driver_builder.reasons import Reason
+from driver_builder.references.registry_access import Registries
 from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry import RegistryClient
 from kube_api.client import Client
@@ -57,6 +61,18 @@ QUICK_TEMPLATE = """\
 FROM {{ base_image }} AS build
 SHELL ["/bin/sh", "-euc"]
 RUN mkdir -p /out/driver /facts; echo 0x1 >/facts/Module.symvers; echo gcc 12 >/facts/compiler
+COPY source/ modules /out/driver/
+RUN sh /out/driver/build.sh
+FROM scratch
+COPY --from=build /out/ /
+"""
+STAGED_TEMPLATE = """\
+FROM {{ base_image }} AS headers
+RUN echo installing the headers; mkdir /facts; echo "{{ kernel_version }} SMP" >/facts/vermagic; \\
+    echo gcc 12 >/facts/compiler; echo 0x1 >/facts/Module.symvers
+FROM headers AS build
+SHELL ["/bin/sh", "-euc"]
+RUN mkdir -p /out/driver
 COPY source/ modules /out/driver/
 RUN sh /out/driver/build.sh
 FROM scratch
@@ -139,6 +155,7 @@ class Build:
     settings: JobSettings | None = None
     patience: Patience = PATIENCE
     is_leaving: Callable[[], bool] = lambda: False
+    toolchain: ImageRef | None = None
     lines: list[str] = field(default_factory=list)
     cancelled: threading.Event = field(default_factory=threading.Event)
 
@@ -149,7 +166,7 @@ class Build:
             self.action,
             settings=self.settings or self.place.settings,
             registry=self.place.registry,
-            templates=self.place.templates if self.action.request.template == "quick" else None,
+            templates=self.place.templates if self.action.request.template in ("quick", "staged") else None,
             is_leaving=self.is_leaving,
             patience=self.patience,
         )
@@ -157,7 +174,8 @@ class Build:
     def __call__(self) -> BuiltImage:
         """Build."""
         self.directory.mkdir(exist_ok=True)
-        return self.builder().build(
+        builder = self.builder()
+        return (builder.from_toolchain(self.toolchain) if self.toolchain else builder).build(
             self.action.request, directory=self.directory, log=self.lines.append, cancelled=self.cancelled
         )
 
@@ -195,6 +213,7 @@ def place(ground: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Place:
         base_image = product_images.push_base_image(api, registry, base_image=base)
     templates = tmp_path_factory.mktemp("templates")
     (templates / "quick.Dockerfile.j2").write_text(QUICK_TEMPLATE)
+    (templates / "staged.Dockerfile.j2").write_text(STAGED_TEMPLATE)
     return Place(
         ground=ground,
         root=root,
@@ -331,6 +350,36 @@ def test_engine_and_job_build_the_same_user_space(
     }
 
 
+@pytest.mark.long
+def test_a_driver_is_built_in_a_job_without_a_package_manager(place: Place, tmp_path: Path) -> None:
+    """By our own template: the first build's kernel is kept as a toolchain, and the next version begins with it."""
+    files = {name: (MODULE_SOURCE / name).read_bytes() for name in ("dw_helper.c", "dw_probe.c", "Makefile")}
+    registries = Registries(place.client)
+    logs = []
+    for version in ("1", "2"):
+        action = place.action(
+            f"real-{version}",
+            recipe="debian:1",
+            version=version,
+            template="debian",
+            base_image=place.base_image,
+            target=KernelTarget(KernelVersion(newest_kernel()), "debian", "12", "amd64"),
+            source=SourceFiles(files=files),
+            modules=(ModuleSpec(name="dw_probe"),),
+            deadline_seconds=1800.0,
+        )
+        build = Build(place, action, tmp_path)
+        given: Json = {"builder": build.builder(), "registries": registries, "cancelled": threading.Event()}
+        build_and_push(action, log=build.lines.append, use_toolchain=True, **given)
+        keep_toolchain(action, log=lambda _line: None, **given)
+        logs.append(build.lines)
+    installing, from_toolchain = ([line for line in lines if "apt-get" in line] for lines in logs)
+    assert installing
+    assert from_toolchain == []
+    assert any(line.startswith("building from toolchain ") for line in logs[1])
+    assert isinstance(place.registry.inspect(REPOSITORY, "real-2"), Present)
+
+
 def _preflight(
     place: Place, builder: BuilderKind, kernel: str, capsys: pytest.CaptureFixture[str], **changes: Any
 ) -> tuple[Mapping[str, str], dict[str, bytes]]:
@@ -352,7 +401,11 @@ def _preflight(
     del driver["metadata"]["uid"]
     create_quietly(place.root, DRIVER_CONTAINERS.path(namespace=NAMESPACE), driver)
     images = [f"--job-image={place.settings.image}", f"--hand-over-image={place.settings.hand_over_image}"]
-    where = [f"--kubeconfig={place.ground.kubeconfig}", f"--namespace={NAMESPACE}", "--job-host-network"]
+    where = [
+        f"--kubeconfig={place.ground.kubeconfig}",
+        f"--namespace={NAMESPACE}",
+        "--job-host-network",
+    ]
     engine = f"--docker-host={place.ground.engine.socket}"
     words = ["preflight", "job-probe", "--push", f"--kernel={kernel}", "--os=debian:12", "--output=json", engine]
     capsys.readouterr()
@@ -595,8 +648,9 @@ def test_a_registry_that_refuses_is_reported_as_such(place: Place, tmp_path: Pat
     assert "no credentials for" in str(failure)
 
 
-def test_a_private_base_image_is_pulled_with_a_build_secret(place: Place, tmp_path: Path) -> None:
-    """The registry's own Secret is not seen by the build; one that is given to the build is."""
+@contextlib.contextmanager
+def private_registry(place: Place) -> Iterator[tuple[RegistrySettings, str]]:
+    """Let the registry want a password while the block runs; gives a driver's settings, and a build Secret with it."""
     registry = place.ground.registry
     username, password = "somebody", "their-password"
     # As kubectl create secret docker-registry writes it: buildah reads auth alone.
@@ -609,13 +663,49 @@ def test_a_private_base_image_is_pulled_with_a_build_secret(place: Place, tmp_pa
             "stringData": {".dockerconfigjson": config},
         }
         create_quietly(place.root, SECRETS.path(namespace=NAMESPACE), body)
-    action = replace(place.action("private"), registry=RegistrySettings(secret="job-push", plain_http=True))
     registry.set_auth(username, password)
     try:
+        yield RegistrySettings(secret="job-push", plain_http=True), "job-pull"
+    finally:
+        registry.set_auth(None)
+
+
+def test_a_private_base_image_is_pulled_with_a_build_secret(place: Place, tmp_path: Path) -> None:
+    """The registry's own Secret is not seen by the build; one that is given to the build is."""
+    with private_registry(place) as (push, pull):
+        action = replace(place.action("private"), registry=push)
         failure = Build(place, action, tmp_path / "refused").failure()
         assert isinstance(failure, BuildFailed), failure
         assert failure.reason is Reason.BASE_IMAGE_MISSING, failure
-        given = replace(action, build_secrets=("job-pull",))
+        given = replace(action, build_secrets=(pull,))
         assert Build(place, given, tmp_path / "job")().compiler == "gcc 12"
-    finally:
-        registry.set_auth(None)
+
+
+def test_a_job_begins_with_a_toolchain_that_only_another_container_may_pull(place: Place, tmp_path: Path) -> None:
+    """A Job of its own makes it; the build installs nothing, and could not pull its base image without a password."""
+    with private_registry(place) as (push, pull):
+        action = replace(place.action("staged", "echo building", template="staged"), registry=push)
+        making = Build(place, replace(action, build_secrets=(pull,)), tmp_path / "making")
+        keep_toolchain(
+            making.action,
+            builder=making.builder(),
+            registries=Registries(place.client, plain_http_passwords=True),
+            log=making.lines.append,
+            cancelled=threading.Event(),
+        )
+        assert "installing the headers" in making.lines
+        assert "building" not in making.lines
+        reference = toolchain_image(action.request, action.image)
+        assert reference is not None
+        state = place.registry.inspect(reference.repository, reference.reference)
+        assert isinstance(state, Present), state
+        build = Build(place, action, tmp_path / "job", toolchain=reference.at(state.digest))
+        built = build()
+        assert (built.compiler, built.module_symvers) == ("gcc 12", "0x1\n")
+        assert "building" in build.lines
+        assert "installing the headers" not in build.lines
+        unknown = Build(place, action, tmp_path / "unknown", toolchain=reference.at(f"sha256:{'0' * 64}")).failure()
+    assert isinstance(unknown, BuildFailed)
+    assert unknown.reason is Reason.BASE_IMAGE_MISSING, unknown
+    key = hashlib.sha256(str(reference).encode()).hexdigest()[:20]
+    wait_until("nothing is left", lambda: not place.left(key) and not place.left(action.request.key))

@@ -29,6 +29,7 @@ EVERYTHING: Json = {
         "drain": True, "namespaces": ["team"], "builder": "docker",
         "engine": {"host": "tcp://engine:2376", "certSecret": "engine"},
         "registryCaConfigMap": "ca", "env": {"B": "2"}, "args": ["--max-builds=2"], "nodeSelector": {"c": "d"},
+        "toolchains": True,
     },
     "deviceAgent": {"enabled": True, "env": {"C": "3"}, "args": ["--interval=5s"], "nodeSelector": {"e": "f"}},
     "networkPolicies": {"enabled": True, "from": [{"namespaceSelector": {}}]},
@@ -375,7 +376,7 @@ def test_a_further_namespace_gets_what_the_first_one_has() -> None:
     """The Role with the same rules, its binding to the controller's account, and the account of build Jobs."""
     found = rendered("everything")
     assert container(found, "driver-builder")["args"] == [
-        "run", "--namespace=driverwright", "--namespace=team", "--max-builds=2",
+        "run", "--namespace=driverwright", "--namespace=team", "--toolchains", "--max-builds=2",
     ]  # fmt: skip
     here, there = (
         {
@@ -440,6 +441,12 @@ def test_a_worker_with_nvidias_runtime_has_no_privileges() -> None:
     ]
     assert paths[1] - paths[0] == {"/dev"}
     assert "/run/nvidia" in paths[0]
+
+
+def test_toolchains_are_one_value() -> None:
+    """Off, because they take room in the registry."""
+    assert "--toolchains" in container(rendered("everything"), "driver-builder")["args"]
+    assert "--toolchains" not in container(rendered("defaults"), "driver-builder")["args"]
 
 
 def test_a_controller_without_workers_distributes_no_rules() -> None:

@@ -33,6 +33,7 @@ from driver_builder.planning.actions import StartBuild
 from driver_builder.reasons import TargetState
 from driver_builder.status.prebuild_status import AheadStatus
 from driver_builder.status.rollout_status import Phase, Wave
+from driver_builder.telemetry import ToolchainUse
 from feature_rules.model import RuleProblem
 from kube_api.pages import Page, Pages
 from nfd_worker.config.config import Settings
@@ -122,6 +123,8 @@ class Trouble:
         self._happened += 1
         telemetry.count_build(seconds=30.0, reason="", cancelled=False)
         telemetry.count_build(seconds=7.0, reason="CompileError", cancelled=False)
+        for use in ToolchainUse:
+            telemetry.count_toolchain(use)
         for state in ("Present", "Unreachable"):
             telemetry.REGISTRY_CHECKS.labels(state).inc()
         for result in ("Succeeded", "Failed"):

@@ -9,6 +9,7 @@ that every other driver for this kernel would have shared.
 """
 
 import base64
+import copy
 import hashlib
 import json
 import re
@@ -41,6 +42,7 @@ from driver_builder.builds.own_disk import own_disk
 from driver_builder.errors import BuildFailed, TemporaryError
 from driver_builder.model import engine_images
 from driver_builder.model.build import BuildRequest, BuiltImage, KernelFacts, LogSink
+from driver_builder.model.images import ImageRef
 from driver_builder.reasons import Reason
 from driver_builder.registry.credentials import DOCKER_HUB, Credentials
 from driver_builder.templates.templates import (
@@ -52,6 +54,7 @@ from driver_builder.templates.templates import (
     render,
     templates_directory,
 )
+from driver_builder.templates.toolchain_stage import from_toolchain, toolchain_dockerfile
 
 MAX_ARCHIVE = MAX_IMAGE + (64 << 20)
 """Bytes of a saved image: its layers and what is around them."""
@@ -90,6 +93,13 @@ class DockerBuilder:
         self._network = network
         self._clock = clock
         self._rendered: tuple[BuildRequest, str] | None = None
+        self._toolchain: ImageRef | None = None
+
+    def from_toolchain(self, image: ImageRef) -> "DockerBuilder":
+        """Return a builder that begins with a toolchain, which the engine pulls; see :class:`ToolchainBuilder`."""
+        other = copy.copy(self)
+        other._toolchain, other._rendered = image, None
+        return other
 
     def build(self, request: BuildRequest, *, directory: Path, log: LogSink, cancelled: Event) -> BuiltImage:
         """Build in the engine and save the image as ``directory/image.tar``; see :class:`Builder`."""
@@ -127,6 +137,20 @@ class DockerBuilder:
             vermagic=first_line(facts.get(VERMAGIC, "")),
         )
 
+    def toolchain(self, request: BuildRequest, *, directory: Path, log: LogSink, cancelled: Event) -> Path | None:
+        """Save the stage of the kernel, which an earlier build has left in the cache; see :class:`ToolchainBuilder`."""
+        dockerfile = toolchain_dockerfile(self._dockerfile(request))
+        if dockerfile is None:
+            return None
+        limits = BuildLimits(request.deadline_seconds, cancelled, self._clock)
+        names = _Names.of(request, self._owner)
+        with self._replaced(names.headers):
+            image_id = self._run(build_context(request, dockerfile), {"t": names.headers}, log, limits)
+        archive = directory / "toolchain.tar"
+        # Not by the name: another driver's build may have given it to another image since.
+        self._save(image_id, archive, limits)
+        return archive
+
     def run(self, context: bytes, *, name: str, log: LogSink, limits: BuildLimits) -> None:
         """Run a Dockerfile for what it prints: no output comes from the cache, no image is left.
 
@@ -139,11 +163,16 @@ class DockerBuilder:
     def _dockerfile(self, request: BuildRequest) -> str:
         """The request's Dockerfile, kept for the second run: rendering a custom template starts a process."""
         if self._rendered is None or self._rendered[0] != request:
-            self._rendered = request, render(request, templates_directory(self._templates))
+            text = render(request, templates_directory(self._templates))
+            self._rendered = request, from_toolchain(text, str(self._toolchain)) if self._toolchain else text
         return self._rendered[1]
 
-    def _run(self, context: bytes, parameters: Mapping[str, str], log: LogSink, limits: BuildLimits) -> None:
-        """One run of the builder. Raises BuildFailed, or TemporaryError when the engine went away."""
+    def _run(self, context: bytes, parameters: Mapping[str, str], log: LogSink, limits: BuildLimits) -> str:
+        """One run of the builder; returns the image's id.
+
+        Raises:
+            BuildFailed, TemporaryError: the latter when the engine went away.
+        """
         output = self._attempt(context, parameters, log, limits)
         if _LOST_LAYER.search(output.error):
             log("the engine removed a layer that this build was taking from the cache: retrying")
@@ -152,6 +181,7 @@ class DockerBuilder:
             limits.check(output.tail)
         if output.image_id is None or output.error:
             raise _failure(output)
+        return output.image_id
 
     def _attempt(self, context: bytes, parameters: Mapping[str, str], log: LogSink, limits: BuildLimits) -> BuildOutput:
         limits.check()

@@ -2,7 +2,8 @@
 
 The pod has two containers, one after the other, so that what runs the driver's own source never sees the credentials
 for a push. ``build`` has neither registry credentials nor a service account's token; ``hand-over`` has the registry's
-Secret and runs our own program, which reads files and starts nothing (docs/decisions/0008-job-builder.md).
+Secret and runs our own program, which reads files and starts nothing (docs/decisions/0008-job-builder.md). Where the
+kernel has a toolchain, ``toolchain`` comes first: it pulls that with the registry's Secret, and runs nothing of it.
 """
 
 import base64
@@ -18,6 +19,7 @@ from typing import Any
 from driver_builder.config import DEFAULT_OUTPUT_SIZE, DEFAULT_WORK_SIZE
 from driver_builder.errors import BuildFailed
 from driver_builder.model import quantities
+from driver_builder.model.images import ImageRef
 from driver_builder.model.registry_reach import Reach
 from driver_builder.objects.tolerations import with_ours
 from driver_builder.planning.actions import StartBuild
@@ -27,6 +29,7 @@ from kube_api.resources import CONFIG_MAPS, JOBS
 
 Json = dict[str, Any]
 
+TOOLCHAIN_CONTAINER = "toolchain"
 BUILD_CONTAINER = "build"
 HAND_OVER_CONTAINER = "hand-over"
 SERVICE_ACCOUNT = "driver-builder-job"
@@ -35,6 +38,10 @@ BUILD_LABEL = f"{names.GROUP}/build"
 FINGERPRINT_ANNOTATION = f"{names.GROUP}/fingerprint"
 DOCKER_CONFIG = ".dockerconfigjson"
 """A build Secret with this key is what buildah pulls with."""
+
+SCRIPTS = ("build.sh", "pull.sh", "storage.sh")
+LOCAL_TOOLCHAIN = "localhost/driverwright-toolchain"
+"""The name of a toolchain in the pod, once it is pulled."""
 
 MAX_CONTEXT = 1_000_000
 """Bytes. A ConfigMap holds a mebibyte, including the names of its keys and the small files beside the context."""
@@ -55,6 +62,7 @@ _AS_NOBODY: Json = {
     "capabilities": {"drop": ["ALL"]},
     "seccompProfile": {"type": "RuntimeDefault"},
 }
+_CA_MOUNT: Json = {"name": "context", "mountPath": "/certificates/ca.crt", "subPath": "ca.crt", "readOnly": True}
 _AS_BUILDER: Json = {
     "runAsUser": 0,
     "allowPrivilegeEscalation": False,
@@ -87,27 +95,46 @@ class JobSettings:
     reach: Reach = field(default_factory=Reach)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTask:
+    """What a Job makes: the image of a driver, where ``toolchain`` says from which, or the toolchain itself.
+
+    ``key`` names the Job. ``is_toolchain``: the result has hundreds of megabytes, and is handed over compressed.
+    """
+
+    key: str
+    toolchain: ImageRef | None = None
+    is_toolchain: bool = False
+
+
 def job_name(key: str) -> str:
     """Return the name of a build's Job: always the same for one key."""
     return f"driver-build-{key}"
 
 
-def job(action: StartBuild, settings: JobSettings, *, authfile: str | None = None) -> Json:
-    """Build the Job; ``authfile`` is the path in the pod of the credentials that buildah pulls with."""
-    request = action.request
+def job(action: StartBuild, settings: JobSettings, *, authfile: str | None = None, task: JobTask | None = None) -> Json:
+    """Build the Job of a task (None: to build the driver with a package manager).
+
+    ``authfile`` is the path in the pod of the credentials that buildah pulls with.
+    """
+    task = task or JobTask(key=action.request.key)
+    names_of_containers = (TOOLCHAIN_CONTAINER, BUILD_CONTAINER) if task.toolchain else (BUILD_CONTAINER,)
     metadata = {
-        "labels": _labels(request.key),
-        "annotations": {"container.apparmor.security.beta.kubernetes.io/build": "unconfined"},
+        "labels": _labels(task.key),
+        "annotations": {
+            f"container.apparmor.security.beta.kubernetes.io/{name}": "unconfined" for name in names_of_containers
+        },
     }
-    spec = job_spec({"metadata": metadata, "spec": _pod_spec(action, settings, authfile)}, request.deadline_seconds)
+    pod = _pod_spec(action, settings, authfile, task)
+    spec = job_spec({"metadata": metadata, "spec": pod}, action.request.deadline_seconds)
     fingerprint = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
     return {
         "apiVersion": JOBS.api_version,
         "kind": JOBS.kind,
         "metadata": {
-            "name": job_name(request.key),
+            "name": job_name(task.key),
             "namespace": action.namespace,
-            "labels": _labels(request.key),
+            "labels": _labels(task.key),
             "annotations": {FINGERPRINT_ANNOTATION: fingerprint},
         },
         "spec": spec,
@@ -140,8 +167,8 @@ def pod_base(
     return pod | ({"hostNetwork": True} if host_network else {})
 
 
-def config_map(action: StartBuild, settings: JobSettings, *, context: bytes, uid: str) -> Json:
-    """Build the ConfigMap that the Job of ``uid`` builds from; the Job owns it.
+def config_map(action: StartBuild, settings: JobSettings, *, context: bytes, uid: str, key: str = "") -> Json:
+    """Build the ConfigMap that the Job of ``uid`` builds from; the Job owns it. ``key`` is that of its task.
 
     Raises:
         BuildFailed: the context is too large for one.
@@ -153,7 +180,8 @@ def config_map(action: StartBuild, settings: JobSettings, *, context: bytes, uid
             f"the source has {len(packed)} bytes, compressed; the limit for a Job is {MAX_CONTEXT}: take it from git,"
             " an archive, an image or a package (spec.source), which are fetched inside the build",
         )
-    name = job_name(action.request.key)
+    key = key or action.request.key
+    name = job_name(key)
     owner = {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "name": name, "uid": uid}
     return {
         "apiVersion": CONFIG_MAPS.api_version,
@@ -161,13 +189,13 @@ def config_map(action: StartBuild, settings: JobSettings, *, context: bytes, uid
         "metadata": {
             "name": name,
             "namespace": action.namespace,
-            "labels": _labels(action.request.key),
+            "labels": _labels(key),
             "ownerReferences": [owner],
         },
         "immutable": True,
         "binaryData": {"context.tar.gz": base64.b64encode(packed).decode()},
         "data": {
-            "build.sh": files("driver_builder.builds.job").joinpath("build.sh").read_text(),
+            **{name: files("driver_builder.builds.job").joinpath(name).read_text() for name in SCRIPTS},
             "registries.conf": _registries(action),
             "ca.crt": settings.ca,
         },
@@ -186,10 +214,10 @@ def _registries(action: StartBuild) -> str:
     return "\n".join(lines)
 
 
-def _pod_spec(action: StartBuild, settings: JobSettings, authfile: str | None) -> Json:
+def _pod_spec(action: StartBuild, settings: JobSettings, authfile: str | None, task: JobTask) -> Json:
     secrets = dict(enumerate(dict.fromkeys(action.build_secrets)))
     volumes: list[Json] = [
-        {"name": "context", "configMap": {"name": job_name(action.request.key)}},
+        {"name": "context", "configMap": {"name": job_name(task.key)}},
         {"name": "work", "emptyDir": {"sizeLimit": settings.work_size}},
         {"name": "out", "emptyDir": {"sizeLimit": settings.output_size}},
         *({"name": f"secret-{number}", "secret": {"secretName": name}} for number, name in secrets.items()),
@@ -204,9 +232,40 @@ def _pod_spec(action: StartBuild, settings: JobSettings, authfile: str | None) -
     )
     return {
         **base,
-        "initContainers": [_build(action, settings, secrets, authfile)],
+        "initContainers": [
+            *([_pull(action, settings, task.toolchain)] if task.toolchain else []),
+            _build(action, settings, secrets, authfile) | _archive(task),
+        ],
         "containers": [_hand_over(action, settings)],
         "volumes": volumes,
+    }
+
+
+def _archive(task: JobTask) -> Json:
+    return {"env": [{"name": "ARCHIVE", "value": "oci-archive"}]} if task.is_toolchain else {}
+
+
+def _pull(action: StartBuild, settings: JobSettings, toolchain: ImageRef) -> Json:
+    """Build the container that pulls a toolchain; it has the registry's Secret, and starts nothing of a driver."""
+    options: list[str] = []
+    mounts: list[Json] = [
+        {"name": "context", "mountPath": "/context", "readOnly": True},
+        {"name": "work", "mountPath": "/building"},
+    ]
+    if action.registry.secret is not None:
+        options.append(f"--authfile=/registry/{DOCKER_CONFIG}")
+        mounts.append({"name": "registry", "mountPath": "/registry", "readOnly": True})
+    if settings.ca:
+        options.append("--cert-dir=/certificates")
+        mounts.append(_CA_MOUNT)
+    return {
+        "name": TOOLCHAIN_CONTAINER,
+        "image": settings.image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/bin/sh", "/context/pull.sh", str(toolchain), LOCAL_TOOLCHAIN, *options],
+        "resources": _resources(action.resources, settings.max_resources),
+        "securityContext": _AS_BUILDER,
+        "volumeMounts": mounts,
     }
 
 
@@ -220,7 +279,7 @@ def _build(action: StartBuild, settings: JobSettings, secrets: Mapping[int, str]
         {"name": "out", "mountPath": "/out"},
     ]
     if settings.ca:
-        mounts.append({"name": "context", "mountPath": "/certificates/ca.crt", "subPath": "ca.crt", "readOnly": True})
+        mounts.append(_CA_MOUNT)
     mounts += (
         {"name": f"secret-{number}", "mountPath": secret_folder(name), "readOnly": True}
         for number, name in secrets.items()

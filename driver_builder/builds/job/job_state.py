@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from driver_builder.builds.failures import KILLED
-from driver_builder.builds.job.job_manifest import BUILD_CONTAINER, HAND_OVER_CONTAINER
+from driver_builder.builds.job.job_manifest import BUILD_CONTAINER, HAND_OVER_CONTAINER, TOOLCHAIN_CONTAINER
 
 Json = Mapping[str, Any]
 
@@ -23,6 +23,9 @@ _HOPELESS = frozenset(
 )
 """Reasons of a waiting container that seldom resolve themselves."""
 
+NO_TOOLCHAIN = 125
+"""The exit code of a build that could not begin, as buildah's own: without a command that failed."""
+
 _SIGNALS = frozenset({KILLED, 143})
 """Exit codes of a container that SIGKILL or SIGTERM ended."""
 
@@ -37,7 +40,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Building:
-    """The container ``build`` of ``pod`` runs, or was killed because somebody deleted the pod."""
+    """The container ``build`` of ``pod`` runs or gets its toolchain, or was killed because somebody deleted the pod."""
 
     pod: str
 
@@ -51,7 +54,7 @@ class HandingOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotBuilt:
-    """The container ``build`` failed."""
+    """The container ``build`` failed, or the one before it that gets its toolchain."""
 
     pod: str
     exit_code: int
@@ -97,16 +100,24 @@ def job_state(job: Json, pods: Sequence[Json]) -> JobState:
 
 def _pod_state(pod: Json) -> JobState:
     status, name = _status(pod), str(pod["metadata"]["name"])
+    toolchain = _container(status, "initContainerStatuses", TOOLCHAIN_CONTAINER)
     if status.get("reason") == "Evicted":
         why = str(status.get("message") or "it was evicted")
         return Lost(why=why, is_full="emptydir" in why.lower() or "ephemeral" in why.lower())
     build = _container(status, "initContainerStatuses", BUILD_CONTAINER)
+    if failure := _failed(toolchain):
+        # Never as its exit code says: that it was killed, or had no room, is no end of the driver's build.
+        return (
+            Building(pod=name) if _is_killed_by_deletion(pod, failure) else NotBuilt(pod=name, exit_code=NO_TOOLCHAIN)
+        )
     if ended := build.get("terminated"):
         if _is_killed_by_deletion(pod, ended):
             return Building(pod=name)
         code = KILLED if ended.get("reason") == "OOMKilled" else int(ended.get("exitCode", 1))
         return NotBuilt(pod=name, exit_code=code) if code else _after_build(pod, name)
-    return Building(pod=name) if "running" in build else _waiting(pod, build)
+    if "running" in build or "running" in toolchain:
+        return Building(pod=name)
+    return _waiting(pod, toolchain if "waiting" in toolchain else build)
 
 
 def _after_build(pod: Json, name: str) -> JobState:
@@ -114,6 +125,12 @@ def _after_build(pod: Json, name: str) -> JobState:
     if ended := hand_over.get("terminated"):
         return HandingOver(pod=name) if _is_killed_by_deletion(pod, ended) else _handed_over(name, ended)
     return HandingOver(pod=name) if "running" in hand_over else _waiting(pod, hand_over)
+
+
+def _failed(container: Json) -> Json:
+    """Return how a container failed; empty if it did not."""
+    ended: Json = container.get("terminated") or {}
+    return ended if ended.get("exitCode") else {}
 
 
 def _waiting(pod: Json, container: Json) -> Waiting | Lost:

@@ -19,7 +19,7 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.builds.build_logs import Redactor, secrets_of
 from driver_builder.builds.own_disk import own_disk
 from driver_builder.cli import common, output
-from driver_builder.cli.builder_choice import engine_builder, make_image
+from driver_builder.cli.builder_choice import ToolchainWish, engine_builder, make_image
 from driver_builder.cli.common import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_TRY_AGAIN, add_output_flag
 from driver_builder.cli.offline import docker_passwords, given_files, offline_cluster
 from driver_builder.cli.offline.given_files import Given
@@ -68,6 +68,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     to.add_argument("--push", action="store_true", help="push to the registry in spec.image (default: only verify)")
     to.add_argument(
         "--oci-dir", metavar="DIR", type=Path, help="write an OCI image layout, for driver-builder bundle --import"
+    )
+    parser.add_argument(
+        "--toolchains",
+        action="store_const",
+        const="true",
+        help="also keep compiler and headers of each kernel as an image, and build from those that the registry has"
+        " (never with --templates)",
     )
     parser.add_argument(
         "--registry-config",
@@ -237,6 +244,11 @@ class _Workshop:
                 secrets=secrets,
                 log=partial(self._show, action.request),
                 is_kept=self.flags.push or self.has_layout,
+                # An engine pulls from registries only.
+                toolchain=ToolchainWish(
+                    is_used=self.settings.toolchains and not self.has_layout, is_kept=self.settings.toolchains
+                ),
+                redact=self.redact,
             )
 
     def redacted(self, result: Result) -> Result:

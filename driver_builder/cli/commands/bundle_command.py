@@ -18,14 +18,18 @@ from driver_builder.cli import common, output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, EXIT_TRY_AGAIN, add_output_flag
 from driver_builder.cli.offline import docker_passwords
 from driver_builder.config import Settings
+from driver_builder.desired.desired_target import TemplateVersions
+from driver_builder.desired.resolve_all import resolve_all
 from driver_builder.errors import ConfigurationError, DriverBuilderError, TemporaryError
 from driver_builder.model import images
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import ImageRef
+from driver_builder.observed.snapshot import Snapshot
 from driver_builder.references.given_objects import GivenObjects
 from driver_builder.references.registry_access import PUSH_PATIENCE, Registries
 from driver_builder.registry.layout_registry import LayoutRegistry
 from driver_builder.registry.oci_layout import OciLayout, opened_layout, read_layout, ref_name
+from driver_builder.retention.needed import needed
 
 _HEADERS = ("IMAGE", "VERDICT", "DIGEST", "MESSAGE")
 _SIGNATURE = re.compile(r":sha256-[0-9a-f]{64}\.sig$")
@@ -38,6 +42,7 @@ class Verdict(StrEnum):
 
     COPIED = "copied"
     PRESENT = "present"
+    ABSENT = "absent"
     FAILED = "FAILED"
 
 
@@ -53,11 +58,15 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """An image of a registry, under the tag that it has in the layout, and how that registry is reached."""
+    """An image of a registry, under the tag that it has in the layout, and how that registry is reached.
+
+    ``is_optional``: it may not exist.
+    """
 
     image: ImageRef
     settings: RegistrySettings
     digest: str = ""
+    is_optional: bool = False
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -70,6 +79,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--snapshot",
         metavar="FILE",
         help="also copy the images of all drivers in a file of driver-builder snapshot",
+    )
+    parser.add_argument(
+        "--toolchains",
+        action="store_true",
+        help="with --snapshot: also copy the toolchains of the drivers' kernels, as far as there are any",
     )
     parser.add_argument(
         "--import", action="store_true", dest="is_import", help="push everything in DIR instead, as it was"
@@ -123,6 +137,8 @@ def _check(flags: argparse.Namespace) -> None:
         raise ConfigurationError("--import pushes everything in DIR: leave out IMAGE and --snapshot")
     if not flags.is_import and flags.registry:
         raise ConfigurationError("--registry says where --import pushes to")
+    if flags.toolchains and not flags.snapshot:
+        raise ConfigurationError("--toolchains: give --snapshot, which says for which kernels")
     if not flags.is_import and not flags.image and not flags.snapshot:
         raise ConfigurationError("nothing to copy: give IMAGE or --snapshot, or --import")
 
@@ -141,7 +157,7 @@ def _wanted(flags: argparse.Namespace) -> Iterator[_Wanted]:
         yield _Wanted(_parsed(text), plain)
     if not flags.snapshot:
         return
-    snapshot, _ = common.read_snapshot(flags.snapshot)
+    snapshot, known_settings = common.read_snapshot(flags.snapshot)
     specs = {driver.key: driver.spec for driver in snapshot.drivers if isinstance(driver.spec, DriverSpec)}
     states = {
         image: state for known in (*snapshot.images_of.values(), snapshot.images) for image, state in known.items()
@@ -152,6 +168,17 @@ def _wanted(flags: argparse.Namespace) -> Iterator[_Wanted]:
             known = specs[owner].registry if owner in specs else plain
             is_plain = known.plain_http or plain.plain_http
             yield _Wanted(image, replace(plain, plain_http=is_plain), state.digest)
+    if flags.toolchains:
+        yield from _toolchains(snapshot, known_settings.template_versions, plain)
+
+
+def _toolchains(snapshot: Snapshot, versions: TemplateVersions, plain: RegistrySettings) -> Iterator[_Wanted]:
+    """The toolchains of all kernels for which a driver of the snapshot is wanted, in the order of their names."""
+    specs = [driver.spec for driver in snapshot.drivers if isinstance(driver.spec, DriverSpec)]
+    without_tls = {(spec.image.host, spec.image.repository) for spec in specs if spec.registry.plain_http}
+    for image in sorted(needed(snapshot, resolve_all(snapshot, versions), versions).toolchains):
+        is_plain = plain.plain_http or (image.host, image.repository) in without_tls
+        yield _Wanted(image, replace(plain, plain_http=is_plain), is_optional=True)
 
 
 def _pull(item: _Wanted, layout: OciLayout, registries: Registries) -> tuple[str, bool]:
@@ -160,6 +187,8 @@ def _pull(item: _Wanted, layout: OciLayout, registries: Registries) -> tuple[str
     image = item.image
     registry = registries.connect("", item.settings, image.host, image.repository, patience=PUSH_PATIENCE)
     target = Place(LayoutRegistry(layout, image.host), image.repository)
+    if item.is_optional and registry.manifest(image.repository, image.reference) is None:
+        return "", False
     return copy_image(Place(registry, image.repository), target, item.digest or image.reference, tag=image.reference)
 
 
@@ -209,7 +238,8 @@ def _result(name: str, copy: Callable[[], tuple[str, bool]]) -> tuple[Copied, bo
         digest, is_new = copy()
     except DriverBuilderError as error:
         return Copied(image=name, verdict=Verdict.FAILED, message=str(error)), isinstance(error, TemporaryError)
-    return Copied(image=name, verdict=Verdict.COPIED if is_new else Verdict.PRESENT, digest=digest), False
+    verdict = Verdict.COPIED if is_new else Verdict.PRESENT if digest else Verdict.ABSENT
+    return Copied(image=name, verdict=verdict, digest=digest), False
 
 
 def _print(results: Iterable[Copied], form: str) -> None:

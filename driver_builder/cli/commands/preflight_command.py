@@ -7,7 +7,7 @@ from functools import partial
 
 from driver_builder import config
 from driver_builder.cli import common, output
-from driver_builder.cli.builder_choice import builder_for, make_image
+from driver_builder.cli.builder_choice import ToolchainWish, builder_for, make_image
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
 from driver_builder.config import Settings
 from driver_builder.planning.actions import StartBuild
@@ -59,7 +59,15 @@ def _build(settings: Settings, registries: Registries, action: StartBuild, *, pu
     secrets = SigningSecrets(client)
     with builder_for(action, settings, client=client, registries=registries) as builder:
         try:
-            return make_image(action, builder=builder, registries=registries, secrets=secrets, log=log, is_kept=push)
+            return make_image(
+                action,
+                builder=builder,
+                registries=registries,
+                secrets=secrets,
+                log=log,
+                is_kept=push,
+                toolchain=ToolchainWish(is_used=settings.toolchains, is_kept=settings.toolchains),
+            )
         finally:
             _progress("", "")
 

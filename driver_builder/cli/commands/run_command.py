@@ -5,6 +5,7 @@ import logging
 import signal
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 
 from prometheus_client import REGISTRY
@@ -36,6 +37,8 @@ from driver_builder.discovery import discovery_queue
 from driver_builder.discovery.discovery_queue import DiscoveryQueue
 from driver_builder.discovery.job_kernel_discovery import JobKernelDiscovery
 from driver_builder.errors import ConfigurationError
+from driver_builder.images import toolchain_queue
+from driver_builder.images.toolchain_queue import ToolchainQueue
 from driver_builder.metrics import CacheCollector, StateCollector
 from driver_builder.model.build import LogSink
 from driver_builder.observed.node_pods import EvictionRefused
@@ -100,8 +103,11 @@ def _act(
     registries = common.registries(settings, client, account_seconds=SECRET_SECONDS)
     answers = ImageAnswers(registries, wake=wake.set)
     recorder = ImageRecorder(client, namespaces=settings.namespaces, versions=plan_settings.template_versions)
+    toolchains = ToolchainQueue(
+        _toolchain_work(client, settings, registries, recorder), secrets=_secrets(client, registries)
+    )
     builds = BuildQueue(
-        _build_work(client, settings, registries, answers, stop, recorder=recorder),
+        _build_work(client, settings, registries, answers, stop, recorder=recorder, built=toolchains.submit),
         wake=wake.set,
         limit=settings.max_builds,
         secrets=_secrets(client, registries),
@@ -150,6 +156,8 @@ def _act(
     finally:
         stop.set()
         answers.stop()
+        # First of the queues: it ends without waiting, and takes nothing more from builds that end.
+        toolchains.stop()
         builds.stop()
         discoveries.stop()
         # Before the Lease is given back: the next controller writes the same ConfigMap.
@@ -178,6 +186,7 @@ def _build_work(
     stop: threading.Event,
     *,
     recorder: ImageRecorder,
+    built: Callable[[StartBuild], None],
 ) -> Work:
     keys = SigningSecrets(client)
 
@@ -187,7 +196,7 @@ def _build_work(
 
         try:
             with builder_for(action, settings, client=client, registries=registries, is_leaving=stop.is_set) as builder:
-                return build_and_push(
+                digest = build_and_push(
                     action,
                     builder=builder,
                     registries=registries,
@@ -195,10 +204,36 @@ def _build_work(
                     log=log,
                     cancelled=cancelled,
                     pushed=partial(recorder.pushed, action),
+                    use_toolchain=settings.toolchains,
                 )
+            if settings.toolchains:
+                built(action)
+            return digest
         finally:
             # Before the queue says that the build has ended: an absence from before would start it again.
             answers.forget(action.image)
+
+    return work
+
+
+def _toolchain_work(
+    client: Client, settings: Settings, registries: Registries, recorder: ImageRecorder
+) -> toolchain_queue.Work:
+    keys = SigningSecrets(client)
+
+    def work(action: StartBuild, log: LogSink, cancelled: threading.Event) -> None:
+        from driver_builder.images.toolchain_image import keep_toolchain  # noqa: PLC0415 - as in _build_work
+
+        with builder_for(action, settings, client=client, registries=registries) as builder:
+            keep_toolchain(
+                action,
+                builder=builder,
+                registries=registries,
+                secrets=keys,
+                log=log,
+                cancelled=cancelled,
+                pushed=recorder.pushed,
+            )
 
     return work
 

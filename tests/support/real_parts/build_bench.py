@@ -20,6 +20,7 @@ from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.images.pipeline import build_and_push
+from driver_builder.images.toolchain_image import keep_toolchain
 from driver_builder.model.build import BuildRequest, LogSink
 from driver_builder.model.images import ImageRef
 from driver_builder.observed.snapshot import FailedBuild
@@ -49,9 +50,14 @@ class LeapingClock:
 
 
 class BuildBench:
-    """Builds in ``engine`` by the templates of a folder (None: ours) and pushes to the registry ``host``."""
+    """Builds in ``engine`` by the templates of a folder (None: ours) and pushes to the registry ``host``.
 
-    def __init__(self, *, engine: str, host: str, repository: str, templates: Path | None) -> None:
+    With ``toolchains`` it begins with those that the registry has, and pushes what is missing before a build ends.
+    """
+
+    def __init__(
+        self, *, engine: str, host: str, repository: str, templates: Path | None, toolchains: bool = False
+    ) -> None:
         self.log: list[str] = []
         self.clock = LeapingClock()
         self.when_waiting: Callable[[], None] | None = None
@@ -59,6 +65,7 @@ class BuildBench:
         self.host = host
         self._engine = engine
         self._templates = templates
+        self._toolchains = toolchains
         self._repository = repository
         self._secret: str | None = None
         self._client = MemoryClient()
@@ -111,4 +118,13 @@ class BuildBench:
         with docker_engine(self._engine) as api:
             known = self._registries.credentials(action.namespace, action.registry, action.image.host)
             builder = DockerBuilder(api, templates=self._templates, credentials=known, clock=self.clock)
-            return build_and_push(action, builder=builder, registries=self._registries, log=both, cancelled=cancelled)
+            given: dict[str, Any] = {
+                "builder": builder,
+                "registries": self._registries,
+                "log": both,
+                "cancelled": cancelled,
+            }
+            digest = build_and_push(action, **given, use_toolchain=self._toolchains)
+            if self._toolchains:
+                keep_toolchain(action, **given)
+            return digest

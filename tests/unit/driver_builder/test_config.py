@@ -43,6 +43,7 @@ def test_without_flags_and_environment_there_are_defaults() -> None:
         job_work_size="20Gi",
         job_output_size="4Gi",
         build_network="host",
+        toolchains=False,
         templates=None,
         registry_ca_file=None,
         registry_reach=Reach(),
@@ -260,6 +261,19 @@ def test_a_wrong_flag_is_refused(words: tuple[str, ...]) -> None:
 def test_feature_rules_can_be_left_to_others(arguments: list[str], environment: dict[str, str], is_on: bool) -> None:
     """A cluster that runs nfd-master for its rules keeps it."""
     assert settings(parsed(*arguments), environment).feature_rules is is_on
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "is_on"),
+    [
+        pytest.param(["--toolchains"], {}, True, id="flag"),
+        pytest.param([], {"DRIVER_BUILDER_TOOLCHAINS": "true"}, True, id="environment"),
+        pytest.param(["--toolchains", "--templates", "mine"], {}, False, id="templates of the user's own"),
+    ],
+)
+def test_toolchains_are_for_our_own_templates(arguments: list[str], environment: dict[str, str], is_on: bool) -> None:
+    """What stages of another Dockerfile are called, and what is in them, is not known."""
+    assert settings(parsed(*arguments), environment).toolchains is is_on
 
 
 @pytest.mark.parametrize("text", ["a b", "=x", "a:Never", "a:", ":NoSchedule", "a=b c"])

@@ -52,6 +52,12 @@ def test_headers_that_take_memory_are_refused(content: bytes, message: str) -> N
         names(content)
 
 
+def test_the_files_of_a_large_toolchain_are_read() -> None:
+    """Where a distribution's headers are all sources of a Linux, they are a layer of a toolchain."""
+    header = tarfile.TarInfo("usr/src/linux/f").tobuf()
+    assert len(names(header * 50_001 + bytes(1024))) == 50_001
+
+
 def test_a_tar_has_so_many_members_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     """And so many characters in all of their names."""
     content = tar_of({f"{number:05}": b"" for number in range(20)})

@@ -2,10 +2,12 @@
 
 import argparse
 import base64
+import errno
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any, cast
 
 import pytest
@@ -15,12 +17,18 @@ from driver_builder.api.driver_spec import BuilderKind, RegistrySettings
 from driver_builder.builds.docker import docker_engine
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.job.job_builder import JobBuilder
+from driver_builder.builds.own_disk import own_disk
 from driver_builder.cli import builder_choice
 from driver_builder.config import Settings
-from driver_builder.errors import ConfigurationError
+from driver_builder.errors import BuildFailed, ConfigurationError
+from driver_builder.images import pipeline, toolchain_image
+from driver_builder.model.build import Builder
 from driver_builder.references.registry_access import Registries
+from driver_builder.references.signing_secrets import SigningSecrets
 from kube_api.client import Client
 from kube_api.errors import NotFound
+from kube_api.resources import SECRETS
+from tests.support.driver_builder.memory_client import MemoryClient
 from tests.unit.driver_builder.builds.job.test_job_manifest import action
 
 
@@ -107,3 +115,56 @@ def test_secrets_of_a_build_are_known_line_by_line() -> None:
         "first line",
         "second line",
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "is_built"),
+    [
+        pytest.param("token", False, id="a password of packages"),
+        pytest.param(".dockerconfigjson", True, id="a password of base images"),
+    ],
+)
+def test_what_was_installed_with_a_secret_is_not_kept(key: str, is_built: bool, tmp_path: Path) -> None:
+    """A Job with the Secret could leave it in the toolchain, which others read; what pulls stays outside of images."""
+    memory = MemoryClient()
+    memory.create(SECRETS.path(namespace="driverwright"), {"metadata": {"name": "given"}, "data": {key: "e30="}})
+    wanted = replace(action(build_secrets=("given",)), registry=RegistrySettings())
+    cancelled = Event()
+    cancelled.set()
+    expected = pytest.raises(BuildFailed, match="cancelled") if is_built else nullcontext()
+    with (
+        builder_choice.builder_for(
+            wanted, settings("--builder=job", *IMAGES), client=cast(Client, memory), registries=Registries(memory)
+        ) as builder,
+        expected,
+    ):
+        assert isinstance(builder, JobBuilder)
+        made = builder.toolchain(wanted.request, directory=tmp_path, log=lambda _line: None, cancelled=cancelled)
+        assert made is None
+
+
+def test_a_toolchain_that_finds_no_room_fails_no_driver(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its image is pushed already. What is said of the toolchain has no secrets."""
+
+    def keep(*_arguments: object, **_named: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/tmp/s3cret")
+
+    monkeypatch.setattr(pipeline, "build_and_push", lambda *_arguments, **_named: "sha256:1")
+    monkeypatch.setattr(toolchain_image, "keep_toolchain", keep)
+    with own_disk():
+        digest = builder_choice.make_image(
+            action(),
+            builder=cast(Builder, None),
+            registries=Registries(client()),
+            secrets=SigningSecrets(client()),
+            log=lambda _line: None,
+            is_kept=True,
+            toolchain=builder_choice.ToolchainWish(is_used=True, is_kept=True),
+            redact=lambda text: text.replace("s3cret", "***"),
+        )
+    assert digest == "sha256:1"
+    said = capsys.readouterr().err
+    assert "is not pushed: the controller's own disk is full" in said
+    assert "s3cret" not in said

@@ -6,6 +6,7 @@ import pytest
 
 from driver_builder.desired.resolve_all import resolve_all
 from driver_builder.model.images import ImageRef
+from driver_builder.model.toolchain import toolchain_image
 from driver_builder.observed.snapshot import CertificateMissing, Snapshot, SourceMissing
 from driver_builder.retention.needed import Needed, needed
 from tests.support.driver_builder import factories
@@ -38,6 +39,27 @@ def test_an_image_that_a_target_wants_is_needed_before_any_registry_is_asked() -
     seen = factories.snapshot()
     (item,) = factories.wanted(seen)
     assert why(seen, str(item.image)) == "a driver wants it"
+
+
+def test_the_toolchain_of_a_wanted_image_is_needed_with_it() -> None:
+    """Its kernel may get another version, and its headers may have left the archives; that of another kernel is not."""
+    seen = factories.snapshot()
+    (item,) = factories.wanted(seen)
+    assert item.request is not None
+    toolchain = toolchain_image(item.request, item.image)
+    assert why(seen, str(toolchain)) == "a driver wants it"
+    assert of(seen).toolchains == {toolchain}
+    other = replace(item.request, target=factories.target(factories.OTHER_KERNEL))
+    assert why(seen, str(toolchain_image(other, item.image))) == ""
+
+
+def test_a_version_may_be_called_like_a_toolchain() -> None:
+    """Its image is a driver's: bundle does not take it for what may be absent."""
+    seen = factories.snapshot(drivers=(factories.driver(spec_changes={"version": "toolchain-2"}),))
+    (item,) = factories.wanted(seen)
+    assert item.image.reference.startswith("toolchain-2-")
+    assert item.request is not None
+    assert of(seen).toolchains == {toolchain_image(item.request, item.image)}
 
 
 @pytest.mark.parametrize(

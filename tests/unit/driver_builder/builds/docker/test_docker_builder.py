@@ -125,6 +125,14 @@ def test_a_full_disk_of_our_own_is_not_the_engines(tmp_path: Path) -> None:
     assert caught.value.reason is Reason.DISK_FULL
 
 
+def test_a_toolchain_is_saved_by_what_was_built(tmp_path: Path) -> None:
+    """Its name is that of other drivers' headers too, and theirs may have taken it since."""
+    with engine(BUILT) as (builder, requests):
+        builder.toolchain(request_of(snapshot(node())), directory=tmp_path, log=lambda _: None, cancelled=Event())
+    saved = [request for request in requests if request.path.endswith("/get")]
+    assert [request.path.split("/images/")[1] for request in saved] == [f"{BUILT['aux']['ID']}/get"]
+
+
 def test_what_stays_in_the_engine_cannot_be_named_by_others() -> None:
     """All that a build leaves there is named after the uid of its DriverContainer, and no spec may name it."""
     request = request_of(snapshot(node()))

@@ -9,7 +9,15 @@ from typing import Any
 import pytest
 
 from driver_builder.api.driver_spec import RegistrySettings
-from driver_builder.builds.job.job_manifest import FINGERPRINT_ANNOTATION, JobSettings, config_map, job
+from driver_builder.builds.job.job_manifest import (
+    FINGERPRINT_ANNOTATION,
+    LOCAL_TOOLCHAIN,
+    SCRIPTS,
+    JobSettings,
+    JobTask,
+    config_map,
+    job,
+)
 from driver_builder.errors import BuildFailed
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.model.images import ImageRef
@@ -210,6 +218,56 @@ def test_every_mount_has_its_volume() -> None:
     assert {name for container in containers(made) for name in mounts(container).values()} == volumes
 
 
+TOOLCHAIN = ImageRef("registry.example:5000", "drivers/edu", f"sha256:{'0' * 64}")
+
+
+def test_a_toolchain_is_pulled_before_the_build_and_by_another_container() -> None:
+    """With the registry's Secret, which the container that runs the driver's source does not see."""
+    made = job(action(), replace(SETTINGS, ca="CA"), task=JobTask(key=KEY, toolchain=TOOLCHAIN))
+    plain = job(action(), replace(SETTINGS, ca="CA"))
+    pull, build = pod_of(made)["initContainers"]
+    assert build == pod_of(plain)["initContainers"][0]
+    assert pod_of(made)["containers"] == pod_of(plain)["containers"]
+    assert pull["command"] == [
+        "/bin/sh",
+        "/context/pull.sh",
+        str(TOOLCHAIN),
+        LOCAL_TOOLCHAIN,
+        "--authfile=/registry/.dockerconfigjson",
+        "--cert-dir=/certificates",
+    ]
+    assert set(mounts(pull)) == {"/context", "/building", "/registry", "/certificates/ca.crt"}
+    assert [pull[name] for name in ("image", "securityContext", "resources")] == [
+        build[name] for name in ("image", "securityContext", "resources")
+    ]
+    assert "registry" not in mounts(build).values()
+    unconfined = made["spec"]["template"]["metadata"]["annotations"]
+    assert {name.rpartition("/")[2] for name in unconfined} == {"toolchain", "build"}
+    fingerprints = {item["metadata"]["annotations"][FINGERPRINT_ANNOTATION] for item in (made, plain)}
+    assert len(fingerprints) == 2
+
+
+def test_a_registry_without_a_password_gives_a_toolchain_to_everybody() -> None:
+    """No Secret is mounted that does not exist."""
+    made = job(action(registry=RegistrySettings(plain_http=True)), SETTINGS, task=JobTask(key=KEY, toolchain=TOOLCHAIN))
+    pull, _ = pod_of(made)["initContainers"]
+    assert pull["command"][2:] == [str(TOOLCHAIN), LOCAL_TOOLCHAIN]
+    assert set(mounts(pull)) == {"/context", "/building"}
+
+
+def test_a_toolchain_is_made_by_a_job_of_its_own() -> None:
+    """Under another name than the driver's, and handed over compressed."""
+    made = job(action(), SETTINGS, task=JobTask(key="toolchain-key", is_toolchain=True))
+    build, _ = containers(made)
+    assert made["metadata"]["name"] == "driver-build-toolchain-key"
+    assert build["env"] == [{"name": "ARCHIVE", "value": "oci-archive"}]
+    assert "env" not in containers(job(action(), SETTINGS))[0]
+    context = next(volume for volume in pod_of(made)["volumes"] if volume["name"] == "context")
+    given = config_map(action(), SETTINGS, context=b"", uid="u", key="toolchain-key")
+    assert context["configMap"]["name"] == given["metadata"]["name"] == made["metadata"]["name"]
+    assert given["metadata"]["labels"] == made["metadata"]["labels"]
+
+
 def test_the_config_map_goes_with_its_job() -> None:
     """The context to the byte, the script, and where buildah may pull from."""
     made = config_map(action(registry=RegistrySettings(plain_http=True)), SETTINGS, context=b"tar", uid="u")
@@ -218,7 +276,7 @@ def test_the_config_map_goes_with_its_job() -> None:
         {"apiVersion": "batch/v1", "kind": "Job", "name": f"driver-build-{KEY}", "uid": "u"}
     ]
     assert gzip.decompress(base64.b64decode(made["binaryData"]["context.tar.gz"])) == b"tar"
-    assert made["data"]["build.sh"].startswith("#!/bin/sh")
+    assert all(made["data"][name].startswith("#") for name in SCRIPTS)
     assert 'location = "registry.example:5000"\ninsecure = true' in made["data"]["registries.conf"]
     assert "insecure" not in config_map(action(), SETTINGS, context=b"", uid="u")["data"]["registries.conf"]
 

@@ -41,6 +41,13 @@ def pod(build: Json | None = None, hand_over: Json | None = None, *, name: str =
     }
 
 
+def with_toolchain(state: Json, build: Json | None = None) -> Json:
+    """Make a pod that pulls a toolchain before it builds."""
+    made = pod(build or waits("PodInitializing"))
+    made["status"]["initContainerStatuses"].insert(0, {"name": "toolchain", "state": state})
+    return made
+
+
 def ended(exit_code: int = 0, message: str = "", reason: str = "") -> Json:
     """Make the state of a container that ended."""
     return {"terminated": {"exitCode": exit_code, "message": message, "reason": reason}}
@@ -139,6 +146,23 @@ EMPTY_DIR = 'Usage of EmptyDir volume "work" exceeds the limit "20Gi".'
             id="node shut down",
         ),
         pytest.param([pod(ended(1)), pod(RUNS, name="q")], Building(pod="q"), id="the newest pod counts"),
+        pytest.param(
+            [with_toolchain(waits("ErrImagePull", "not found"))],
+            Waiting(why="ErrImagePull: not found", is_hopeless=True),
+            id="the first image cannot be pulled",
+        ),
+        pytest.param([with_toolchain(RUNS)], Building(pod="p"), id="the toolchain is pulled"),
+        pytest.param([with_toolchain(ended())], Waiting(), id="the toolchain is there"),
+        pytest.param([with_toolchain(ended(), RUNS)], Building(pod="p"), id="building from the toolchain"),
+        pytest.param([with_toolchain(ended(), ended(65))], NotBuilt(pod="p", exit_code=65), id="an error with it"),
+        pytest.param(
+            [with_toolchain(ended(1, reason="OOMKilled"))],
+            NotBuilt(pod="p", exit_code=125),
+            id="no memory for the toolchain",
+        ),
+        pytest.param(
+            [deleted(with_toolchain(ended(137, reason="Error")))], Building(pod="p"), id="deleted while it pulls"
+        ),
     ],
 )
 def test_the_state_is_that_of_the_pod(pods: list[Json], expected: JobState) -> None:

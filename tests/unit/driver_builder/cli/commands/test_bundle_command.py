@@ -12,6 +12,7 @@ from driver_builder.cli import main
 from driver_builder.cli.commands.bundle_command import moved
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import ImageRef
+from driver_builder.model.toolchain import toolchain_image
 from driver_builder.registry.registry import RegistryClient
 from driver_builder.snapshot_file import to_document
 from tests.support.driver_builder.factories import SETTINGS, driver, node, snapshot, wanted
@@ -89,6 +90,34 @@ def test_the_images_of_a_snapshot_are_those_of_its_drivers(
     assert (first["verdict"], first["message"], code) == ("FAILED", "gone has no image 1", 1)
 
 
+def test_toolchains_of_a_snapshot_go_with_its_drivers(
+    origin: ScriptedRegistry,
+    inside: ScriptedRegistry,
+    image: ImageArchive,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One that does not exist is no failure; behind the air gap it is beside the image, where a build looks for it."""
+    container = driver(spec_changes={"image": f"{origin.host}/team/edu", "registry": {"plainHttp": True}})
+    seen = snapshot(node(), drivers=(container,))
+    (item,) = wanted(seen)
+    assert item.request is not None
+    toolchain = toolchain_image(item.request, item.image)
+    assert toolchain is not None
+    file, folder = tmp_path / "snapshot.json", tmp_path / "images"
+    file.write_text(json.dumps(to_document(seen, SETTINGS)))
+    missing = {"image": str(toolchain), "verdict": "absent", "digest": "", "message": ""}
+    assert bundle(folder, "--snapshot", file, "--toolchains", capsys=capsys) == (0, [missing])
+    client = RegistryClient(origin.host, plain_http=True)
+    client.tag("team/edu", client.push("team/edu", image), toolchain.reference)
+    copied = {**missing, "verdict": "copied", "digest": image.digest}
+    assert bundle(folder, "--snapshot", file, "--toolchains", capsys=capsys) == (0, [copied])
+    assert bundle(folder, "--snapshot", file, capsys=capsys) == (0, [])
+    assert bundle(folder, "--import", "--registry", f"{inside.host}/mirror", capsys=capsys) == (0, [copied])
+    there = RegistryClient(inside.host, plain_http=True)
+    assert there.inspect("mirror/team/edu", toolchain.reference) == Present(digest=image.digest)
+
+
 def test_a_registry_that_is_away_ends_it_with_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The images after it are not tried: the next run goes on."""
     code, found = bundle(tmp_path / "i", "127.0.0.1:1/a/b:1", "127.0.0.1:1/a/c:1", capsys=capsys)
@@ -102,6 +131,7 @@ def test_a_registry_that_is_away_ends_it_with_3(tmp_path: Path, capsys: pytest.C
         pytest.param(["DIR"], "nothing to copy", id="nothing"),
         pytest.param(["DIR", "r.io/a/b:1", "--import"], "leave out IMAGE", id="both"),
         pytest.param(["DIR", "r.io/a/b:1", "--registry", "r.io"], "--import pushes to", id="registry"),
+        pytest.param(["DIR", "r.io/a/b:1", "--toolchains"], "--toolchains: give --snapshot", id="toolchains"),
         pytest.param(["DIR", "debian"], "'debian' is not an image reference", id="a short name"),
         pytest.param(["DIR", "--import"], "is not an OCI image layout", id="no layout"),
     ],

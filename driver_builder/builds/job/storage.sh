@@ -1,0 +1,13 @@
+# shellcheck shell=sh
+# What `pull.sh` and `build.sh` have in common: where buildah keeps images, for all containers of a build's pod.
+mkdir -p /building/tmp
+export TMPDIR=/building/tmp CONTAINERS_REGISTRIES_CONF=/context/registries.conf
+
+# overlay, where the node's kernel lets a user namespace mount it (5.11); vfs copies every layer whole, and needs nothing.
+storage=vfs
+if command buildah --root /building/probe --runroot /building/probe/run --storage-driver overlay info >/building/probe.log 2>&1; then
+    storage=overlay
+fi
+buildah() {
+    command buildah --root /building/storage --runroot /building/run --storage-driver "$storage" "$@"
+}
