@@ -5,6 +5,7 @@ import logging
 import signal
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 
 from prometheus_client import REGISTRY
@@ -38,6 +39,7 @@ from driver_builder.discovery.job_kernel_discovery import JobKernelDiscovery
 from driver_builder.errors import ConfigurationError
 from driver_builder.metrics import CacheCollector, StateCollector
 from driver_builder.model.build import LogSink
+from driver_builder.node_features.sync import NodeFeaturesSync
 from driver_builder.observed.node_pods import EvictionRefused
 from driver_builder.planning.actions import DiscoverKernels, StartBuild
 from driver_builder.references.registry_access import Registries
@@ -140,7 +142,10 @@ def _act(
         changes=lambda: writes.changes,
         again=wake.set,
     )
-    writers = _follow_feature_rules(client, settings, stop, supervisor)
+    writers = (
+        *_follow_feature_rules(client, settings, stop, supervisor),
+        _follow_node_features(client, settings, cache, supervisor, stop=stop, written=wake.set),
+    )
     for follower in cache.followers:
         supervisor.start(follower.name, partial(follower.run, stop, wake.set))
     try:
@@ -152,7 +157,7 @@ def _act(
         answers.stop()
         builds.stop()
         discoveries.stop()
-        # Before the Lease is given back: the next controller writes the same ConfigMap.
+        # Before the Lease is given back: the next controller writes the same ConfigMap, and the same nodes.
         for writer in writers:
             writer.join()
         REGISTRY.unregister(collector)
@@ -168,6 +173,22 @@ def _follow_feature_rules(
     sync = FeatureRulesSync(client, namespace=settings.feature_rules_namespace, stop=stop)
     supervisor.start(sync.rules.name, partial(sync.rules.run, stop, sync.wake.set))
     return (supervisor.start(sync.name, sync.run),)
+
+
+def _follow_node_features(
+    client: Client,
+    settings: Settings,
+    cache: ClusterCache,
+    supervisor: Supervisor,
+    *,
+    stop: threading.Event,
+    written: Callable[[], None],
+) -> threading.Thread:
+    """Start the thread that applies third parties' labels, also where nobody may set any: those of before go."""
+    sync = NodeFeaturesSync(client, cache, namespaces=settings.node_feature_namespaces, stop=stop, written=written)
+    for item in sync.namespaces:
+        supervisor.start(item.follower.name, partial(item.follower.run, stop, lambda: None))
+    return supervisor.start(sync.name, sync.run)
 
 
 def _build_work(

@@ -1,0 +1,115 @@
+"""Which labels third parties' NodeFeature objects give a node, and which are refused. Pure.
+
+The first that wants a label has it: namespaces in the order of the allow-list, in a namespace objects by their names. A
+label that another field manager owns is that one's, unless both want the same value: nfd-worker's labels win, and so do
+those of people and kubelets. This is what the API server decides on an apply without force, known beforehand.
+
+A namespace that could not be read removes and changes nothing: what is ours on the node stays as it is.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from driver_builder.model import third_party_labels
+from driver_builder.model.third_party_labels import FIELD_MANAGER
+from driver_builder.node_features.node_feature import MOST_LABELS, NodeFeature
+from driver_builder.observed.inventory import Node
+from feature_rules.keys.namespaces import add_prefixes
+from kube_api.text import printable
+
+MOST_LABELS_OF_A_NODE = 1000
+"""Of third parties; whoever reads Nodes reads all of them."""
+
+_LONGEST_QUOTE = 80
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+View = Sequence[NodeFeature] | None
+"""The objects of a namespace for one node; None while it is not known which there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A label of an object that the node does not get, and why; without a key, of many."""
+
+    feature: NodeFeature
+    key: str = ""
+    value: str = ""
+    message: str
+
+    def __str__(self) -> str:
+        """Quote the label, cut and printable, and say why."""
+        quoted = f"{printable(self.key, _LONGEST_QUOTE)}={printable(self.value, _LONGEST_QUOTE)}: " if self.key else ""
+        return f"{quoted}{self.message}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What is applied to a node, sorted, and what is refused, object by object."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    refusals: tuple[Refusal, ...] = ()
+
+
+def applied(node: Node) -> dict[str, str]:
+    """Return the labels of third parties that were applied to a node, and still are as they were applied."""
+    keys = (owner.keys for owner in node.label_owners if owner.manager == FIELD_MANAGER)
+    return {key: node.labels[key] for key in sorted(next(keys, ())) if key in node.labels}
+
+
+def decide(node: Node, views: Iterable[View], taken: Mapping[str, str] = _NONE) -> Decision:
+    """Decide on all labels of a node.
+
+    ``views`` are those of the allowed namespaces, in their order. ``taken``: labels of which the API server has just
+    said that somebody else owns them, and who.
+    """
+    labels: dict[str, str] = {}
+    owners: dict[str, NodeFeature | None] = {}
+    refusals: list[Refusal] = []
+    for view in views:
+        if view is None:
+            for key, value in applied(node).items():
+                if key not in labels:
+                    labels[key], owners[key] = value, None
+            continue
+        for feature in sorted(view, key=lambda item: item.name):
+            for key, value in _named(feature):
+                problem = _problem(node, key, value, taken) or _claimed(labels, owners, key, value)
+                if problem:
+                    refusals.append(Refusal(feature=feature, key=key, value=value, message=problem))
+                elif key not in labels:
+                    labels[key], owners[key] = value, feature
+            if feature.omitted:
+                message = f"an object may have {MOST_LABELS} labels, and this one has {feature.omitted} more"
+                refusals.append(Refusal(feature=feature, message=message))
+    return Decision(labels=dict(sorted(labels.items())), refusals=tuple(refusals))
+
+
+def _named(feature: NodeFeature) -> Iterator[tuple[str, str]]:
+    yield from sorted(add_prefixes(feature.labels).items())
+
+
+def _problem(node: Node, key: str, value: str, taken: Mapping[str, str]) -> str:
+    """Say why nobody's object may give the node this label; empty if it may."""
+    found = third_party_labels.check(key, value)
+    if found is not None:
+        return found.message
+    if key in taken:
+        return f"field manager {taken[key]!r} owns it"
+    present = node.labels.get(key)
+    other = _other_owner(node, key)
+    return f"field manager {other!r} has set it to {present!r}" if other and present != value else ""
+
+
+def _other_owner(node: Node, key: str) -> str:
+    managers = (owner.manager for owner in node.label_owners if key in owner.keys)
+    return next((manager for manager in managers if manager != FIELD_MANAGER), "")
+
+
+def _claimed(labels: Mapping[str, str], owners: Mapping[str, NodeFeature | None], key: str, value: str) -> str:
+    """Say who comes before and wants another value; empty where nobody does, or it is not known who."""
+    if key not in labels:
+        full = len(labels) >= MOST_LABELS_OF_A_NODE
+        return f"the node has {MOST_LABELS_OF_A_NODE} labels of NodeFeature objects already" if full else ""
+    first = owners[key]
+    return f"NodeFeature {first} comes first, and sets it to {labels[key]!r}" if first and labels[key] != value else ""
