@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from driver_builder.cluster.cluster_cache import ClusterCache
+from driver_builder.cluster.follower import Follower
 from driver_builder.cluster.kept_writes import KeptWrites
 from driver_builder.model.third_party_labels import FIELD_MANAGER
 from driver_builder.node_features.sync import NodeFeaturesSync
@@ -167,7 +168,7 @@ def test_the_threads_follow_changes(
     assert control_plane_ground
     stop = threading.Event()
     sync = start(stop=stop)
-    followers = (sync._followed, *(item.follower for item in sync.namespaces))
+    followers: list[Follower[Any]] = [sync._followed, *(item.follower for item in sync.namespaces)]
     threads = [threading.Thread(target=sync.run)]
     threads += [threading.Thread(target=item.run, args=(stop, lambda: None), daemon=True) for item in followers]
     for thread in threads:

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from driver_builder.cluster.cluster_cache import ClusterCache
+from driver_builder.cluster.follower import Follower
 from driver_builder.model.third_party_labels import FIELD_MANAGER
 from driver_builder.node_features import sync as module
 from driver_builder.node_features.node_feature import read_node_feature
@@ -50,7 +52,8 @@ class Installation:
     def follow(self) -> None:
         """Let the watches bring what happened since they were looked at; the first time there is none yet."""
         self.server.catch_up()
-        for follower in (self.cache.nodes, *(item.follower for item in self.sync.namespaces)):
+        followers: list[Follower[Any]] = [self.cache.nodes, *(item.follower for item in self.sync.namespaces)]
+        for follower in followers:
             try:
                 if follower.collection.version:
                     follower.watch(lambda: None, lambda: False)
@@ -224,7 +227,7 @@ def test_events_that_may_not_be_posted_keep_no_label_away(
 ) -> None:
     """The log has the words."""
     create = world.server.create
-    world.server.create = _refusing(create)  # type: ignore[method-assign]
+    world.server.create = _refusing(create)  # type: ignore[method-assign,assignment]
     world.server.put("a", "gfd", "n1", {"kubernetes.io/x": "1", COUNT: "1"})
     world.passes(2)
     assert world.server.labels("n1") == {COUNT: "1"}

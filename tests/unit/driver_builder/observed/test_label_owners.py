@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 def entry(manager: str, *keys: str, operation: str = "Apply") -> Json:
     """Make an entry of managedFields that owns labels."""
-    labels = {".": {}, **{f"f:{key}": {} for key in keys}}
+    labels: Json = {".": {}, **{f"f:{key}": {} for key in keys}}
     return {"manager": manager, "operation": operation, "fieldsV1": {"f:metadata": {"f:labels": labels}}}
 
 
