@@ -33,7 +33,9 @@ def root(control_plane_ground: Testbed) -> Iterator[Client]:
     install(client)
     make_namespace(client, ELSEWHERE)
     wait_for("NodeFeatures are served", lambda: served(client))
-    client.create(NODES.path(), {"metadata": {"name": NODE}})
+    # Before the first apply, older servers do not know who owns what.
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "annotations": {"example.io/made": "1"}}}
+    client.apply(NODES.path(name=NODE), body, field_manager="kubelet")
     yield client
     client.delete(NODES.path(name=NODE))
     for namespace in (NAMESPACE, ELSEWHERE):
