@@ -97,17 +97,17 @@ def test_labels_come_change_and_go_with_their_object(world: Installation) -> Non
     """On the node that it names, with a field manager of their own; nobody else's labels are touched."""
     world.server.somebody_sets("n1", {"pool": "web"})
     world.server.put("a", "gfd-n1", "n1", {COUNT: "1", "rack": "r1"})
-    assert world.passes() == ["n1"]
+    assert world.passes(2) == ["n1"]
     assert world.server.labels("n1") == {"pool": "web", COUNT: "1", RACK: "r1"}
     assert world.server.owners("n1", COUNT) == {FIELD_MANAGER}
     world.server.put("a", "gfd-n1", "n1", {COUNT: "2"})
-    assert world.passes() == ["n1"]
+    assert world.passes(2) == ["n1"]
     assert world.server.labels("n1") == {"pool": "web", COUNT: "2"}
     world.server.put("a", "gfd-n1", "n2", {COUNT: "2"})
-    assert world.passes() == ["n1", "n2"]
+    assert world.passes(2) == ["n1", "n2"]
     assert (world.server.labels("n1"), world.server.labels("n2")) == ({"pool": "web"}, {COUNT: "2"})
     world.server.remove("a", "gfd-n1")
-    assert world.passes() == ["n2"]
+    assert world.passes(2) == ["n2"]
     assert world.server.labels("n2") == {}
     assert FIELD_MANAGER not in str(world.server.objects[NODES.path(name="n2")])
 
@@ -472,7 +472,7 @@ class Histories(RuleBasedStateMachine):
         """Look at what changed; somebody may be quicker than the write."""
         if is_quick:
             self.world.server.before_apply = _once(lambda: self.world.server.somebody_sets("n1", {GPU: "9"}))
-        self.world.passes()
+        self.world.passes(2)
         self.world.server.before_apply = lambda: None
 
     @precondition(lambda self: hasattr(self, "world"))
