@@ -94,11 +94,10 @@ def _problem(node: Node, key: str, value: str, taken: Mapping[str, str]) -> str:
     found = third_party_labels.check(key, value)
     if found is not None:
         return found.message
-    if key in taken:
-        return f"field manager {taken[key]!r} owns it"
-    present = node.labels.get(key)
-    other = _other_owner(node, key)
-    return f"field manager {other!r} has set it to {present!r}" if other and present != value else ""
+    other = taken.get(key) or _other_owner(node, key)
+    is_theirs = key in taken or (other and node.labels.get(key) != value)
+    # Without their value, which may change often: each other message is another Event.
+    return f"field manager {other!r} has set another value" if is_theirs else ""
 
 
 def _other_owner(node: Node, key: str) -> str:

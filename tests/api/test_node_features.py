@@ -144,7 +144,7 @@ def test_a_conflict_that_comes_with_the_write_leaves_the_other_labels(
     start().sync()
     assert labels(root) == {COUNT: "9", PRODUCT: "A100", RACK: "r1"}
     assert said(root, "quick") == [
-        ("LabelRefused", f"not set on node {NODE}: {COUNT}=1: field manager 'somebody' owns it")
+        ("LabelRefused", f"not set on node {NODE}: {COUNT}=1: field manager 'somebody' has set another value")
     ]
 
 

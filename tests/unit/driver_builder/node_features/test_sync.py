@@ -173,9 +173,11 @@ def test_a_conflict_that_only_the_server_knew_leaves_the_others(world: Installat
     """Somebody is quicker between the decision and the write: an Event names the manager, all else is set."""
     world.server.put("a", "gfd", "n1", {COUNT: "1", GPU: "A100"})
     world.server.before_apply = _once(lambda: world.server.somebody_sets("n1", {COUNT: "9"}, manager="kubelet"))
-    world.passes()
+    for _ in range(3):
+        world.passes()
+        world.seconds += module.EVENT_SECONDS
     assert world.server.labels("n1") == {COUNT: "9", GPU: "A100"}
-    assert world.said() == [f"gfd: not set on node n1: {COUNT}=1: field manager 'kubelet' owns it"]
+    assert world.said() == [f"gfd: not set on node n1: {COUNT}=1: field manager 'kubelet' has set another value"]
 
 
 def test_an_event_says_what_is_refused_once(world: Installation) -> None:

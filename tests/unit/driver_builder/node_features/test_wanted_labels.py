@@ -94,13 +94,13 @@ def test_a_label_that_is_refused_hides_no_good_one() -> None:
 
 
 def test_what_somebody_else_has_set_stays_theirs() -> None:
-    """The worker's labels and a person's; the message names the field manager and the value."""
+    """The worker's labels and a person's; the message names the field manager."""
     some = node({"v.io/k": "1", "v.io/p": "x"}, worker={"v.io/k"}, person={"v.io/p"})
     view = (of(labels={"v.io/k": "2", "v.io/p": "y", "v.io/free": "1"}),)
     assert decide(some, [view]).labels == {"v.io/free": "1"}
     assert said(some, view) == [
-        "a/x: v.io/k=2: field manager 'nfd-worker' has set it to '1'",
-        "a/x: v.io/p=y: field manager 'kubectl-label' has set it to 'x'",
+        "a/x: v.io/k=2: field manager 'nfd-worker' has set another value",
+        "a/x: v.io/p=y: field manager 'kubectl-label' has set another value",
     ]
 
 
@@ -114,7 +114,7 @@ def test_what_the_server_has_just_refused_is_left_out() -> None:
     """The node has changed since it was read."""
     made = decide(node(), [(of(labels={"v.io/k": "1", "v.io/j": "2"}),)], {"v.io/k": "nfd-worker"})
     assert made.labels == {"v.io/j": "2"}
-    assert [str(item) for item in made.refusals] == ["v.io/k=1: field manager 'nfd-worker' owns it"]
+    assert [str(item) for item in made.refusals] == ["v.io/k=1: field manager 'nfd-worker' has set another value"]
 
 
 def test_a_label_without_an_owner_is_taken() -> None:
