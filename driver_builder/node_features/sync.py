@@ -28,7 +28,7 @@ from driver_builder.persistent import Pieces, changes, cut
 from driver_builder.reasons import Reason
 from driver_builder.status.status import Event
 from kube_api.client import Client
-from kube_api.errors import Conflict, KubeApiError, TooManyRequests
+from kube_api.errors import Conflict, KubeApiError, ServerUnavailable, TooManyRequests, Unauthorized, Unreachable
 from kube_api.resources import NODE_FEATURES, NODES
 
 SETTLE_SECONDS = 1.0
@@ -42,7 +42,7 @@ EVENT_SECONDS = 60.0
 """An object gets an Event at most so often."""
 EVENTS_OF_A_PASS = 50
 STRIKES = 3
-"""So many nodes that cannot be written, one after the other: the rest has to wait as well."""
+"""So many nodes that cannot be written for now, one after the other: the rest has to wait as well."""
 ATTEMPTS = 5
 """How often a node is written without what the API server refused."""
 
@@ -108,8 +108,8 @@ class NodeFeaturesSync:
         """Look at what changed, once.
 
         Raises:
-            KubeApiError: when nodes cannot be read, or several in a row not be written. What could not be done is left
-                for the next time.
+            KubeApiError: when nodes cannot be read, or several in a row not be written for now. What could not be done is
+                left for the next time.
         """
         self._take_changes()
         before = self._writes.changes
@@ -176,9 +176,10 @@ class NodeFeaturesSync:
             if error is None:
                 strikes = 0
                 continue
-            strikes += 1
+            # What is refused of this node alone says nothing about the others.
+            strikes += isinstance(error, Unauthorized | Unreachable | ServerUnavailable)
             self._again(name, AGAIN_SECONDS if error.is_temporary else REPEAT_SECONDS)
-            if strikes == STRIKES or isinstance(error, TooManyRequests):
+            if strikes >= STRIKES or isinstance(error, TooManyRequests):
                 raise error
             logger.warning("node features: node %s: %s", name, error)
 

@@ -348,6 +348,17 @@ def test_a_node_that_cannot_be_written_delays_no_other(world: Installation, capl
     assert world.passes() == ["n1"]
 
 
+def test_many_nodes_that_may_not_be_written_delay_no_other(world: Installation) -> None:
+    """They come first by name, and all are refused for good."""
+    denied = [f"a{number:02}" for number in range(40)]
+    for name in (*denied, "n1"):
+        if name != "n1":
+            world.server.add_node(name)
+        world.server.put("a", f"o-{name}", name, {COUNT: "1"})
+    world.server.unpatchable = tuple(NODES.path(name=name) for name in denied)
+    assert world.passes() == ["n1"]
+
+
 @pytest.mark.parametrize(
     ("error", "tried"),
     [
