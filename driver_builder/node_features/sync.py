@@ -108,8 +108,8 @@ class NodeFeaturesSync:
         """Look at what changed, once.
 
         Raises:
-            KubeApiError: when nodes cannot be read, or several in a row not be written for now. What could not be done is
-                left for the next time.
+            KubeApiError: when nodes cannot be read, or several in a row not be written for now. What could not be done
+                is left for the next time.
         """
         self._take_changes()
         before = self._writes.changes

@@ -2,7 +2,8 @@
 
 The first that wants a label has it: namespaces in the order of the allow-list, in a namespace objects by their names. A
 label that another field manager owns is that one's, unless both want the same value: nfd-worker's labels win, and so do
-those of people and kubelets. This is what the API server decides on an apply without force, known beforehand.
+those of people and kubelets. This is what the API server decides on an apply without force, known beforehand. What is
+owned together with another manager stays owned, with that one's value, also while an object wants another.
 
 A namespace that could not be read removes and changes nothing: what is ours on the node stays as it is.
 """
@@ -66,19 +67,26 @@ def decide(node: Node, views: Iterable[View], taken: Mapping[str, str] = _NONE) 
     labels: dict[str, str] = {}
     owners: dict[str, NodeFeature | None] = {}
     refusals: list[Refusal] = []
+    held = applied(node)
     for view in views:
         if view is None:
-            for key, value in applied(node).items():
+            for key, value in held.items():
                 if key not in labels:
                     labels[key], owners[key] = value, None
             continue
         for feature in sorted(view, key=lambda item: item.name):
             for key, value in _named(feature):
-                problem = _problem(node, key, value, taken) or _claimed(labels, owners, key, value)
+                forbidden = _forbidden(key, value)
+                theirs = "" if forbidden else _of_others(node, key, value, taken)
+                problem = forbidden or theirs or _claimed(labels, owners, key, value)
                 if problem:
                     refusals.append(Refusal(feature=feature, key=key, value=value, message=problem))
                 elif key not in labels:
                     labels[key], owners[key] = value, feature
+                is_shared = theirs and key in held and key not in taken
+                if is_shared and key not in labels and len(labels) < MOST_LABELS_OF_A_NODE:
+                    # The other one's value stands, and stays when that one lets it go: then ours can be set.
+                    labels[key], owners[key] = held[key], None
             if feature.omitted:
                 message = f"an object may have {MOST_LABELS} labels, and this one has {feature.omitted} more"
                 refusals.append(Refusal(feature=feature, message=message))
@@ -89,11 +97,14 @@ def _named(feature: NodeFeature) -> Iterator[tuple[str, str]]:
     yield from sorted(add_prefixes(feature.labels).items())
 
 
-def _problem(node: Node, key: str, value: str, taken: Mapping[str, str]) -> str:
-    """Say why nobody's object may give the node this label; empty if it may."""
+def _forbidden(key: str, value: str) -> str:
+    """Say why nobody's object may give any node this label; empty if it may."""
     found = third_party_labels.check(key, value)
-    if found is not None:
-        return found.message
+    return "" if found is None else found.message
+
+
+def _of_others(node: Node, key: str, value: str, taken: Mapping[str, str]) -> str:
+    """Say who else owns this label of the node, with another value; empty if nobody does."""
     other = taken.get(key) or _other_owner(node, key)
     is_theirs = key in taken or (other and node.labels.get(key) != value)
     # Without their value, which may change often: each other message is another Event.

@@ -200,6 +200,8 @@ def test_moving_over_as_documented_lacks_no_label_at_any_time(
     nfd.remove_objects()
     controller.sync()
     assert RACK in read(root, node)["metadata"]["labels"]
+    nfd.change_card("b")
+    controller.sync()
 
     assert "adopted the node" in run_worker("--take-over=true")
     assert managers_of(root, node, label) == {"nfd-worker"}
@@ -212,7 +214,6 @@ def test_moving_over_as_documented_lacks_no_label_at_any_time(
     states = watched.end()
     assert absent(states, wanted) == set()
     assert {TRACKING in state.get("annotations", {}) for state in states} == {True, False}
-    nfd.change_card("b")
     controller.sync()
     assert read(root, node)["metadata"]["labels"][CARD] == "b"
 

@@ -169,6 +169,19 @@ def test_no_label_is_absent_when_an_equal_one_changes_hands(world: Installation)
     assert world.server.labels("n1") == {COUNT: "1"}
 
 
+def test_a_shared_label_outlives_its_other_owner_although_its_object_changed(world: Installation) -> None:
+    """NFD has set it, too, and is taken over: the label is there all the time, and has the new value then."""
+    world.server.worker_applies("n1", {COUNT: "1"})
+    world.server.put("a", "gfd", "n1", {COUNT: "1"})
+    world.passes()
+    world.server.put("a", "gfd", "n1", {COUNT: "2"})
+    assert world.passes() == [], "both own it still"
+    world.server.worker_applies("n1", {})
+    assert world.server.labels("n1") == {COUNT: "1"}
+    world.passes()
+    assert world.server.labels("n1") == {COUNT: "2"}
+
+
 def test_a_conflict_that_only_the_server_knew_leaves_the_others(world: Installation) -> None:
     """Somebody is quicker between the decision and the write: an Event names the manager, all else is set."""
     world.server.put("a", "gfd", "n1", {COUNT: "1", GPU: "A100"})

@@ -110,6 +110,20 @@ def test_an_equal_value_is_shared() -> None:
     assert decide(some, [(of(labels={"v.io/k": "1"}),)]).labels == {"v.io/k": "1"}
 
 
+def test_what_is_shared_stays_so_while_an_object_wants_another_value() -> None:
+    """Otherwise the label would go with the other owner; without an object that wants it, it is let go."""
+    some = node({"v.io/k": "1"}, worker={"v.io/k"}, ours={"v.io/k"})
+    view = (of(labels={"v.io/k": "2"}), of(name="y", labels={"v.io/k": "3"}))
+    made = decide(some, [view])
+    assert made.labels == {"v.io/k": "1"}
+    assert [str(item) for item in made.refusals] == [
+        f"v.io/k={value}: field manager 'nfd-worker' has set another value" for value in "23"
+    ]
+    assert decide(some, [view], {"v.io/k": "nfd-worker"}).labels == {}, "the other one has changed it"
+    assert decide(some, [()]).labels == {}
+    assert decide(node({"v.io/k": "1"}, ours={"v.io/k"}), [view]).labels == {"v.io/k": "2"}
+
+
 def test_what_the_server_has_just_refused_is_left_out() -> None:
     """The node has changed since it was read."""
     made = decide(node(), [(of(labels={"v.io/k": "1", "v.io/j": "2"}),)], {"v.io/k": "nfd-worker"})
@@ -219,6 +233,8 @@ def test_whatever_is_given_the_rules_hold(some: Node, given_views: list[View]) -
             continue
         assert not key.startswith(("driverwright.io/", "kubernetes.io/", f"{FEATURE}/kernel"))
         assert key not in theirs or some.labels[key] == value
+        if key in theirs and ours.get(key) == value:
+            continue
         names = (key, key.removeprefix(f"{FEATURE}/"))
         assert any(item.labels.get(name) == value for item in objects for name in names)
     refused = {(id(item.feature), item.key) for item in made.refusals}
