@@ -40,6 +40,7 @@ class AllowedNamespace:
         self._of_node: dict[str, dict[str, NodeFeature]] = {}
         self._was_listed = False
         self._ask_again_at = 0.0
+        self._why_unknown = ""
 
     @property
     def nodes(self) -> Iterator[str]:
@@ -61,18 +62,22 @@ class AllowedNamespace:
         try:
             self.follower.repair()
             self.is_known = self._was_listed = True
+            self._why_unknown = ""
         except NotFound:
             # Objects go before their definition does: what the watch saw go is gone, and nothing else.
-            self._unknown(now, "this cluster has no NodeFeature definition", is_known=self._was_listed)
+            why = "this cluster has no NodeFeature definition"
+            self._unknown(now, why, logging.INFO, is_known=self._was_listed)
         except KubeApiError as error:
-            self._unknown(now, str(error), is_known=False)
+            self._unknown(now, str(error), logging.WARNING, is_known=False)
 
-    def _unknown(self, now: float, why: str, *, is_known: bool) -> None:
+    def _unknown(self, now: float, why: str, level: int, *, is_known: bool) -> None:
         self.is_known = is_known
         self._ask_again_at = now + UNKNOWN_KIND_SECONDS
-        logger.info(
-            "node features: namespace %s: nothing is removed from nodes: %s", self.follower.source.namespace, why
-        )
+        logger.log(
+            logging.DEBUG if why == self._why_unknown else level,
+            "node features: namespace %s: nothing is removed from nodes: %s", self.follower.source.namespace, why,
+        )  # fmt: skip
+        self._why_unknown = why
 
     def take(self) -> tuple[list[NodeFeature], list[NodeFeature]]:
         """Take what changed: the objects that are gone, or are others now, and those that came."""

@@ -313,6 +313,29 @@ def test_a_cluster_without_the_definition_is_no_error(world: Installation) -> No
     assert asked == ["a", "b", "a", "b"]
 
 
+def test_the_log_says_once_why_a_namespace_is_not_known(world: Installation, caplog: pytest.LogCaptureFixture) -> None:
+    """A warning where somebody has to correct it; again when it is another reason, or happens again."""
+    caplog.set_level("INFO", logger="driver_builder.node_features")
+
+    def said() -> list[tuple[str, bool]]:
+        caplog.clear()
+        for _ in range(10):
+            world.seconds += 31
+            world.passes()
+        return [(record.levelname, "403" in record.getMessage()) for record in caplog.records
+                if "namespace a: nothing is removed" in record.getMessage()]  # fmt: skip
+
+    world.server.forbidden = ("/namespaces/a/",)
+    assert said() == [("WARNING", True)]
+    assert said() == []
+    world.server.forbidden = ()
+    assert said() == []
+    world.start()
+    _without_definition(world.server)
+    assert said() == [("INFO", False)]
+    assert said() == []
+
+
 def test_objects_that_went_before_their_definition_take_their_labels_along(world: Installation) -> None:
     """The API server deletes them first, and the watch says so."""
     world.server.put("a", "x", "n1", {COUNT: "1"})
