@@ -43,6 +43,10 @@ EVENT_SECONDS = 60.0
 EVENTS_OF_A_PASS = 50
 STRIKES = 3
 """So many nodes that cannot be written for now, one after the other: the rest has to wait as well."""
+FREE_WRITES = 5
+"""Writes of a node in a row that do not wait: each further one waits twice as long, since somebody undoes them."""
+QUIET_SECONDS = 600.0
+"""After so long without a write of a node, the next one is the first of a row; more than any of them waits."""
 ATTEMPTS = 5
 """How often a node is written without what the API server refused."""
 
@@ -87,6 +91,8 @@ class NodeFeaturesSync:
         """The nodes that are to be looked at."""
         self._later: dict[str, float] = {}
         """Those that are to be looked at again, and when."""
+        self._written_in_a_row: dict[str, tuple[int, float]] = {}
+        """By name of a node: how often it was written in a row, and when last."""
         self._reported: dict[str, tuple[str, float]] = {}
         """By uid of an object: what was said of it last, and when an Event was posted."""
 
@@ -154,6 +160,8 @@ class NodeFeaturesSync:
             self._nodes.pop(node.name, None)
         for node in came_nodes:
             self._nodes[node.name] = node
+        for name in {node.name for node in gone_nodes} - {node.name for node in came_nodes}:
+            self._written_in_a_row.pop(name, None)
         self._dirty.update(node.name for node in (*gone_nodes, *came_nodes))
         due = {name for name, at in self._later.items() if at <= now}
         self._dirty |= due
@@ -186,9 +194,11 @@ class NodeFeaturesSync:
     def _applied(self, node: Node, views: Sequence[View]) -> tuple[Decision | None, KubeApiError | None]:
         """Decide, and apply what is not applied yet; returns the decision, or why it could not be applied."""
         taken: dict[str, str] = {}
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             made = contained("NodeFeature", node.name, partial(decide, node, views, taken), lambda _error: None)
             if made is None or made.labels == applied(node):
+                return made, None
+            if attempt == 0 and not self._may_write(node.name):
                 return made, None
             try:
                 self._apply(node, made)
@@ -203,6 +213,20 @@ class NodeFeaturesSync:
             else:
                 return made, None
         return None, Conflict(f"node {node.name}: others change its labels at each attempt to apply ours", status=409)
+
+    def _may_write(self, name: str) -> bool:
+        """Count a write of a node; False when it has to wait, and is looked at again then."""
+        now = self._monotonic()
+        count, last = self._written_in_a_row.get(name, (0, now))
+        if now - last >= QUIET_SECONDS:
+            count = 0
+        pause = min(SETTLE_SECONDS * 2 ** (count - FREE_WRITES), REPEAT_SECONDS) if count >= FREE_WRITES else 0.0
+        if now < last + pause:
+            self._again(name, last + pause - now)
+            return False
+        # More would wait no longer.
+        self._written_in_a_row[name] = (min(count + 1, FREE_WRITES + 10), now)
+        return True
 
     def _apply(self, node: Node, decision: Decision) -> None:
         # An empty map would be owned, too.

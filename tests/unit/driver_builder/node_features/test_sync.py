@@ -425,6 +425,29 @@ def test_an_api_server_that_fails_is_left_alone(error: Exception, tried: int, wo
     assert len(world.passes()) == tried
 
 
+def test_whoever_removes_a_label_again_and_again_is_written_against_ever_more_seldom(world: Installation) -> None:
+    """At once at first; other nodes do not wait; after a quiet time all begins anew."""
+    world.server.put("a", "x", "n1", {COUNT: "1"})
+
+    def writes(seconds: int) -> int:
+        before = len(world.server.applied)
+        for _ in range(seconds):
+            world.passes()
+            world.server.somebody_sets("n1", {COUNT: None})
+            world.seconds += 1
+        return len(world.server.applied) - before
+
+    assert writes(module.FREE_WRITES) == module.FREE_WRITES
+    assert writes(3600) <= 3600 / module.REPEAT_SECONDS + 9
+    world.server.put("a", "y", "n2", {COUNT: "1"})
+    assert world.passes() == ["n2"]
+    world.seconds += module.REPEAT_SECONDS
+    assert world.passes() == ["n1"], "it is tried still"
+    world.seconds += module.QUIET_SECONDS
+    world.server.somebody_sets("n1", {COUNT: None})
+    assert writes(module.FREE_WRITES) == module.FREE_WRITES
+
+
 def test_a_stop_ends_a_pass_between_two_nodes(world: Installation) -> None:
     """The next controller has the Lease then."""
     world.server.put("a", "x", "n1", {COUNT: "1"})
