@@ -22,8 +22,12 @@ from kube_api.text import printable
 MOST_LABELS_OF_A_NODE = 1000
 """Of third parties; whoever reads Nodes reads all of them."""
 
+MOST_OBJECTS_OF_A_NODE = 20
+"""Upstream's worker makes one, each further program another."""
+
 _LONGEST_QUOTE = 80
 _NONE: Mapping[str, str] = MappingProxyType({})
+_TOO_MANY = f"all its labels: a node may have {MOST_OBJECTS_OF_A_NODE} objects, and so many come first"
 
 View = Sequence[NodeFeature] | None
 """The objects of a namespace for one node; None while it is not known which there are."""
@@ -68,6 +72,7 @@ def decide(node: Node, views: Iterable[View], taken: Mapping[str, str] = _NONE) 
     owners: dict[str, NodeFeature | None] = {}
     refusals: list[Refusal] = []
     held = applied(node)
+    objects = 0
     for view in views:
         if view is None:
             for key, value in held.items():
@@ -75,6 +80,10 @@ def decide(node: Node, views: Iterable[View], taken: Mapping[str, str] = _NONE) 
                     labels[key], owners[key] = value, None
             continue
         for feature in sorted(view, key=lambda item: item.name):
+            objects += 1
+            if objects > MOST_OBJECTS_OF_A_NODE:
+                refusals.append(Refusal(feature=feature, message=_TOO_MANY))
+                continue
             for key, value in _named(feature):
                 forbidden = _forbidden(key, value)
                 theirs = "" if forbidden else _of_others(node, key, value, taken)

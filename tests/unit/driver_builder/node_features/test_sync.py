@@ -211,6 +211,16 @@ def test_an_event_says_what_is_refused_once(world: Installation) -> None:
     assert event["count"] == 2
 
 
+def test_an_object_whose_name_is_as_long_as_can_be_gets_its_event(world: Installation) -> None:
+    """The Event's own name has room for no more."""
+    world.server.put("a", f"{'x' * 241}.{'y' * 11}", "n1", {"kubernetes.io/x": "1"})
+    world.passes()
+    (event,) = world.server.events()
+    assert len(event["metadata"]["name"]) <= 253
+    assert ".." not in event["metadata"]["name"]
+    assert len(event["involvedObject"]["name"]) == 253
+
+
 def test_an_object_gets_an_event_a_minute_at_most(world: Installation) -> None:
     """Whoever writes it decides how often it changes."""
     for number in range(10):

@@ -6,7 +6,13 @@ from hypothesis import strategies as st
 
 from driver_builder.model.third_party_labels import FIELD_MANAGER
 from driver_builder.node_features.node_feature import MOST_LABELS, NodeFeature, read_node_feature
-from driver_builder.node_features.wanted_labels import MOST_LABELS_OF_A_NODE, View, applied, decide
+from driver_builder.node_features.wanted_labels import (
+    MOST_LABELS_OF_A_NODE,
+    MOST_OBJECTS_OF_A_NODE,
+    View,
+    applied,
+    decide,
+)
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.label_owners import LabelOwner
 from tests.support.driver_builder.labelled_nodes import node_feature
@@ -169,6 +175,16 @@ def test_labels_are_bounded() -> None:
     made = decide(node(), [objects])
     assert len(made.labels) == MOST_LABELS_OF_A_NODE
     assert len(made.refusals) == 1200 - MOST_LABELS_OF_A_NODE
+
+
+def test_objects_of_a_node_are_bounded() -> None:
+    """Those that come first count, in all namespaces together; each of the others is told so once."""
+    some = [of(name=f"o{number:03}", labels={f"v.io/k{number}": "1", "v.io/j": "1"}) for number in range(30)]
+    other = of(namespace="b", labels={"v.io/b": "1"})
+    made = decide(node(), [some, (other,)])
+    assert len(made.labels) == MOST_OBJECTS_OF_A_NODE + 1
+    assert [str(item.feature) for item in made.refusals] == [*(f"a/o{number:03}" for number in range(20, 30)), "b/x"]
+    assert "v.io/b" in decide(node(), [(other,), some]).labels
 
 
 def test_only_what_is_needed_of_an_object_is_kept() -> None:
