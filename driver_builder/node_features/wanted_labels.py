@@ -59,7 +59,7 @@ class Decision:
 def applied(node: Node) -> dict[str, str]:
     """Return the labels of third parties that were applied to a node, and still are as they were applied."""
     keys = (owner.keys for owner in node.label_owners if owner.manager == FIELD_MANAGER)
-    return {key: node.labels[key] for key in sorted(next(keys, ())) if key in node.labels}
+    return {key: node.labels[key] for key in next(keys, ()) if key in node.labels}
 
 
 def decide(node: Node, views: Iterable[View], taken: Mapping[str, str] = _NONE) -> Decision:
@@ -71,7 +71,7 @@ def decide(node: Node, views: Iterable[View], taken: Mapping[str, str] = _NONE) 
     labels: dict[str, str] = {}
     owners: dict[str, NodeFeature | None] = {}
     refusals: list[Refusal] = []
-    held = applied(node)
+    held, others = applied(node), _other_owners(node)
     objects = 0
     for view in views:
         if view is None:
@@ -86,7 +86,7 @@ def decide(node: Node, views: Iterable[View], taken: Mapping[str, str] = _NONE) 
                 continue
             for key, value in _named(feature):
                 forbidden = _forbidden(key, value)
-                theirs = "" if forbidden else _of_others(node, key, value, taken)
+                theirs = "" if forbidden else _of_others(node.labels.get(key), key, value, others, taken)
                 problem = forbidden or theirs or _claimed(labels, owners, key, value)
                 if problem:
                     refusals.append(Refusal(feature=feature, key=key, value=value, message=problem))
@@ -112,17 +112,18 @@ def _forbidden(key: str, value: str) -> str:
     return "" if found is None else found.message
 
 
-def _of_others(node: Node, key: str, value: str, taken: Mapping[str, str]) -> str:
-    """Say who else owns this label of the node, with another value; empty if nobody does."""
-    other = taken.get(key) or _other_owner(node, key)
-    is_theirs = key in taken or (other and node.labels.get(key) != value)
+def _of_others(now: str | None, key: str, value: str, others: Mapping[str, str], taken: Mapping[str, str]) -> str:
+    """Say who else owns this label of a node, with another value; empty if nobody does. ``now`` is its value there."""
+    other = taken.get(key) or others.get(key, "")
+    is_theirs = key in taken or (other and now != value)
     # Without their value, which may change often: each other message is another Event.
     return f"field manager {other!r} has set another value" if is_theirs else ""
 
 
-def _other_owner(node: Node, key: str) -> str:
-    managers = (owner.manager for owner in node.label_owners if key in owner.keys)
-    return next((manager for manager in managers if manager != FIELD_MANAGER), "")
+def _other_owners(node: Node) -> dict[str, str]:
+    """Return who else owns labels of a node; of several, the first by name."""
+    owners = (owner for owner in reversed(node.label_owners) if owner.manager != FIELD_MANAGER)
+    return {key: owner.manager for owner in owners for key in owner.keys}
 
 
 def _claimed(labels: Mapping[str, str], owners: Mapping[str, NodeFeature | None], key: str, value: str) -> str:

@@ -28,7 +28,7 @@ def of(*, namespace: str = "a", name: str = "x", labels: dict[str, str]) -> Node
 def node(labels: dict[str, str] | None = None, **owned: set[str]) -> Node:
     """Make a node; ``worker={...}`` are the keys that nfd-worker owns, ``ours`` those that were applied before."""
     managers = {"worker": "nfd-worker", "ours": FIELD_MANAGER, "person": "kubectl-label"}
-    owners = tuple(LabelOwner(manager=managers[name], keys=frozenset(keys)) for name, keys in owned.items())
+    owners = tuple(LabelOwner(manager=managers[name], keys=tuple(sorted(keys))) for name, keys in owned.items())
     return Node(name="n", labels=labels or {}, annotations={}, label_owners=owners)
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from driver_builder.model.third_party_labels import FIELD_MANAGER
 from driver_builder.observed.inventory import read_node
 from driver_builder.observed.label_owners import read_label_owners
 
@@ -26,7 +27,13 @@ def test_labels_that_third_parties_may_set_have_their_owners() -> None:
         entry("kubectl", "vendor.io/c", operation="Update"),
     ]
     found = {owner.manager: owner.keys for owner in read_label_owners({"managedFields": entries})}
-    assert found == {"nfd-worker": {"vendor.io/a"}, "kubectl": {"vendor.io/b", "vendor.io/c"}}
+    assert found == {"nfd-worker": ("vendor.io/a",), "kubectl": ("vendor.io/b", "vendor.io/c")}
+
+
+def test_of_ours_all_are_read() -> None:
+    """What another version allowed, and this one does not, is ours to remove."""
+    (owner,) = read_label_owners({"managedFields": [entry(FIELD_MANAGER, "vendor.io/a", "kubernetes.io/x")]})
+    assert owner.keys == ("kubernetes.io/x", "vendor.io/a")
 
 
 @pytest.mark.parametrize(
