@@ -266,7 +266,8 @@ keys_of_nodes = st.one_of(
         "{}{}".format,
         st.sampled_from(
             ("", f"{FEATURE}/", f"a.{FEATURE}/", "profile.node.kubernetes.io/", "kubernetes.io/", "x.kubernetes.io/",
-             "driverwright.io/", "loaded.driverwright.io/", "nvidia.com/", "notkubernetes.io/", "notdriverwright.io/")
+             "driverwright.io/", "loaded.driverwright.io/", "nvidia.com/", "notkubernetes.io/", "notdriverwright.io/",
+             "k8s.io/", "a.k8s.io/", "a.x-k8s.io/")
         ),
         st.sampled_from(("x", "kernel-version.full", "gpu.count", "secure-boot", "X_y")),
     ),

@@ -52,6 +52,8 @@ def test_labels_of_an_object_are_set_and_names_without_a_namespace_get_that_of_n
         pytest.param("a.driverwright.io/x", "1", "reserved for driverwright", id="below ours"),
         pytest.param("kubernetes.io/arch", "arm64", "belongs to Kubernetes", id="of Kubernetes"),
         pytest.param("node-role.kubernetes.io/control-plane", "", "belongs to Kubernetes", id="a role"),
+        pytest.param("k8s.io/x", "1", "belongs to Kubernetes", id="of Kubernetes, short"),
+        pytest.param("scheduling.k8s.io/x", "1", "belongs to Kubernetes", id="below that"),
         pytest.param("node-restriction.kubernetes.io/x", "1", "belongs to Kubernetes", id="restricted"),
         pytest.param(f"{FEATURE}/kernel-version.full", "6.1", "set by nfd-worker alone", id="a kernel"),
         pytest.param("system-os_release.ID", "debian", "set by nfd-worker alone", id="an operating system"),
@@ -73,7 +75,7 @@ def test_a_label_that_nobody_may_set_is_refused_and_the_others_are_set(key: str,
     assert str(refusal).isprintable()
 
 
-@pytest.mark.parametrize("key", [f"{FEATURE}/x", f"sub.{FEATURE}/x", "profile.node.kubernetes.io/x", "vendor.io/x"])
+@pytest.mark.parametrize("key", [f"{FEATURE}/x", f"sub.{FEATURE}/x", "profile.node.kubernetes.io/x", "vendor.io/x", "a.x-k8s.io/x"])
 def test_namespaces_that_are_free(key: str) -> None:
     """Also below NFD's own."""
     assert decide(node(), [(of(labels={key: "1"}),)]).labels == {key: "1"}
