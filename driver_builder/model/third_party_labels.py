@@ -1,7 +1,7 @@
 """Which labels third parties may set on Nodes, through NodeFeature objects. Pure.
 
-The namespaces are those of the worker's labels (:mod:`feature_rules.keys.namespaces`), without ``k8s.io``. What the controller groups nodes
-into targets by is the worker's alone: with it, a node could be made one of another kernel.
+The namespaces are those of the worker's labels (:mod:`feature_rules.keys.namespaces`), without ``k8s.io``. What the
+controller groups nodes into targets by is the worker's alone: with it, a node could be made one of another kernel.
 """
 
 from functools import lru_cache

@@ -75,7 +75,9 @@ def test_a_label_that_nobody_may_set_is_refused_and_the_others_are_set(key: str,
     assert str(refusal).isprintable()
 
 
-@pytest.mark.parametrize("key", [f"{FEATURE}/x", f"sub.{FEATURE}/x", "profile.node.kubernetes.io/x", "vendor.io/x", "a.x-k8s.io/x"])
+@pytest.mark.parametrize(
+    "key", [f"{FEATURE}/x", f"sub.{FEATURE}/x", "profile.node.kubernetes.io/x", "vendor.io/x", "a.x-k8s.io/x"]
+)
 def test_namespaces_that_are_free(key: str) -> None:
     """Also below NFD's own."""
     assert decide(node(), [(of(labels={key: "1"}),)]).labels == {key: "1"}
