@@ -211,22 +211,29 @@ class NodeFeaturesSync:
             except KubeApiError as error:
                 return None, error
             else:
+                self._count_write(node.name)
                 return made, None
+        self._count_write(node.name)
         return None, Conflict(f"node {node.name}: others change its labels at each attempt to apply ours", status=409)
 
     def _may_write(self, name: str) -> bool:
-        """Count a write of a node; False when it has to wait, and is looked at again then."""
+        """Return whether a node may be written; one that has to wait is looked at again then."""
+        count, last = self._writes_in_a_row(name)
+        pause = min(SETTLE_SECONDS * 2 ** (count - FREE_WRITES), REPEAT_SECONDS) if count >= FREE_WRITES else 0.0
+        wait = last + pause - self._monotonic()
+        if wait > 0:
+            self._again(name, wait)
+        return wait <= 0
+
+    def _count_write(self, name: str) -> None:
+        count, _ = self._writes_in_a_row(name)
+        # More would wait no longer.
+        self._written_in_a_row[name] = (min(count + 1, FREE_WRITES + 10), self._monotonic())
+
+    def _writes_in_a_row(self, name: str) -> tuple[int, float]:
         now = self._monotonic()
         count, last = self._written_in_a_row.get(name, (0, now))
-        if now - last >= QUIET_SECONDS:
-            count = 0
-        pause = min(SETTLE_SECONDS * 2 ** (count - FREE_WRITES), REPEAT_SECONDS) if count >= FREE_WRITES else 0.0
-        if now < last + pause:
-            self._again(name, last + pause - now)
-            return False
-        # More would wait no longer.
-        self._written_in_a_row[name] = (min(count + 1, FREE_WRITES + 10), now)
-        return True
+        return (count, last) if now - last < QUIET_SECONDS else (0, now)
 
     def _apply(self, node: Node, decision: Decision) -> None:
         # An empty map would be owned, too.

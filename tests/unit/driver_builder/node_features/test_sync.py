@@ -458,6 +458,21 @@ def test_whoever_removes_a_label_again_and_again_is_written_against_ever_more_se
     assert writes(module.FREE_WRITES) == module.FREE_WRITES
 
 
+def test_an_outage_makes_no_node_wait_longer(world: Installation) -> None:
+    """What failed has changed nothing that somebody could undo."""
+    world.server.put("a", "x", "n1", {COUNT: "1"})
+
+    def fail() -> None:
+        raise Unreachable("PATCH: timed out")
+
+    world.server.before_apply = fail
+    for _ in range(3 * module.FREE_WRITES):
+        assert world.passes() == []
+        world.seconds += module.AGAIN_SECONDS
+    world.server.before_apply = lambda: None
+    assert world.passes() == ["n1"]
+
+
 def test_a_stop_ends_a_pass_between_two_nodes(world: Installation) -> None:
     """The next controller has the Lease then."""
     world.server.put("a", "x", "n1", {COUNT: "1"})
