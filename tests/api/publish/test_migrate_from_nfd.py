@@ -26,7 +26,7 @@ from kube_api.resources import NODE_FEATURES, NODES
 from nfd_worker.publish.publish_child import unpublish
 from testbed.testbed import Testbed
 from tests.support.nfd_worker.publishing import FEATURE, NAMESPACE, NFD, read
-from tests.support.real_parts.cluster_setup import Json, as_service_account
+from tests.support.real_parts.cluster_setup import Json, as_service_account, make_namespace
 
 HOSTS = Path(__file__).parents[3] / "tests/data/hosts"
 HOST = "intel-gpu-server"
@@ -37,6 +37,8 @@ RACK = f"{FEATURE}/rack"
 CARD = "vendor.example/card"
 """A label of a NodeFeature object that a third program made, and that stays."""
 TRACKING = f"{NFD}/feature-labels"
+OF_NFD = "node-feature-discovery"
+"""The namespace of NFD, which is not one whose objects driver-builder reads."""
 
 
 class Nfd:
@@ -47,14 +49,15 @@ class Nfd:
 
     def install(self) -> None:
         """Label the Node, as the object of its worker and that of a third program say."""
-        self._object(self._node, FOUND)
-        self._object(f"{self._node}-cards", {CARD: "a"})
+        make_namespace(self._root, OF_NFD)
+        self._object(OF_NFD, self._node, FOUND)
+        self._object(NAMESPACE, f"{self._node}-cards", {CARD: "a"})
         self.reconcile({**FOUND, RACK: "r7", CARD: "a"})
 
-    def _object(self, name: str, labels: dict[str, str]) -> None:
-        self._root.create(NODE_FEATURES.path(namespace=NAMESPACE), {
+    def _object(self, namespace: str, name: str, labels: dict[str, str]) -> None:
+        self._root.create(NODE_FEATURES.path(namespace=namespace), {
             "apiVersion": NODE_FEATURES.api_version, "kind": NODE_FEATURES.kind,
-            "metadata": {"name": name, "namespace": NAMESPACE, "labels": {f"{NFD}/node-name": self._node}},
+            "metadata": {"name": name, "namespace": namespace, "labels": {f"{NFD}/node-name": self._node}},
             "spec": {"features": {"flags": {}, "attributes": {}, "instances": {}}, "labels": labels},
         })  # fmt: skip
 
@@ -74,7 +77,7 @@ class Nfd:
 
     def remove_objects(self) -> None:
         """Delete the object of NFD's worker, as Kubernetes does when its owner, the worker's pod, is gone."""
-        self._root.delete(NODE_FEATURES.path(namespace=NAMESPACE, name=self._node))
+        self._root.delete(NODE_FEATURES.path(namespace=OF_NFD, name=self._node))
 
     def change_card(self, value: str) -> None:
         """Let the third program find something else."""
