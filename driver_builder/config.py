@@ -29,6 +29,7 @@ MIN_KEEP_DAYS, MAX_KEEP_DAYS = 14, 36500
 """The record of what is needed may have gaps of a week."""
 DEFAULT_WORK_SIZE, DEFAULT_OUTPUT_SIZE = "20Gi", "4Gi"
 _NETWORK = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
+_NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -108,6 +109,8 @@ class Settings:
     """Whether NodeFeatureRule objects are compiled for the workers."""
     feature_rules_namespace: str
     """Where the workers' DaemonSet and its ConfigMap are."""
+    node_feature_namespaces: tuple[str, ...]
+    """Whose NodeFeature objects label nodes, the first one first; empty: nobody's."""
     port: int
     """Port of /healthz and /metrics; 0: none."""
     gc_repositories: tuple[str, ...]
@@ -213,8 +216,19 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--feature-rules-namespace", metavar="NAME", help="namespace of the nfd-worker DaemonSet (default: the pod's)"
     )
+    add_node_feature_flags(parser)
     parser.add_argument(
         "--port", type=_port, metavar="N", help="port of /healthz and /metrics, 0 for none (default 8080)"
+    )
+
+
+def add_node_feature_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flag of third parties' labels."""
+    parser.add_argument(
+        "--node-feature-namespaces",
+        metavar="NAME,...",
+        help="namespaces whose NodeFeature objects label nodes, the first one first; none for nobody's"
+        " (default: the pod's)",
     )
 
 
@@ -348,6 +362,9 @@ def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = 
         lease_name=pick.text("lease_name") or "driver-builder",
         feature_rules=not pick.switch("no_feature_rules"),
         feature_rules_namespace=pick.text("feature_rules_namespace") or _own_namespace(environment),
+        node_feature_namespaces=_namespaces(
+            "--node-feature-namespaces", pick.text("node_feature_namespaces") or _own_namespace(environment)
+        ),
         port=int(pick.number("port", 8080, _port)),
         gc_repositories=_repositories("--gc-repositories", pick.text("gc_repositories") or permissions.NOTHING),
         keep_days=int(pick.number("keep_days", 90, _days)),
@@ -418,6 +435,17 @@ def _repositories(flag: str, text: str) -> tuple[str, ...]:
         return permissions.repository_patterns(text)
     except ValueError as error:
         raise ConfigurationError(f"{flag}: {error}") from error
+
+
+def _namespaces(flag: str, text: str) -> tuple[str, ...]:
+    """Read names of namespaces in their order, each once."""
+    if text.strip() == permissions.NOTHING:
+        return ()
+    found = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
+    for name in found:
+        if not _NAMESPACE.fullmatch(name):
+            raise ConfigurationError(f"{flag}: {name!r} is not a namespace: write NAME,... or {permissions.NOTHING}")
+    return found
 
 
 def _port(text: str) -> int:

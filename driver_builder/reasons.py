@@ -154,6 +154,8 @@ class Reason(StrEnum):
     READY_FOR_KERNEL = "ReadyForKernel"
     # A NodeFeatureRule.
     INVALID_RULE = "InvalidRule"
+    # A NodeFeature.
+    LABEL_REFUSED = "LabelRefused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -641,6 +643,10 @@ _NEWS = {
     Reason.READY_FOR_KERNEL: _means("The newest kernel has a verified image", "", TargetState.READY),
     Reason.INVALID_RULE: _means(
         "A NodeFeatureRule is invalid and is not given to the workers", "Correct the rule that the message names"
+    ),
+    Reason.LABEL_REFUSED: _means(
+        "A label of a NodeFeature is not set on its node",
+        "Correct the label that the message names; where somebody else has set it, one of the two has to let it go",
     ),
 }
 

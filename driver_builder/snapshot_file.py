@@ -97,7 +97,10 @@ def _node(node: Node, labels: set[str], annotations: set[str]) -> Node:
     annotations = annotations.union(
         key for key in node.annotations if key.startswith((loaded.PREFIX, validated.PREFIX))
     )
-    return replace(node, labels=_only(node.labels, labels), annotations=_only(node.annotations, annotations))
+    # Who owns a label is of no plan.
+    return replace(
+        node, labels=_only(node.labels, labels), annotations=_only(node.annotations, annotations), label_owners=()
+    )
 
 
 def _driver(driver: DriverContainer) -> DriverContainer:

@@ -16,6 +16,8 @@
 
 import json
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from kube_api.text import MAX_TOKEN, printable
@@ -23,6 +25,11 @@ from kube_api.text import MAX_TOKEN, printable
 # The authorizer's own words: 'User "x" cannot patch resource "nodes" in ...'; an admission policy's name is free text.
 _RBAC_REFUSAL = re.compile(r'is forbidden: User ".*?" cannot [a-z*]+ (?:resource|path) "')
 
+# The API server's words of a field that another manager owns; behind them stand a version and a time.
+_CONFLICT_WITH = re.compile(r'conflict with "([^"]+)"')
+
+MAX_FIELDS = 1000
+"""Fields of an apply, each with its owner, that are read from a refusal."""
 MAX_RETRY_AFTER = 600.0
 MAX_MESSAGE = 1000
 """Characters of a response that are kept: an admission webhook may return anything."""
@@ -66,7 +73,12 @@ class NotFound(KubeApiError):
 
 
 class Conflict(KubeApiError):
-    """409: changed by another client meanwhile, or it already exists."""
+    """409: changed by another client meanwhile, or it already exists.
+
+    ``owners``: of an apply without force, the fields that others own (``.metadata.labels.KEY``), and who.
+    """
+
+    owners: Mapping[str, str] = MappingProxyType({})
 
 
 class Gone(KubeApiError):
@@ -102,14 +114,19 @@ def from_response(request: str, status: int, body: str | bytes | None, retry_aft
     ``request`` says what was attempted ("PATCH /api/v1/nodes/a"); ``body`` is a metav1.Status from the API server
     itself, and anything at all from a proxy. ``retry_after`` is the header, in seconds.
     """
-    reason, message = _reason_and_message(body)
+    text = body.decode(errors="replace") if isinstance(body, bytes) else body or ""
+    answer = _status_of(text)
+    reason, message = _reason_and_message(answer, text)
     kind = _BY_STATUS.get(status, ServerUnavailable if status >= 500 else KubeApiError)
-    return kind(
+    error = kind(
         f"{request}: {status} {reason or kind.__name__}: {message}",
         status=status,
         reason=reason,
         retry_after=_seconds(retry_after),
     )
+    if isinstance(error, Conflict) and answer is not None:
+        error.owners = _owners(answer)
+    return error
 
 
 def _seconds(retry_after: str | None) -> float | None:
@@ -119,21 +136,38 @@ def _seconds(retry_after: str | None) -> float | None:
     return min(float(retry_after), MAX_RETRY_AFTER)
 
 
-def _reason_and_message(body: str | bytes | None) -> tuple[str, str]:
-    text = body.decode(errors="replace") if isinstance(body, bytes) else body or ""
+def _status_of(text: str) -> dict[str, Any] | None:
+    """Read a metav1.Status; None for anything else."""
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError):
-        return "", printable(text, 300)
-    if not isinstance(answer, dict):
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def _reason_and_message(answer: dict[str, Any] | None, text: str) -> tuple[str, str]:
+    if answer is None:
         return "", printable(text, 300)
     message = printable(" ".join([str(answer.get("message") or text[:300]), *_budgets(answer)]), MAX_MESSAGE)
     return printable(str(answer.get("reason") or ""), MAX_TOKEN), message
 
 
-def _budgets(answer: dict[str, Any]) -> list[str]:
-    """Return which PodDisruptionBudgets refuse an eviction: the message itself does not name them."""
+def _causes(answer: dict[str, Any], reason: str) -> list[dict[str, Any]]:
     details = answer.get("details")
     causes = details.get("causes") if isinstance(details, dict) else None
     found = [item for item in causes if isinstance(item, dict)] if isinstance(causes, list) else []
-    return [str(item.get("message")) for item in found[:3] if item.get("reason") == "DisruptionBudget"]
+    return [item for item in found if item.get("reason") == reason]
+
+
+def _budgets(answer: dict[str, Any]) -> list[str]:
+    """Return which PodDisruptionBudgets refuse an eviction: the message itself does not name them."""
+    return [str(item.get("message")) for item in _causes(answer, "DisruptionBudget")[:3]]
+
+
+def _owners(answer: dict[str, Any]) -> dict[str, str]:
+    """Return which fields of an apply other managers own."""
+    found = {
+        str(item.get("field")): _CONFLICT_WITH.search(str(item.get("message")))
+        for item in _causes(answer, "FieldManagerConflict")[:MAX_FIELDS]
+    }
+    return {field: printable(match[1], 2 * MAX_TOKEN) for field, match in found.items() if match is not None}

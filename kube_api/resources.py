@@ -60,11 +60,12 @@ OWN_ACCESS_REVIEWS = Resource(
 """What is posted to either is answered, and not stored."""
 DRIVER_CONTAINERS = Resource("driverwright.io", "v1alpha1", "drivercontainers", "DriverContainer")
 NODE_FEATURE_RULES = Resource("nfd.k8s-sigs.io", "v1alpha1", "nodefeaturerules", "NodeFeatureRule", namespaced=False)
+NODE_FEATURES = Resource("nfd.k8s-sigs.io", "v1alpha1", "nodefeatures", "NodeFeature")
 
 _ALL = (
     NODES, NAMESPACES, PODS, SECRETS, CONFIG_MAPS, EVENTS, SERVICE_ACCOUNTS, DAEMON_SETS, DEPLOYMENTS, JOBS, LEASES,
     ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS, CUSTOM_RESOURCE_DEFINITIONS, DRIVER_CONTAINERS,
-    NODE_FEATURE_RULES,
+    NODE_FEATURE_RULES, NODE_FEATURES,
 )  # fmt: skip
 
 

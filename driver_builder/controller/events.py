@@ -13,6 +13,7 @@ from kube_api.text import printable
 
 COMPONENT = "driver-builder"
 _LONGEST_MESSAGE = 1024
+_LONGEST_NAME = 253
 _CLUSTER_NAMESPACE = "default"
 """Where the API server wants Events about objects that have no namespace."""
 
@@ -44,7 +45,7 @@ def post(client: Writer, subject: Subject, event: Event, *, now: float) -> None:
     logger.log(level, "%s: %s: %s", subject, event.reason, printable(event.message, _LONGEST_MESSAGE))
     digest = hashlib.sha256(f"{event.reason}\0{event.message}".encode("utf-8", "replace")).hexdigest()[:10]
     namespace = subject.namespace or _CLUSTER_NAMESPACE
-    name = f"{subject.name}.{digest}"
+    name = f"{subject.name[: _LONGEST_NAME - 1 - len(digest)].rstrip('.-')}.{digest}"
     try:
         client.create(EVENTS.path(namespace=namespace), _body(subject, event, name, namespace, now))
     except Conflict:

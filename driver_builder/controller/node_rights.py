@@ -1,16 +1,20 @@
 """What the controller writes to Nodes, for an admission policy. Pure.
 
 Labels that say which driver is proven and which stages follow, which image a node gets in a wave and which kernel it
-may boot, and annotations that say in which boot it was proven, what is loaded, how validations ended, and who works
-there. While a driver is replaced or not proven yet: our taints. While it is replaced: labels that keep the DaemonSets
-of others away, and those of drivers that depend on it. On nodes outside its selector: the label that keeps its own pods
-away. Everything else in ``spec``, and ``status``, is never written.
+may boot; third parties' labels, where these are honoured; and annotations that say in which boot it was proven, what is
+loaded, how validations ended, and who works there. While a driver is replaced or not proven yet: our taints. While it
+is replaced: labels that keep the DaemonSets of others away, and those of drivers that depend on it. On nodes outside
+its selector: the label that keeps its own pods away. Everything else in ``spec``, and ``status``, is never written.
 """
 
+from textwrap import indent
+
 from driver_builder.api.rollout_settings import PAUSE_LABEL
+from driver_builder.model import third_party_labels
 from driver_builder.objects import loaded, validated
 from driver_builder.objects.stage_labels import Stage
 from driver_builder.upgrades import upgrade_labels
+from feature_rules.keys.label_policy import label_keys
 from kube_api.names import (
     DRAINING_ANNOTATION,
     GROUP,
@@ -19,7 +23,7 @@ from kube_api.names import (
     UPGRADING_TAINT,
     YIELDING_ANNOTATION,
 )
-from kube_api.node_policy import Keys, NodeRights, literal, matches
+from kube_api.node_policy import Keys, NodeRights, any_of, literal, matches, text_list
 
 PROGRAM = "driver-builder"
 
@@ -39,9 +43,18 @@ _PENDING_TAINT = f"{literal(GROUP)}/[^/.]+[.][^/]+$"
 _PAUSE = f"{PAUSE_LABEL}$"
 
 
-def node_rights() -> NodeRights:
-    """Return what the controller may change of any Node."""
+_THIRD_PARTIES = f"""\
+!(k in {text_list(third_party_labels.OF_TARGETS)})
+&& (
+{indent(label_keys(third_party_labels.OPTIONS), "  ")}
+)"""
+
+
+def node_rights(*, third_parties: bool) -> NodeRights:
+    """Return what the controller may change of any Node; ``third_parties`` says whether it sets their labels."""
     labels = matches(_READY, _WAVE, _YIELD, _STAGES, _READY_FOR, _PAUSE)
+    if third_parties:
+        labels = any_of(labels, _THIRD_PARTIES)
     annotations = matches(_READY, _STAGE_RECORDS, _LOADED, _VALIDATED, _LOCK, _DRAINING, _YIELDING, _PENDING)
     taints = matches(f"{literal(UPGRADING_TAINT)}$", _PENDING_TAINT)
     return NodeRights(

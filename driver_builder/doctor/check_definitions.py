@@ -45,16 +45,17 @@ def check_own(resource: Resource, found: Json | Unread | None, shipped: Json, mi
     return ok(_CHECK, f"{name} {resource.version} is the one of this version")
 
 
-def check_foreign(resource: Resource, found: Json | Unread | None) -> Finding:
-    """Check that a definition that other projects install as well is served; whose it is does not matter."""
+def check_foreign(resource: Resource, found: Json | Unread | None, *, without: str, flag: str) -> Finding:
+    """Check that a definition that other projects install as well is served; whose it is does not matter.
+
+    ``without`` says what happens where it is not, and ``flag`` is for those to whom that is right.
+    """
     name, apply = _name(resource), f"kubectl apply -f deploy/crds/{resource.plural}.yaml"
     if isinstance(found, Unread):
         return not_read(_CHECK, name, found)
     wrong = "is not installed" if found is None else _not_served(resource, found)
     if wrong:
-        return warning(
-            _CHECK, f"{name} {wrong}: workers get no {resource.kind}s", f"{apply}, or run --no-feature-rules"
-        )
+        return warning(_CHECK, f"{name} {wrong}: {without}", f"{apply}, or run {flag}")
     return ok(_CHECK, f"{name} {resource.version} is served")
 
 

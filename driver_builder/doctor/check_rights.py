@@ -23,6 +23,7 @@ Json = dict[str, Any]
 
 DRIVERS_ROLE = "driver-builder"
 RULES_ROLE = "driver-builder-feature-rules"
+NODE_FEATURES_ROLE = "driver-builder-node-features"
 MANIFEST = "deploy/driver-builder/rbac.yaml"
 DRAIN_MANIFEST = "deploy/driver-builder/drain.yaml"
 _CHECK = "rights"
@@ -62,11 +63,13 @@ class Scope:
     """Where a controller works: the first of the ``namespaces`` has its Lease.
 
     ``rules_namespace`` has the workers' ConfigMap; empty where NodeFeatureRules are not distributed.
+    ``node_feature_namespaces`` have NodeFeatures that label nodes.
     """
 
     namespaces: tuple[str, ...]
     lease_name: str
     rules_namespace: str = ""
+    node_feature_namespaces: tuple[str, ...] = ()
     uses_jobs: bool = False
 
 
@@ -104,6 +107,8 @@ def _namespaces(role: Json, scope: Scope) -> tuple[str, ...]:
             return scope.namespaces
         case "Role", name if name == RULES_ROLE:
             return (scope.rules_namespace,) if scope.rules_namespace else ()
+        case "Role", name if name == NODE_FEATURES_ROLE:
+            return scope.node_feature_namespaces
         case "Role", _:
             return (metadata["namespace"],)
     return ()

@@ -10,6 +10,7 @@ from typing import Any
 from driver_builder.memo import OfEach, remembers_last
 from driver_builder.model.kernels import MAX_LENGTH, KernelTarget, KernelVersion
 from driver_builder.objects import loaded, validated
+from driver_builder.observed.label_owners import LabelOwner, read_label_owners
 from driver_builder.observed.node_labels import NodeLabels
 from driver_builder.persistent import Layered, Pieces, changes, cut
 from kube_api import names
@@ -72,6 +73,8 @@ class Node:
     """Whether its kubelet reports too little disk space: it removes images, and refuses new pods."""
     disk_changed: float | None = None
     """Since when it reports what it does of that, by its own clock."""
+    label_owners: tuple[LabelOwner, ...] = ()
+    """Who owns those of its labels that third parties may set."""
 
     @property
     def kernel_version(self) -> str:
@@ -141,6 +144,7 @@ def read_node(obj: Mapping[str, Any]) -> Node:
         reported_at=(_time(_condition(obj, "Ready").get("lastHeartbeatTime")) or 0.0) if allocatable else 0.0,
         disk_pressure=(pressure := _condition(obj, "DiskPressure")).get("status") == "True",
         disk_changed=_time(pressure.get("lastTransitionTime")),
+        label_owners=read_label_owners(metadata),
     )
 
 

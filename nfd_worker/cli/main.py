@@ -14,12 +14,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from feature_rules.keys.namespaces import NamespaceOptions
 from kube_api.log_lines import LONGEST_MESSAGE, PrintableFormatter, follow_signals, set_up
 from kube_api.text import printable
 from nfd_worker.config.config import Settings, load_settings
 from nfd_worker.config.options import DEFAULT_FILE, OPTIONS, Flags, normalise_arguments, run_flags, with_command
 from nfd_worker.errors import ConfigurationError
-from nfd_worker.labels.namespaces import NamespaceOptions
 
 if TYPE_CHECKING:
     from argparse import Namespace

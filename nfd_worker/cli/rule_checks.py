@@ -9,11 +9,11 @@ import yaml
 
 from feature_rules.dynamic import MARK
 from feature_rules.features import Features
+from feature_rules.keys.namespaces import NamespaceOptions
 from feature_rules.model import Rule, RuleOutput, RuleOutputs, RuleProblem
 from feature_rules.yaml_nodes import compose, excess
 from kube_api.names import FEATURE_LABEL_PREFIX
 from nfd_worker.labels.labels import CLUSTER, make_content
-from nfd_worker.labels.namespaces import NamespaceOptions
 from nfd_worker.labels.node_content import Refusal
 
 _FIELDS: Mapping[str, str] = {

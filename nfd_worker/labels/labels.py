@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from feature_rules.dynamic import resolve
 from feature_rules.features import Features
+from feature_rules.keys import namespaces
+from feature_rules.keys.namespaces import NamespaceOptions, Problem, add_prefixes, is_whitelisted
 from feature_rules.model import RuleOutput, RuleOutputs, Taint
 from kube_api.names import FEATURE_LABEL_PREFIX
-from nfd_worker.labels import namespaces
-from nfd_worker.labels.namespaces import NamespaceOptions, Problem, add_prefixes, is_whitelisted
 from nfd_worker.labels.node_content import NodeContent, Refusal
 
 CUSTOM = "custom"

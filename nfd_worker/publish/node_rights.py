@@ -1,25 +1,14 @@
 """What the worker may change of a Node, for an admission policy. Pure; from the same settings as what it publishes.
 
-:mod:`nfd_worker.labels.namespaces` decides which keys may be on a Node, and this module says the same in CEL. A key
+:mod:`feature_rules.keys.namespaces` decides which keys may be on a Node, and this module says the same in CEL. A key
 that the worker accepts and the policy does not would refuse all of the Node's labels, so a property test compares both
 (``tests/unit/nfd_worker/publish/test_node_rights.py``).
 """
 
-from collections.abc import Iterable
-
-from kube_api.names import BOOT_ID_ANNOTATION, FEATURE_LABEL_PREFIX, GROUP, KERNEL_VERSION_ANNOTATION
-from kube_api.node_policy import (
-    NEVER,
-    Keys,
-    NodeRights,
-    any_of,
-    in_namespaces,
-    literal,
-    text_list,
-    text_literal,
-    within,
-)
-from nfd_worker.labels.namespaces import KUBERNETES, PROFILE_LABEL_PREFIX, NamespaceOptions, check_label
+from feature_rules.keys.label_policy import HAS_NAMESPACE, RESERVED, label_keys
+from feature_rules.keys.namespaces import NamespaceOptions
+from kube_api.names import BOOT_ID_ANNOTATION, FEATURE_LABEL_PREFIX, KERNEL_VERSION_ANNOTATION
+from kube_api.node_policy import NEVER, Keys, NodeRights, any_of, in_namespaces, text_list, text_literal, within
 from nfd_worker.publish.ownership import ORIGINS_ANNOTATION
 from nfd_worker.publish.take_over import BOOKKEEPING
 from nfd_worker.publish.tracking import EXTENDED_RESOURCES, TAINTS, UPSTREAM
@@ -30,12 +19,10 @@ _OWN_ANNOTATIONS = (
     BOOT_ID_ANNOTATION, KERNEL_VERSION_ANNOTATION, ORIGINS_ANNOTATION, *EXTENDED_RESOURCES, *TAINTS,
 )  # fmt: skip
 
-_RESERVED = (within(KUBERNETES), within(GROUP))
 _NAME = "k.substring(k.indexOf('/') + 1)"
-_HAS_NAMESPACE = "k.contains('/')"
 _IS_FEATURE = in_namespaces(within(FEATURE_LABEL_PREFIX))
-_IS_FREE = f"!{in_namespaces(*_RESERVED)}"
-_BY_RULE = any_of(_IS_FEATURE, f"{_HAS_NAMESPACE} && {_IS_FREE}")
+_IS_FREE = f"!{in_namespaces(*RESERVED)}"
+_BY_RULE = any_of(_IS_FEATURE, f"{HAS_NAMESPACE} && {_IS_FREE}")
 _OWN = f"k in {text_list(_OWN_ANNOTATIONS)}"
 _BOOKKEEPING = f"{in_namespaces(within(UPSTREAM))} && {_NAME} in {text_list(BOOKKEEPING)}"
 
@@ -60,39 +47,10 @@ def node_rights(options: NamespaceOptions) -> NodeRights:
 
 
 def _label_keys(options: NamespaceOptions) -> Keys:
-    bare = options._replace(deny_label_ns=())
-    remove = _labels(bare)
+    remove = label_keys(options._replace(deny_label_ns=()))
     if options.disable_labels:
         return Keys(NEVER, remove)
-    change = _labels(options)
+    change = label_keys(options)
     if options.label_whitelist:
         change = f"{_NAME}.matches({text_literal(options.label_whitelist)})\n&& ({change})"
     return Keys(change, remove)
-
-
-def _labels(options: NamespaceOptions) -> str:
-    """Write what :func:`check_label` decides on a key."""
-    extra = (literal(name) for name in options.extra_label_ns if _is_namespace(name) and not _is_ours(name))
-    always = in_namespaces(within(FEATURE_LABEL_PREFIX), within(PROFILE_LABEL_PREFIX), *extra)
-    free = f"!{in_namespaces(*_RESERVED, *_denied(options.deny_label_ns))}"
-    takes_bare_names = check_label("name", "", options) is None
-    return any_of(always, free if takes_bare_names else f"{_HAS_NAMESPACE} && {free}")
-
-
-def _denied(names: Iterable[str]) -> Iterable[str]:
-    """Make expressions of RE2 of denyLabelNs; an entry that no valid key can match is left out."""
-    for name in names:
-        suffix = name.lstrip("*") if name.startswith("*") else name
-        if name.startswith("*") and _is_namespace(suffix or "a"):
-            yield f"[^/]*{literal(suffix)}"
-        elif _is_namespace(name):
-            yield literal(name)
-
-
-def _is_namespace(text: str) -> bool:
-    """Return whether a text has only characters that the namespace of a valid key can have."""
-    return bool(text) and all(letter.isascii() and (letter.isalnum() or letter in ".-") for letter in text)
-
-
-def _is_ours(namespace: str) -> bool:
-    return namespace == GROUP or namespace.endswith(f".{GROUP}")

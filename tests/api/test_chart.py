@@ -56,11 +56,16 @@ STAYS = [
     *(CUSTOM_RESOURCE_DEFINITIONS.path(name=f"{path.stem}.{group}") for path, group in (
         (ROOT / "deploy/crds/drivercontainers.yaml", "driverwright.io"),
         (ROOT / "deploy/crds/nodefeaturerules.yaml", "nfd.k8s-sigs.io"),
+        (ROOT / "deploy/crds/nodefeatures.yaml", "nfd.k8s-sigs.io"),
     )),
     DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER),
     DAEMON_SETS.path(namespace=NAMESPACE, name=DRIVER),
 ]  # fmt: skip
 """What it has not."""
+FOREIGN = {
+    CUSTOM_RESOURCE_DEFINITIONS.path(name=f"{kind}.nfd.k8s-sigs.io") for kind in ("nodefeaturerules", "nodefeatures")
+}
+"""Definitions that are Node Feature Discovery's."""
 
 
 class Cluster:
@@ -247,20 +252,19 @@ def test_the_commands_of_the_page_leave_nothing(
     assert len(commands) == 7
     for command in commands:
         cluster.kubectl(*shlex.split(command))
-    foreign = CUSTOM_RESOURCE_DEFINITIONS.path(name="nodefeaturerules.nfd.k8s-sigs.io")
-    assert cluster.states().keys() == {foreign}
+    assert cluster.states().keys() == FOREIGN
 
 
 def test_the_chart_installs_what_it_renders_and_leaves_a_definition_of_others_alone(cluster: Cluster) -> None:
     """As the page says, into a namespace that is there; Node Feature Discovery's definition is as it was."""
-    foreign = CUSTOM_RESOURCE_DEFINITIONS.path(name="nodefeaturerules.nfd.k8s-sigs.io")
     cluster.kubectl("apply", "-f", "deploy/namespace.yaml")
     cluster.kubectl("apply", "--validate=false", "-f", "deploy/crds/drivercontainers.yaml")
-    before = cluster.states(foreign)
-    with pytest.raises(AssertionError, match="AlreadyExists"):
-        cluster.kubectl("create", "-f", "deploy/crds/nodefeaturerules.yaml")
+    before = cluster.states(*FOREIGN)
+    for kind in ("nodefeaturerules", "nodefeatures"):
+        with pytest.raises(AssertionError, match="AlreadyExists"):
+            cluster.kubectl("create", "-f", f"deploy/crds/{kind}.yaml")
     # Alone, this test finds what kubectl has installed.
     cluster.install(take_ownership=True)
     assert cluster.states().keys() >= set(map(path_of, OBJECTS))
-    assert cluster.states(foreign) == before
+    assert cluster.states(*FOREIGN) == before
     cluster.helm.uninstall(RELEASE)

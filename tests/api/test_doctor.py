@@ -94,6 +94,7 @@ def test_a_fresh_installation_is_examined(
     assert found["definitions"] == [
         "ok: drivercontainers.driverwright.io v1alpha1 is the one of this version",
         "ok: nodefeaturerules.nfd.k8s-sigs.io v1alpha1 is served",
+        "ok: nodefeatures.nfd.k8s-sigs.io v1alpha1 is served",
     ]
     assert "driver-builder: 0 of 1 available" in found["controller"][0]
     assert "there is no Lease driverwright/driver-builder" in found["lease"][0]

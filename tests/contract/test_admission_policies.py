@@ -19,6 +19,7 @@ from driver_builder import config
 from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.cli.commands import policy_command
 from driver_builder.controller.execute import Executor
+from driver_builder.model import third_party_labels
 from driver_builder.objects import loaded
 from driver_builder.planning.actions import LabelNode, RememberLoaded
 from driver_builder.upgrades.upgrade_labels import ready_for_label
@@ -94,6 +95,8 @@ BUILDER_MAY: dict[str, Act] = {
         merged(annotation("pending.driverwright.io/ns.gpu", "b"), taint("driverwright.io/ns.gpu", "NoSchedule")), "",
         extra=None,
     ),
+    "set a third party's label": Act(label("nvidia.com/gpu.present"), "", extra=None),
+    "set one of NFD's namespace": Act(label(f"{FEATURE}/rack"), "", extra=None),
     "pause an operator's DaemonSet": Act(label("nvidia.com/gpu.deploy.device-plugin", "paused"), "", extra=None),
 }  # fmt: skip
 MAY = {"nfd-worker": WORKER_MAY, "driver-builder": BUILDER_MAY, "device-agent": {"change nothing": Act({}, "")}}
@@ -255,6 +258,40 @@ def test_whatever_the_controller_writes_to_nodes_the_policy_accepts(namespace: s
         request = Review("system:serviceaccount:driverwright:driver-builder", client.get(path), before)
         assert policy("driver-builder").review(request) == ()
     queue.stop()
+
+
+keys_of_nodes = st.one_of(
+    st.sampled_from(third_party_labels.OF_TARGETS),
+    st.builds(
+        "{}{}".format,
+        st.sampled_from(
+            ("", f"{FEATURE}/", f"a.{FEATURE}/", "profile.node.kubernetes.io/", "kubernetes.io/", "x.kubernetes.io/",
+             "driverwright.io/", "loaded.driverwright.io/", "nvidia.com/", "notkubernetes.io/", "notdriverwright.io/",
+             "k8s.io/", "a.k8s.io/", "a.x-k8s.io/")
+        ),
+        st.sampled_from(("x", "kernel-version.full", "gpu.count", "secure-boot", "X_y")),
+    ),
+)  # fmt: skip
+
+
+@few(50)
+@given(st.sets(keys_of_nodes))
+def test_the_labels_of_third_parties_are_those_that_the_policy_accepts(keys: set[str]) -> None:
+    """One key that only the controller accepts would refuse all labels of a node."""
+    act = Act({"metadata": {"labels": dict.fromkeys(keys, "other")}}, "", extra=None)
+    refusals = policy("driver-builder").review(review("driver-builder", act))
+    refused = {key for item in refusals for key in item.message.partition(": ")[2].split(", ")}
+    assert refused == {key for key in keys if third_party_labels.check(key, "other") is not None}
+
+
+def test_a_controller_that_honours_nobody_may_set_nobodys_labels(capsys: pytest.CaptureFixture[str]) -> None:
+    """The policy is narrower then."""
+    assert run_command("driver-builder", "--node-feature-namespaces=none") == 0
+    made, _ = read_documents(capsys.readouterr().out)
+    act = review("driver-builder", Act(label("nvidia.com/gpu.present"), "", extra=None))
+    (refusal,) = Policy(made).review(act)
+    assert refusal.message == "driver-builder may not change these labels: nvidia.com/gpu.present"
+    assert Policy(made).review(review("driver-builder", Act(label(READY, "2"), "", extra=None))) == ()
 
 
 def test_an_error_in_an_expression_refuses_the_request() -> None:

@@ -27,6 +27,7 @@ EVERYTHING: Json = {
     "nfdWorker": {**GPU, "env": {"A": "1"}, "args": ["--take-over"], "nodeSelector": {"a": "b"}},
     "driverBuilder": {
         "drain": True, "namespaces": ["team"], "builder": "docker",
+        "nodeFeatures": {"namespaces": ["gpu-operator", "nfd"]},
         "engine": {"host": "tcp://engine:2376", "certSecret": "engine"},
         "registryCaConfigMap": "ca", "env": {"B": "2"}, "args": ["--max-builds=2"], "nodeSelector": {"c": "d"},
         "toolchains": True,
@@ -47,6 +48,7 @@ VALUES: dict[str, Json] = {
     "runtime class": {"nfdWorker": {"gpu": {**GPU["gpu"], "runtimeClassName": "nvidia"}}},
     "worker only": {"driverBuilder": {"enabled": False}},
     "controller only": {"nfdWorker": {"enabled": False}},
+    "nobody's labels": {"driverBuilder": {"nodeFeatures": {"enabled": False}}},
 }
 
 
@@ -159,6 +161,9 @@ def test_the_schema_accepts(values: Json) -> None:
         ({"driverBuilder": {"engine": {"host": "ssh://root@engine"}}}, "host"),  # its key would need a mount
         ({"driverBuilder": {"namespaces": ["Team"]}}, "namespaces"),
         ({"driverBuilder": {"namespaces": ["a", "a"]}}, "namespaces"),
+        ({"driverBuilder": {"nodeFeatures": {"namespaces": ["GPU"]}}}, "namespaces"),
+        ({"driverBuilder": {"nodeFeatures": {"namespaces": "gpu-operator"}}}, "namespaces"),
+        ({"driverBuilder": {"nodeFeatures": {"enabled": "no"}}}, "enabled"),
         ({"driverBuilder": {"workSize": "20 GB"}}, "workSize"),
         ({"images": {"repository": "r.example.com/x/"}}, "repository"),
         ({"images": {"tag": 1.3}}, "tag"),
@@ -299,6 +304,7 @@ def test_every_object_is_in_the_namespace_of_the_release(of: str) -> None:
     assert {(item["kind"], item["metadata"]["namespace"]) for item in elsewhere} <= {
         ("Role", "default"), ("RoleBinding", "default"),
         ("Role", "team"), ("RoleBinding", "team"), ("ServiceAccount", "team"),
+        *itertools.product(("Role", "RoleBinding"), ("gpu-operator", "nfd")),
     }  # fmt: skip
     subjects = itertools.chain(*(item.get("subjects", ()) for item in rendered(of, "elsewhere")))
     assert {item["namespace"] for item in subjects} == {"elsewhere"}
@@ -376,7 +382,8 @@ def test_a_further_namespace_gets_what_the_first_one_has() -> None:
     """The Role with the same rules, its binding to the controller's account, and the account of build Jobs."""
     found = rendered("everything")
     assert container(found, "driver-builder")["args"] == [
-        "run", "--namespace=driverwright", "--namespace=team", "--toolchains", "--max-builds=2",
+        "run", "--namespace=driverwright", "--namespace=team", "--node-feature-namespaces=gpu-operator,nfd",
+        "--toolchains", "--max-builds=2",
     ]  # fmt: skip
     here, there = (
         {
@@ -390,6 +397,30 @@ def test_a_further_namespace_gets_what_the_first_one_has() -> None:
         ("Role", "driver-builder"), ("RoleBinding", "driver-builder"), ("ServiceAccount", "driver-builder-job"),
     }  # fmt: skip
     assert there.items() <= here.items()
+
+
+@pytest.mark.parametrize(
+    ("of", "namespaces", "flags"),
+    [
+        ("defaults", ["driverwright"], []),
+        ("everything", ["gpu-operator", "nfd"], ["--node-feature-namespaces=gpu-operator,nfd"]),
+        ("nobody's labels", [], ["--node-feature-namespaces=none"]),
+    ],
+)
+def test_the_controller_reads_node_features_where_its_flag_says(
+    of: str, namespaces: list[str], flags: list[str]
+) -> None:
+    """A Role in each of these namespaces, which allows nothing else, in the order that decides who wins."""
+    name = "driver-builder-node-features"
+    roles = [item for item in rendered(of) if (item["kind"], item["metadata"]["name"]) == ("Role", name)]
+    assert [item["metadata"]["namespace"] for item in roles] == namespaces
+    bindings = [item for item in rendered(of) if (item["kind"], item["metadata"]["name"]) == ("RoleBinding", name)]
+    assert [item["metadata"]["namespace"] for item in bindings] == namespaces
+    for role in roles:
+        granted = {resource: rule["verbs"] for rule in role["rules"] for resource in rule["resources"]}
+        assert granted == {"nodefeatures": ["list", "watch"], "events": ["create", "get", "patch"]}
+    given = [flag for flag in container(rendered(of), "driver-builder")["args"] if "node-feature" in flag]
+    assert given == flags
 
 
 def test_pull_secrets_are_given_to_programs_and_build_jobs() -> None:

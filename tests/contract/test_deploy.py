@@ -184,6 +184,7 @@ def test_doctor_knows_where_each_role_is_needed() -> None:
     assert {(role["name"], role["namespace"]) for role in roles} == {
         (check_rights.DRIVERS_ROLE, "driverwright"),
         (check_rights.RULES_ROLE, "driverwright"),
+        (check_rights.NODE_FEATURES_ROLE, "driverwright"),
         ("driverwright-driver-builder-events", "default"),
     }
 

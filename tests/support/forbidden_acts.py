@@ -23,6 +23,7 @@ from kube_api.resources import (
     LEASES,
     NAMESPACES,
     NODE_FEATURE_RULES,
+    NODE_FEATURES,
     NODES,
     PODS,
     ROLE_BINDINGS,
@@ -111,6 +112,7 @@ def _of_everybody(account: str) -> dict[str, Request]:
         ),
         "delete all nodes": lambda c: c.delete(NODES.path()),
         "change NodeFeatureRules": lambda c: c.patch(NODE_FEATURE_RULES.path(name="r"), {"spec": {"rules": []}}),
+        "create NodeFeatures": lambda c: c.create(NODE_FEATURES.path(namespace=NAMESPACE), {"metadata": {"name": "f"}}),
         "read the API server's flags and metrics": lambda c: list(c.follow("/metrics")),
     }
 
@@ -119,6 +121,12 @@ BUILDER_MUST_NOT: dict[str, Request] = {
     **_of_everybody("driver-builder"),
     "read one node whole": lambda c: c.get(NODES.path(name="node-a")),
     "create nodes": lambda c: c.create(NODES.path(), {"metadata": {"name": "evil"}}),
+    "create nodes by applying": lambda c: c.apply(
+        NODES.path(name="evil"),
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "evil"}},
+        field_manager="driver-builder-node-features",
+        force=False,
+    ),
     "delete nodes": lambda c: c.delete(NODES.path(name="node-a")),
     "change a node's status": lambda c: c.patch(NODES.path(name="node-a", subresource="status"), {"status": {}}),
     "list secrets": lambda c: c.list(SECRETS.path(namespace=NAMESPACE)),
@@ -173,6 +181,7 @@ BUILDER_MUST_NOT: dict[str, Request] = {
     "issue tokens": lambda c: c.create(
         SERVICE_ACCOUNTS.path(namespace=NAMESPACE, name="nfd-worker", subresource="token"), {"spec": {}}
     ),
+    "read NodeFeatures elsewhere": lambda c: c.list(NODE_FEATURES.path(namespace=ELSEWHERE)),
     "list namespaces": lambda c: c.list(NAMESPACES.path()),
     "read other namespaces": lambda c: c.get(NAMESPACES.path(name=ELSEWHERE)),
     "change its namespace": lambda c: c.patch(NAMESPACES.path(name=NAMESPACE), {"metadata": {"labels": {"x": "y"}}}),

@@ -188,7 +188,10 @@ BUILDER_POLICY: dict[str, Act] = {
     "taint a node under a key like ours": Act(
         taint("driverwright.io/upgradings"), f"{_TAINTS}driverwright.io/upgradings"
     ),
-    "pause what no operator deploys by a label": Act(label("nvidia.com/gpu.present"), "labels: nvidia.com/gpu.present"),
+    "move a node to another operating system": Act(
+        label(f"{FEATURE}/system-os_release.ID", "x"), f"these labels: {FEATURE}/system-os_release.ID"
+    ),
+    "label a node without a namespace": Act(label("gpu"), "these labels: gpu"),
     "hide which kernel a node runs": Act(
         label(f"{FEATURE}/kernel-version.full", None), f"these labels: {FEATURE}/kernel-version.full"
     ),

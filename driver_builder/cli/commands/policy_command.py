@@ -2,6 +2,7 @@
 
 import argparse
 
+from driver_builder import config
 from driver_builder.cli.common import EXIT_OK
 from driver_builder.config import Settings
 from driver_builder.controller.node_rights import node_rights
@@ -22,9 +23,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default="driverwright/driver-builder",
         help="service account of the controller (default driverwright/driver-builder)",
     )
+    config.add_node_feature_flags(parser)
 
 
-def run(flags: argparse.Namespace, _settings: Settings) -> int:
+def run(flags: argparse.Namespace, settings: Settings) -> int:
     """Print policy and binding.
 
     Raises:
@@ -33,5 +35,6 @@ def run(flags: argparse.Namespace, _settings: Settings) -> int:
     account = parse_account(flags.service_account)
     if account is None:
         raise ConfigurationError(f"--service-account: {flags.service_account!r} is not of the form NAMESPACE/NAME")
-    print(to_yaml(render(node_rights(), *account), _COMMENT), end="")
+    rights = node_rights(third_parties=bool(settings.node_feature_namespaces))
+    print(to_yaml(render(rights, *account), _COMMENT), end="")
     return EXIT_OK

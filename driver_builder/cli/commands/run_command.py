@@ -41,6 +41,7 @@ from driver_builder.images import toolchain_queue
 from driver_builder.images.toolchain_queue import ToolchainQueue
 from driver_builder.metrics import CacheCollector, StateCollector
 from driver_builder.model.build import LogSink
+from driver_builder.node_features.sync import NodeFeaturesSync
 from driver_builder.observed.node_pods import EvictionRefused
 from driver_builder.planning.actions import DiscoverKernels, StartBuild
 from driver_builder.references.registry_access import Registries
@@ -146,7 +147,10 @@ def _act(
         changes=lambda: writes.changes,
         again=wake.set,
     )
-    writers = _follow_feature_rules(client, settings, stop, supervisor)
+    writers = (
+        *_follow_feature_rules(client, settings, stop, supervisor),
+        _follow_node_features(client, settings, cache, supervisor, stop=stop, written=wake.set),
+    )
     for follower in cache.followers:
         supervisor.start(follower.name, partial(follower.run, stop, wake.set))
     try:
@@ -160,7 +164,7 @@ def _act(
         toolchains.stop()
         builds.stop()
         discoveries.stop()
-        # Before the Lease is given back: the next controller writes the same ConfigMap.
+        # Before the Lease is given back: the next controller writes the same ConfigMap, and the same nodes.
         for writer in writers:
             writer.join()
         REGISTRY.unregister(collector)
@@ -176,6 +180,22 @@ def _follow_feature_rules(
     sync = FeatureRulesSync(client, namespace=settings.feature_rules_namespace, stop=stop)
     supervisor.start(sync.rules.name, partial(sync.rules.run, stop, sync.wake.set))
     return (supervisor.start(sync.name, sync.run),)
+
+
+def _follow_node_features(
+    client: Client,
+    settings: Settings,
+    cache: ClusterCache,
+    supervisor: Supervisor,
+    *,
+    stop: threading.Event,
+    written: Callable[[], None],
+) -> threading.Thread:
+    """Start the thread that applies third parties' labels, also where nobody may set any: those of before go."""
+    sync = NodeFeaturesSync(client, cache, namespaces=settings.node_feature_namespaces, stop=stop, written=written)
+    for item in sync.namespaces:
+        supervisor.start(item.follower.name, partial(item.follower.run, stop, lambda: None))
+    return supervisor.start(sync.name, sync.run)
 
 
 def _build_work(

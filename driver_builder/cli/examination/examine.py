@@ -49,6 +49,7 @@ from kube_api.resources import (
     LEASES,
     NAMESPACES,
     NODE_FEATURE_RULES,
+    NODE_FEATURES,
     NODES,
     SERVICE_ACCOUNTS,
 )
@@ -176,7 +177,17 @@ class Examination:
         yield check_definitions.check_own(DRIVER_CONTAINERS, found, shipped, minor)
         if self.settings.feature_rules:
             found = self._definition(NODE_FEATURE_RULES.plural, NODE_FEATURE_RULES.group)
-            yield check_definitions.check_foreign(NODE_FEATURE_RULES, found)
+            yield check_definitions.check_foreign(
+                NODE_FEATURE_RULES, found, without="workers get no NodeFeatureRules", flag="--no-feature-rules"
+            )
+        if self.settings.node_feature_namespaces:
+            found = self._definition(NODE_FEATURES.plural, NODE_FEATURES.group)
+            yield check_definitions.check_foreign(
+                NODE_FEATURES,
+                found,
+                without="no other program can set labels by NodeFeatures",
+                flag="--node-feature-namespaces=none",
+            )
 
     def _definition(self, plural: str, group: str) -> Json | Unread | None:
         return self.reader.get(CUSTOM_RESOURCE_DEFINITIONS, f"{plural}.{group}")
@@ -187,6 +198,7 @@ class Examination:
             namespaces=self.namespaces,
             lease_name=self.settings.lease_name,
             rules_namespace=self.settings.feature_rules_namespace if self.settings.feature_rules else "",
+            node_feature_namespaces=self.settings.node_feature_namespaces,
             uses_jobs=self._uses(BuilderKind.JOB),
         )
         needed = check_rights.rights(manifests.roles(), scope)

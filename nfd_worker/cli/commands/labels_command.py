@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from feature_rules.features import Features
+from feature_rules.keys.namespaces import NamespaceOptions, add_prefixes, is_whitelisted
 from feature_rules.model import RuleOutput, RuleOutputs, Taint
 from kube_api.log_lines import LONGEST_MESSAGE
 from kube_api.names import BOOT_ID_ANNOTATION, KERNEL_VERSION_ANNOTATION
@@ -17,7 +18,6 @@ from nfd_worker.config.config_file import parse_file
 from nfd_worker.config.file_text import read_file
 from nfd_worker.errors import ConfigurationError
 from nfd_worker.labels.labels import CLUSTER, make_content
-from nfd_worker.labels.namespaces import NamespaceOptions, add_prefixes, is_whitelisted
 from nfd_worker.labels.node_content import NodeContent, Refusal
 
 _ORIGIN = "file"

@@ -2,9 +2,9 @@
 
 import sys
 
+from feature_rules.keys.namespaces import NamespaceOptions
 from kube_api.node_policy import parse_account, render, to_yaml
 from nfd_worker.errors import ConfigurationError
-from nfd_worker.labels.namespaces import NamespaceOptions
 from nfd_worker.publish.node_rights import node_rights
 
 _COMMENT = """\

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from feature_rules.features import Features
+from feature_rules.keys.namespaces import NamespaceOptions
 from feature_rules.load import load_rules
 from feature_rules.model import LoadedRules, RuleProblem
 from feature_rules.run import run_rules
@@ -17,7 +18,6 @@ from nfd_worker.cli.rule_checks import as_problem, static_problems
 from nfd_worker.cycle import with_back_references
 from nfd_worker.guarded_file import MAX_YAML_FILE
 from nfd_worker.labels.labels import CLUSTER, make_content
-from nfd_worker.labels.namespaces import NamespaceOptions
 
 
 def evaluate(files: Sequence[str], features_file: str, options: NamespaceOptions, output: str) -> int:

@@ -2,7 +2,8 @@
 
 Node Feature Discovery (NFD) is played: its requests are those of nfd-master v0.20, word for word (JSON patches with one
 operation for each key, its tracking annotations, its prune), for the labels of a recorded host. The worker is the real
-process with the rights of ``deploy/``.
+process, and what sets the labels of a third program's NodeFeature object the controller's own code, both with the
+rights of ``deploy/``.
 """
 
 import subprocess
@@ -16,12 +17,16 @@ from typing import Any
 import pytest
 import yaml
 
+from driver_builder.cluster.cluster_cache import ClusterCache
+from driver_builder.model.third_party_labels import FIELD_MANAGER
+from driver_builder.node_features.sync import NodeFeaturesSync
 from kube_api.client import JSON_PATCH, Client
 from kube_api.errors import NotFound
-from kube_api.resources import CUSTOM_RESOURCE_DEFINITIONS, NODES, Resource
+from kube_api.resources import NODE_FEATURES, NODES
 from nfd_worker.publish.publish_child import unpublish
+from testbed.testbed import Testbed
 from tests.support.nfd_worker.publishing import FEATURE, NAMESPACE, NFD, read
-from tests.support.real_parts.cluster_setup import Json
+from tests.support.real_parts.cluster_setup import Json, as_service_account, make_namespace
 
 HOSTS = Path(__file__).parents[3] / "tests/data/hosts"
 HOST = "intel-gpu-server"
@@ -30,31 +35,10 @@ FOUND: dict[str, str] = yaml.safe_load((HOSTS / f"{HOST}.labels.yaml").read_text
 RACK = f"{FEATURE}/rack"
 """A label of a rule that only NFD has."""
 CARD = "vendor.example/card"
-"""A label of a NodeFeature object that a third program made, and that another controller takes care of from now on."""
+"""A label of a NodeFeature object that a third program made, and that stays."""
 TRACKING = f"{NFD}/feature-labels"
-
-NODE_FEATURES = Resource("nfd.k8s-sigs.io", "v1alpha1", "nodefeatures", "NodeFeature")
-DEFINITION: Json = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {
-        "name": "nodefeatures.nfd.k8s-sigs.io",
-        "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements/pull/780"},
-    },
-    "spec": {
-        "group": NODE_FEATURES.group,
-        "scope": "Namespaced",
-        "names": {"kind": "NodeFeature", "plural": "nodefeatures", "singular": "nodefeature"},
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
+OF_NFD = "node-feature-discovery"
+"""The namespace of NFD, which is not one whose objects driver-builder reads."""
 
 
 class Nfd:
@@ -65,14 +49,15 @@ class Nfd:
 
     def install(self) -> None:
         """Label the Node, as the object of its worker and that of a third program say."""
-        self._object(self._node, FOUND)
-        self._object(f"{self._node}-cards", {CARD: "a"})
+        make_namespace(self._root, OF_NFD)
+        self._object(OF_NFD, self._node, FOUND)
+        self._object(NAMESPACE, f"{self._node}-cards", {CARD: "a"})
         self.reconcile({**FOUND, RACK: "r7", CARD: "a"})
 
-    def _object(self, name: str, labels: dict[str, str]) -> None:
-        self._root.create(NODE_FEATURES.path(namespace=NAMESPACE), {
+    def _object(self, namespace: str, name: str, labels: dict[str, str]) -> None:
+        self._root.create(NODE_FEATURES.path(namespace=namespace), {
             "apiVersion": NODE_FEATURES.api_version, "kind": NODE_FEATURES.kind,
-            "metadata": {"name": name, "namespace": NAMESPACE, "labels": {f"{NFD}/node-name": self._node}},
+            "metadata": {"name": name, "namespace": namespace, "labels": {f"{NFD}/node-name": self._node}},
             "spec": {"features": {"flags": {}, "attributes": {}, "instances": {}}, "labels": labels},
         })  # fmt: skip
 
@@ -91,9 +76,13 @@ class Nfd:
             self._root.patch(path, operations, content_type=JSON_PATCH)
 
     def remove_objects(self) -> None:
-        """Delete the NodeFeature objects, as Kubernetes does when their owners, NFD's pods, are gone."""
-        for name in (self._node, f"{self._node}-cards"):
-            self._root.delete(NODE_FEATURES.path(namespace=NAMESPACE, name=name))
+        """Delete the object of NFD's worker, as Kubernetes does when its owner, the worker's pod, is gone."""
+        self._root.delete(NODE_FEATURES.path(namespace=OF_NFD, name=self._node))
+
+    def change_card(self, value: str) -> None:
+        """Let the third program find something else."""
+        path = NODE_FEATURES.path(namespace=NAMESPACE, name=f"{self._node}-cards")
+        self._root.patch(path, {"spec": {"labels": {CARD: value}}})
 
     def prune(self) -> None:
         """Remove all that it tracks, as the Job does that runs after ``helm uninstall``."""
@@ -159,7 +148,6 @@ def is_served(root: Client) -> bool:
 @pytest.fixture
 def nfd(root: Client, node: str) -> Nfd:
     """Install NFD."""
-    root.apply(CUSTOM_RESOURCE_DEFINITIONS.path(name=DEFINITION["metadata"]["name"]), DEFINITION, field_manager="test")
     deadline = time.monotonic() + 60
     while not is_served(root):
         assert time.monotonic() < deadline, "NodeFeatures are not served"
@@ -183,6 +171,14 @@ def run_worker(node: str, kubeconfig: str) -> Callable[..., str]:
     return run
 
 
+@pytest.fixture
+def controller(control_plane_ground: Testbed, root: Client) -> NodeFeaturesSync:
+    """Return the part of driver-builder that sets third parties' labels."""
+    assert root
+    own = as_service_account(control_plane_ground, NAMESPACE, "driver-builder")
+    return NodeFeaturesSync(own, ClusterCache(own, namespaces=[]), namespaces=[NAMESPACE], stop=threading.Event())
+
+
 def managers_of(root: Client, node: str, key: str) -> set[str]:
     """Return who owns a label."""
     entries = read(root, node)["metadata"]["managedFields"]
@@ -191,25 +187,28 @@ def managers_of(root: Client, node: str, key: str) -> set[str]:
 
 
 def test_moving_over_as_documented_lacks_no_label_at_any_time(
-    root: Client, node: str, nfd: Nfd, run_worker: Callable[..., str]
+    root: Client, node: str, nfd: Nfd, run_worker: Callable[..., str], controller: NodeFeaturesSync
 ) -> None:
-    """Side by side, NFD stopped, its objects gone, taken over, uninstalled with a prune."""
+    """Side by side, NFD stopped, its object gone, taken over, uninstalled; a third party's label is followed on."""
     wanted, label = {**FOUND, CARD: "a"}, next(iter(FOUND))
     watched = Watched(root, node)
 
     run_worker()
+    controller.sync()
     nfd.reconcile({**FOUND, RACK: "r7", CARD: "a"})
     assert managers_of(root, node, label) == {"nfd-master", "nfd-worker"}
+    assert managers_of(root, node, CARD) == {"nfd-master", FIELD_MANAGER}
 
     # nfd-master is stopped: what happens to its objects now changes nothing.
     nfd.remove_objects()
-    card = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": {CARD: "a"}}}
-    root.apply(NODES.path(name=node), card, field_manager="third-party")
+    controller.sync()
     assert RACK in read(root, node)["metadata"]["labels"]
+    nfd.change_card("b")
+    controller.sync()
 
     assert "adopted the node" in run_worker("--take-over=true")
     assert managers_of(root, node, label) == {"nfd-worker"}
-    assert managers_of(root, node, CARD) == {"third-party"}
+    assert managers_of(root, node, CARD) == {FIELD_MANAGER}
     now = read(root, node)["metadata"]
     assert RACK not in now["labels"]
     assert not any(key.startswith(f"{NFD}/") for key in now["annotations"])
@@ -218,6 +217,8 @@ def test_moving_over_as_documented_lacks_no_label_at_any_time(
     states = watched.end()
     assert absent(states, wanted) == set()
     assert {TRACKING in state.get("annotations", {}) for state in states} == {True, False}
+    controller.sync()
+    assert read(root, node)["metadata"]["labels"][CARD] == "b"
 
 
 def test_a_prune_before_the_node_is_taken_over_is_what_the_watch_sees(

@@ -19,8 +19,8 @@ Json = dict[str, Any]
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 _FILES = (
-    "namespace.yaml", "crds/drivercontainers.yaml", "crds/nodefeaturerules.yaml", "driver-builder/rbac.yaml",
-    "driver-builder/deployment.yaml", "nfd-worker/daemonset.yaml",
+    "namespace.yaml", "crds/drivercontainers.yaml", "crds/nodefeaturerules.yaml", "crds/nodefeatures.yaml",
+    "driver-builder/rbac.yaml", "driver-builder/deployment.yaml", "nfd-worker/daemonset.yaml",
 )  # fmt: skip
 _READY = [{"type": "Ready", "status": "True"}]
 _MANIFESTS = [item for file in _FILES for item in read_documents((DEPLOY / file).read_text())]

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from kube_api.client import Client
 from kube_api.errors import Conflict, KubeApiError, NotFound
+from kube_api.resources import NODES
 
 Json = dict[str, Any]
 PATH = "/api/v1/nodes/n"
@@ -23,15 +24,15 @@ Owners = dict[tuple[str, str], set[Key]]
 
 
 class NodeServer:
-    """Keeps one Node, named ``n``.
+    """Keeps one Node: a new one, named ``n``, or the given one.
 
     ``log``: verb and path of each request. ``before`` and ``after``: called with the number of each request, from 1,
     before and after it is served; may raise, or change the Node.
     """
 
-    def __init__(self) -> None:
-        self.node: Json = {"kind": "Node", "metadata": {"name": "n", "resourceVersion": "1"}}
-        self._owners: Owners = {}
+    def __init__(self, node: Json | None = None) -> None:
+        self.node: Json = node or {"kind": "Node", "metadata": {"name": "n", "resourceVersion": "1"}}
+        self._owners = _read_entries(self.node["metadata"].get("managedFields") or [])
         self.log: list[tuple[str, str]] = []
         self.before: Callable[[int], None] = lambda _: None
         self.after: Callable[[int], None] = lambda _: None
@@ -47,8 +48,7 @@ class NodeServer:
 
     def apply(self, path: str, body: Json, *, field_manager: str, force: bool = True) -> Json:
         """Apply labels and annotations."""
-        assert force
-        return self._serve("apply", path, lambda: self._apply(field_manager, body["metadata"]))
+        return self._serve("apply", path, lambda: self._apply(field_manager, body["metadata"], force=force))
 
     def patch(self, path: str, body: Json) -> Json:
         """Merge a patch; of the status, when the path says so."""
@@ -84,7 +84,7 @@ class NodeServer:
     def _serve(self, verb: str, path: str, change: Callable[[], None]) -> Json:
         self.log.append((verb, path))
         self.before(len(self.log))
-        if path.removesuffix("/status") != PATH:
+        if path.removesuffix("/status") != NODES.path(name=self.node["metadata"]["name"]):
             raise NotFound(f"GET {path}: 404 NotFound", status=404)
         change()
         self.after(len(self.log))
@@ -109,9 +109,11 @@ class NodeServer:
         self._owners.setdefault((manager, "Update"), set()).update(changed & new.keys())
         self._finish(before)
 
-    def _apply(self, manager: str, metadata: Json) -> None:
+    def _apply(self, manager: str, metadata: Json, *, force: bool) -> None:
         before = deepcopy(self.node)
         wanted = _values({"metadata": metadata})
+        if not force:
+            self._refuse_conflicts(manager, wanted)
         mine = self._owners.get((manager, "Apply"), set())
         self._disown({key for key, value in _values(self.node).items() if wanted.get(key, value) != value})
         self._owners[manager, "Apply"] = set(wanted)
@@ -120,6 +122,20 @@ class NodeServer:
         for (field, key), value in wanted.items():
             self.node["metadata"].setdefault(field, {})[key] = value
         self._finish(before)
+
+    def _refuse_conflicts(self, manager: str, wanted: dict[Key, str]) -> None:
+        present = _values(self.node)
+        owners = {
+            f".metadata.{field}.{key}": other
+            for (other, operation), keys in self._owners.items()
+            for field, key in keys
+            if (other, operation) != (manager, "Apply") and wanted.get((field, key), "") != present[field, key]
+            if (field, key) in wanted
+        }
+        if owners:
+            error = Conflict(f"PATCH: 409 Conflict: Apply failed with {len(owners)} conflicts", status=409)
+            error.owners = owners
+            raise error
 
     def _disown(self, keys: set[Key]) -> None:
         for owned in self._owners.values():

@@ -44,6 +44,7 @@ def install(client: Client) -> None:
         "namespace.yaml",
         "crds/drivercontainers.yaml",
         "crds/nodefeaturerules.yaml",
+        "crds/nodefeatures.yaml",
         "driver-builder/rbac.yaml",
         "nfd-worker/rbac.yaml",
         "nfd-worker/rules.yaml",

@@ -62,6 +62,7 @@ def test_without_flags_and_environment_there_are_defaults() -> None:
         lease_name="driver-builder",
         feature_rules=True,
         feature_rules_namespace="driverwright",
+        node_feature_namespaces=("driverwright",),
         port=8080,
         gc_repositories=(),
         keep_days=90,
@@ -274,6 +275,29 @@ def test_feature_rules_can_be_left_to_others(arguments: list[str], environment: 
 def test_toolchains_are_for_our_own_templates(arguments: list[str], environment: dict[str, str], is_on: bool) -> None:
     """What stages of another Dockerfile are called, and what is in them, is not known."""
     assert settings(parsed(*arguments), environment).toolchains is is_on
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "namespaces"),
+    [
+        pytest.param([], {"POD_NAMESPACE": "drivers"}, ("drivers",), id="the pod's"),
+        pytest.param(["--node-feature-namespaces=gpu-operator, b,gpu-operator"], {}, ("gpu-operator", "b"), id="flag"),
+        pytest.param([], {"DRIVER_BUILDER_NODE_FEATURE_NAMESPACES": "b,a"}, ("b", "a"), id="environment, in its order"),
+        pytest.param(["--node-feature-namespaces=none"], {"POD_NAMESPACE": "drivers"}, (), id="none"),
+    ],
+)
+def test_namespaces_of_node_features_are_in_their_order(
+    arguments: list[str], environment: dict[str, str], namespaces: tuple[str, ...]
+) -> None:
+    """The first one comes first; each counts once."""
+    assert settings(parsed(*arguments), environment).node_feature_namespaces == namespaces
+
+
+@pytest.mark.parametrize("text", ["a b", "A", "a,,b", "*", "a,none/", "-a", "x" * 64])
+def test_a_namespace_of_node_features_that_is_none_is_refused(text: str) -> None:
+    """The message names the flag, the value and what to write."""
+    with pytest.raises(ConfigurationError, match=r"--node-feature-namespaces: .* write NAME,\.\.\. or none"):
+        settings(parsed(f"--node-feature-namespaces={text}"), {})
 
 
 @pytest.mark.parametrize("text", ["a b", "=x", "a:Never", "a:", ":NoSchedule", "a=b c"])

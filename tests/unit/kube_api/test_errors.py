@@ -91,3 +91,26 @@ def test_any_body_makes_an_error(body: str | bytes | None, words: str) -> None:
 def test_retry_after_is_seconds_or_nothing(header: str | None, seconds: float | None) -> None:
     """Only whole seconds are understood."""
     assert from_response("GET /", 429, None, header).retry_after == seconds
+
+
+def test_a_conflict_of_an_apply_says_who_owns_which_field() -> None:
+    """By the causes: the message names the first few alone. What is no such cause is left out."""
+    causes: list[object] = [
+        {"reason": "FieldManagerConflict", "message": 'conflict with "nfd-worker" using v1 at 2026-01-01T00:00:00Z',
+         "field": ".metadata.labels.nvidia.com/gpu.count"},
+        {"reason": "FieldManagerConflict", "message": 'conflict with "kubelet" with subresource "status" using v1',
+         "field": ".metadata.labels.pool"},
+        {"reason": "FieldManagerConflict", "message": "in other words", "field": ".spec"},
+        {"reason": "Other", "message": 'conflict with "x"', "field": ".metadata.labels.x"},
+        "text",
+    ]  # fmt: skip
+    body = {"reason": "Conflict", "message": "Apply failed with 2 conflicts", "details": {"causes": causes}}
+    error = from_response("PATCH /api/v1/nodes/n", 409, json.dumps(body))
+    assert isinstance(error, Conflict)
+    assert error.owners == {
+        ".metadata.labels.nvidia.com/gpu.count": "nfd-worker",
+        ".metadata.labels.pool": "kubelet",
+    }
+    other = from_response("POST /api/v1/pods", 409, STATUS)
+    assert isinstance(other, Conflict)
+    assert other.owners == {}

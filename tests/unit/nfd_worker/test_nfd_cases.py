@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from feature_rules.features import Features
+from feature_rules.keys.namespaces import NamespaceOptions
 from nfd_worker.cpu.cpu_model import x86_attributes
 from nfd_worker.cpu.cpuid_flags import x86_64_level_flags
 from nfd_worker.labels.labels import make_content
-from nfd_worker.labels.namespaces import NamespaceOptions
 from nfd_worker.sources import cpu, kernel, pci, system
 from nfd_worker.sources.settings import CPUID_BLACKLIST, CpuSettings, KernelSettings, SourceSettings
 from tests.support.nfd_worker.nfd_cases import CASES, FIXTURES, of

@@ -7,7 +7,7 @@ from driver_builder.doctor.check_rights import Right, Scope, check_drain, check_
 from driver_builder.doctor.finding import Unread, Verdict
 
 ROLES = manifests.roles()
-SCOPE = Scope(namespaces=("a", "b"), lease_name="mine", rules_namespace="workers")
+SCOPE = Scope(namespaces=("a", "b"), lease_name="mine", rules_namespace="workers", node_feature_namespaces=("gfd",))
 
 
 def asked(scope: Scope = SCOPE) -> set[str]:
@@ -24,6 +24,8 @@ def asked(scope: Scope = SCOPE) -> set[str]:
         pytest.param("b: patch drivercontainers.driverwright.io/status", id="a subresource"),
         pytest.param("a: update leases.coordination.k8s.io/mine", id="the Lease by its name"),
         pytest.param("workers: patch configmaps/nfd-worker-rules", id="the workers' rules"),
+        pytest.param("gfd: watch nodefeatures.nfd.k8s-sigs.io", id="third parties' labels"),
+        pytest.param("gfd: create events", id="Events on their objects"),
         pytest.param("default: create events", id="Events of the cluster"),
     ],
 )
@@ -43,6 +45,7 @@ def test_every_rule_of_the_manifest_is_asked_about(right: str) -> None:
             Scope(namespaces=("a",), lease_name="x"),
             id="rules, switched off",
         ),
+        pytest.param("a: list nodefeatures.nfd.k8s-sigs.io", SCOPE, id="third parties' labels of another namespace"),
     ],
 )
 def test_what_is_not_needed_is_not_asked_about(right: str, scope: Scope) -> None:

@@ -165,9 +165,12 @@ def test_a_definition_of_other_projects_only_has_to_be_served() -> None:
     other = copy.deepcopy(shipped)
     other["spec"]["versions"][0]["schema"] = {}
     findings = [
-        check_definitions.check_foreign(NODE_FEATURE_RULES, found) for found in (shipped, other, None, FORBIDDEN)
+        check_definitions.check_foreign(NODE_FEATURE_RULES, found, without="no rules are read", flag="--no-rules")
+        for found in (shipped, other, None, FORBIDDEN)
     ]
     assert verdicts(*findings) == [OK, OK, WARNING, UNKNOWN]
+    assert findings[2].found == "nodefeaturerules.nfd.k8s-sigs.io is not installed: no rules are read"
+    assert findings[2].remedy == "kubectl apply -f deploy/crds/nodefeaturerules.yaml, or run --no-rules"
 
 
 # ---------------------------------------------------------------- the controller

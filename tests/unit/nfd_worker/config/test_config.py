@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from feature_rules.keys.namespaces import NamespaceOptions
 from nfd_worker.config.config import (
     DEFAULT_FILE,
     LABEL_SOURCES,
@@ -13,7 +14,6 @@ from nfd_worker.config.config import (
     load_settings,
 )
 from nfd_worker.errors import ConfigurationError
-from nfd_worker.labels.namespaces import NamespaceOptions
 from nfd_worker.sources import SOURCES
 from nfd_worker.sources.settings import CPUID_BLACKLIST
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from feature_rules.keys.namespaces import NamespaceOptions
 from nfd_worker.config.arguments import build_parser
 from nfd_worker.config.config import Settings
 from nfd_worker.config.options import (
@@ -19,7 +20,6 @@ from nfd_worker.config.options import (
     run_flags,
     with_command,
 )
-from nfd_worker.labels.namespaces import NamespaceOptions
 
 
 def parse(arguments: list[str]) -> dict[str, str]:

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feature_rules.features import Features
+from feature_rules.keys.namespaces import NamespaceOptions, add_prefixes
+from feature_rules.keys.quantity import parse_quantity
 from feature_rules.model import EFFECTS, RuleOutput, RuleOutputs, Taint
 from kube_api.names import is_label_value, is_qualified_name
 from nfd_worker.labels.labels import ContentResult, label_key, make_content, source_prefix
-from nfd_worker.labels.namespaces import NamespaceOptions, add_prefixes
 from nfd_worker.labels.node_content import NodeContent
-from nfd_worker.labels.quantity import parse_quantity
 
 P = "feature.node.kubernetes.io"
 OPTIONS = NamespaceOptions()

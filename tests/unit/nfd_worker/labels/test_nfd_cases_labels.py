@@ -7,11 +7,7 @@ import yaml
 
 from feature_rules.dynamic import resolve
 from feature_rules.features import Features, merge
-from feature_rules.model import RuleOutput, RuleOutputs, Taint
-from kube_api.names import FEATURE_LABEL_PREFIX
-from nfd_worker.config.config import load_settings
-from nfd_worker.labels.labels import ContentResult, make_content
-from nfd_worker.labels.namespaces import (
+from feature_rules.keys.namespaces import (
     NamespaceOptions,
     Problem,
     add_prefixes,
@@ -20,6 +16,10 @@ from nfd_worker.labels.namespaces import (
     check_label,
     check_taint,
 )
+from feature_rules.model import RuleOutput, RuleOutputs, Taint
+from kube_api.names import FEATURE_LABEL_PREFIX
+from nfd_worker.config.config import load_settings
+from nfd_worker.labels.labels import ContentResult, make_content
 from tests.support.nfd_worker.nfd_cases import of
 
 

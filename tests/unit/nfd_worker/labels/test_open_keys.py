@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feature_rules.features import Failed, Features, merge
+from feature_rules.keys.namespaces import NamespaceOptions
 from feature_rules.load import load_rules
 from feature_rules.model import Rule, RuleOutput
 from feature_rules.run import run_rules
@@ -18,7 +19,6 @@ from nfd_worker.config.rule_files import RuleSet
 from nfd_worker.cycle import run_cycle, with_back_references
 from nfd_worker.host import Host
 from nfd_worker.labels.labels import CLUSTER, CUSTOM, make_content
-from nfd_worker.labels.namespaces import NamespaceOptions
 from nfd_worker.labels.node_content import NodeContent, OpenKeys, Origins, Unknown
 from nfd_worker.labels.open_keys import Layer, open_keys, runnable_rules
 from nfd_worker.labels.origins import origins_of

@@ -10,12 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from feature_rules.features import Features
-from feature_rules.model import RuleOutput, RuleOutputs, Taint
-from kube_api.errors import Forbidden
-from kube_api.names import BOOT_ID_ANNOTATION, KERNEL_VERSION_ANNOTATION
-from kube_api.node_policy import render
-from nfd_worker.labels.labels import CLUSTER, make_content
-from nfd_worker.labels.namespaces import (
+from feature_rules.keys.namespaces import (
     NamespaceOptions,
     check_annotation,
     check_extended_resource,
@@ -23,6 +18,11 @@ from nfd_worker.labels.namespaces import (
     check_taint,
     is_whitelisted,
 )
+from feature_rules.model import RuleOutput, RuleOutputs, Taint
+from kube_api.errors import Forbidden
+from kube_api.names import BOOT_ID_ANNOTATION, KERNEL_VERSION_ANNOTATION
+from kube_api.node_policy import render
+from nfd_worker.labels.labels import CLUSTER, make_content
 from nfd_worker.labels.node_content import NodeContent, Unknown
 from nfd_worker.publish.node_rights import node_rights
 from nfd_worker.publish.ownership import ORIGINS_ANNOTATION

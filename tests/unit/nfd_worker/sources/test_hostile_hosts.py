@@ -17,12 +17,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from feature_rules.features import Failed, Features
+from feature_rules.keys.namespaces import NamespaceOptions
 from kube_api.names import is_label_value, is_qualified_name
 from nfd_worker.config.config import Settings
 from nfd_worker.cycle import run_cycle
 from nfd_worker.host import Host
 from nfd_worker.labels.labels import make_content
-from nfd_worker.labels.namespaces import NamespaceOptions
 from nfd_worker.sources import SOURCES, discover
 from nfd_worker.sources.local import FEATURE_FILES, parse_feature_file
 from nfd_worker.sources.settings import SourceSettings

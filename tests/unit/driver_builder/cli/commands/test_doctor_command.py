@@ -74,7 +74,7 @@ def test_a_cluster_with_everything_in_place_has_no_findings(
     assert main.main(["doctor"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["ok", "server", "Kubernetes", "v1.31.2"]
-    assert lines[-1] == "14 ok, 1 unknown"
+    assert lines[-1] == "15 ok, 1 unknown"
     assert not any(line.startswith(("warning", "FAILED")) for line in lines)
     assert cluster.writes == []
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from feature_rules.model import Taint
-from nfd_worker.labels.namespaces import (
+from feature_rules.keys.namespaces import (
     NamespaceOptions,
     add_prefixes,
     check_annotation,
@@ -13,6 +12,7 @@ from nfd_worker.labels.namespaces import (
     check_taint,
     is_whitelisted,
 )
+from feature_rules.model import Taint
 
 DENYING = NamespaceOptions(
     deny_label_ns=("denied.io", "*.denied.net", "*node.kubernetes.io"),

@@ -8,10 +8,10 @@ may say that a driver is ready. Any other namespace is free, as far as ``denyLab
 from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
+from feature_rules.keys.quantity import parse_quantity
 from feature_rules.model import EFFECTS, Taint
 from feature_rules.regexps import is_found
 from kube_api.names import FEATURE_LABEL_PREFIX, GROUP, is_label_value, is_qualified_name
-from nfd_worker.labels.quantity import parse_quantity
 
 PROFILE_LABEL_PREFIX = "profile.node.kubernetes.io"
 
@@ -141,7 +141,7 @@ def is_whitelisted(key: str, whitelist: str) -> bool:
     """Return whether an allow-list lets a label pass; it sees the part after the namespace.
 
     Raises:
-        MatchError: when the expression is not valid; the configuration checks that (:mod:`nfd_worker.config.options`).
+        MatchError: when the expression is not valid; whoever reads it from a configuration checks that there.
     """
     return not whitelist or is_found(whitelist, key.partition("/")[2] or key)
 
