@@ -4,16 +4,18 @@ The tests build on each other, in the order they are written in.
 """
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import takewhile
 from typing import Any
 
 import pytest
 
 from demo.cluster import NAMESPACE
-from demo.scenario import DRIVER, EXAMPLE, Scenario
+from demo.scenario import DRIVER, EXAMPLE, READY_LABEL, Scenario
 from driver_builder.objects.stage_labels import Stage, stage_label
 from kube_api.errors import NotFound
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS
+from testbed.guest.guest import Guest
 from tests.support.real_parts import acts
 from tests.support.real_parts.chain import (
     EVERY,
@@ -32,6 +34,7 @@ PREFIX = stage_label(KEY, Stage.VALID).removesuffix(Stage.VALID)
 PLUGIN = f"{DRIVER}-plug"
 BEGINNINGS = [EVERY[:count] for count in range(len(EVERY) + 1)]
 BEGIN = "static int __init edu_init(void)\n{\n"
+ANSWER = "*factorial = readl(edu->registers + EDU_FACTORIAL)"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -87,6 +90,43 @@ def test_the_plugin_leaves_before_the_driver_is_replaced_and_all_comes_back(scen
     assert ("none", "yes") not in seen
 
 
+def test_a_driver_that_computes_wrongly_is_taken_back_before_another_node_has_it(scenario: Scenario) -> None:
+    """It loads and fails its validation: no ready label and no plugin beside it; then its node has what it had."""
+    old = {name: _module(guest) for name, guest in scenario.guests.items()}
+    ready_beside_it: list[bool] = []
+
+    def is_halted() -> bool:
+        for name, guest in scenario.guests.items():
+            before, labels, after = _module(guest), scenario.cluster.labels(name), _module(guest)
+            if before == after and after not in ("", old[name]):
+                ready_beside_it.append(READY_LABEL in labels)
+        return {target.get("reason") for target in scenario.cluster.targets(DRIVER).values()} == {"RolloutHalted"}
+
+    with ExitStack() as stack:
+        seen = {name: stack.enter_context(chain_on(guest)) for name, guest in scenario.guests.items()}
+        code = (EXAMPLE / "src/edudrv.c").read_text()
+        assert code.count(ANSWER) == 1
+        scenario.apply_source(replace={"edudrv.c": code.replace(ANSWER, f"{ANSWER} + 1")})
+        acts.wait_until(scenario, "the wave has halted", is_halted)
+        wave = _status(scenario)["rollout"]
+        (failed,) = wave["returned"]
+        until_every_stage(scenario, failed)
+        acts.wait_until(scenario, f"{failed} is ready again", lambda: READY_LABEL in scenario.cluster.labels(failed))
+    (kept,) = scenario.guests.keys() - {failed}
+    assert (wave["phase"], wave["failedNodes"]) == ("Halted", 1)
+    assert f"it failed on {failed}: ValidationFailed: the command failed (1)" in wave["message"]
+    assert "factorial: /dev/edu0 is wrong" in wave["message"]
+    # The label goes when the new pod has said what it loaded, and does not come while that is validated.
+    assert ready_beside_it == sorted(ready_beside_it, reverse=True)
+    assert not ready_beside_it[-1]
+    (wrong,) = {module for module, _ in seen[failed]} - {"none", old[failed]}
+    assert (wrong, "no") in seen[failed]
+    assert (wrong, "yes") not in seen[failed]
+    assert seen[failed][-1] == (old[failed], "yes")
+    assert seen[kept] == [(old[kept], "yes")]
+    acts.wait_for_events(scenario, "RolloutHalted")
+
+
 def test_a_driver_that_is_deleted_leaves_nothing_of_its_stages(scenario: Scenario) -> None:
     """No label or annotation of a stage, no DaemonSet and no ConfigMap of the plugin; the module is gone."""
     scenario.remove_driver()
@@ -96,6 +136,11 @@ def test_a_driver_that_is_deleted_leaves_nothing_of_its_stages(scenario: Scenari
     for resource in (DAEMON_SETS, CONFIG_MAPS):
         path = resource.path(namespace=NAMESPACE, name=PLUGIN)
         acts.wait_until(scenario, f"{path} is gone", lambda path=path: _is_gone(scenario, path))  # type: ignore[misc]
+
+
+def _module(guest: Guest) -> str:
+    """Return the identity of the module that is live on a guest, empty while there is none."""
+    return guest.run("cat /sys/module/edudrv/srcversion 2>/dev/null")[1].strip()
 
 
 def _status(scenario: Scenario) -> dict[str, Any]:
