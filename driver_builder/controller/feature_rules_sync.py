@@ -9,16 +9,16 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from driver_builder.backoff import Backoff
 from driver_builder.cluster.collection import Json
 from driver_builder.cluster.follower import Follower, Source
 from driver_builder.controller import events
 from driver_builder.controller.rule_compiler import CONFIG_MAP, RuleObject, compile_rules
+from driver_builder.controller.sync_loop import keep_in_line
 from driver_builder.reasons import Reason
 from driver_builder.status.status import Event
 from feature_rules.model import RuleProblem
 from kube_api.client import Client
-from kube_api.errors import KubeApiError, NotFound
+from kube_api.errors import NotFound
 from kube_api.resources import CONFIG_MAPS, NODE_FEATURE_RULES
 
 SETTLE_SECONDS = 0.2
@@ -49,17 +49,7 @@ class FeatureRulesSync:
 
     def run(self) -> None:
         """Work until stopped, with back-off while the API server is away."""
-        backoff = Backoff(first=1.0, most=60.0)
-        while not self._stopping.is_set():
-            try:
-                self.sync()
-            except KubeApiError as error:
-                delay = error.retry_after or backoff.next()
-                logger.warning("feature rules: retrying in %.0f s: %s", delay, error)
-                self._stopping.wait(delay)
-            else:
-                backoff.reset()
-                self._wait()
+        keep_in_line("feature rules", self.sync, self._wait, stopping=self._stopping, logger=logger)
 
     def sync(self) -> None:
         """Do it once.

@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from driver_builder.backoff import Backoff
 from driver_builder.boundary import contained
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.kept_writes import KeptWrites
 from driver_builder.controller import events
+from driver_builder.controller.sync_loop import keep_in_line
 from driver_builder.model.third_party_labels import FIELD_MANAGER
 from driver_builder.node_features.allowed_namespace import AllowedNamespace
 from driver_builder.node_features.node_feature import NodeFeature
@@ -98,17 +98,7 @@ class NodeFeaturesSync:
 
     def run(self) -> None:
         """Work until stopped, with back-off while the API server is away."""
-        backoff = Backoff(first=1.0, most=60.0)
-        while not self._stopping.is_set():
-            try:
-                self.sync()
-            except KubeApiError as error:
-                delay = error.retry_after or backoff.next()
-                logger.warning("node features: retrying in %.0f s: %s", delay, error)
-                self._stopping.wait(delay)
-            else:
-                backoff.reset()
-                self._wait()
+        keep_in_line("node features", self.sync, self._wait, stopping=self._stopping, logger=logger)
 
     def sync(self) -> None:
         """Look at what changed, once.
