@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,19 +66,6 @@ class ReadyBuilder:
         log("built")
         archive = docker_20(directory / "image.tar", [tar_of(FILES)])
         return BuiltImage(archive=archive, module_symvers=self._module_symvers, compiler="gcc 12.2.0")
-
-
-@pytest.fixture
-def memory() -> MemoryRegistry:
-    """What the registry keeps."""
-    return MemoryRegistry()
-
-
-@pytest.fixture
-def server(memory: MemoryRegistry) -> Iterator[ScriptedRegistry]:
-    """Serve the registry."""
-    with scripted_registry(memory) as server:
-        yield server
 
 
 def build(

@@ -2,7 +2,6 @@
 
 import base64
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from threading import Event
 from typing import Any
@@ -50,19 +49,6 @@ def cluster(**changes: bytes) -> MemoryClient:
             body = {"metadata": {"name": name}, "data": {"key": base64.b64encode(content).decode()}}
             client.create(SECRETS.path(namespace="team"), body)
     return client
-
-
-@pytest.fixture
-def memory() -> MemoryRegistry:
-    """What the registry keeps."""
-    return MemoryRegistry()
-
-
-@pytest.fixture
-def server(memory: MemoryRegistry) -> Iterator[ScriptedRegistry]:
-    """Serve the registry."""
-    with scripted_registry(memory) as server:
-        yield server
 
 
 class CountingBuilder(ReadyBuilder):

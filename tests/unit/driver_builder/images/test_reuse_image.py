@@ -107,12 +107,6 @@ class KnowingBuilder(PlainBuilder):
 
 
 @pytest.fixture
-def memory() -> MemoryRegistry:
-    """What the registry keeps."""
-    return MemoryRegistry()
-
-
-@pytest.fixture
 def server(memory: MemoryRegistry) -> Iterator[ScriptedRegistry]:
     """A registry with the image of the old kernel."""
     with scripted_registry(memory) as server:

@@ -1,7 +1,6 @@
 """The toolchain of a kernel: used where it is the right one, pushed where there is none, and never in the way."""
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -96,19 +95,6 @@ class Workshop:
         if request.template == "generic":
             return None
         return docker_20(directory / "toolchain.tar", [tar_of({"usr/bin/gcc": b"gcc"}), tar_of(self.facts)])
-
-
-@pytest.fixture
-def memory() -> MemoryRegistry:
-    """What the registry keeps."""
-    return MemoryRegistry()
-
-
-@pytest.fixture
-def server(memory: MemoryRegistry) -> Iterator[ScriptedRegistry]:
-    """Serve the registry."""
-    with scripted_registry(memory) as server:
-        yield server
 
 
 def action(server: ScriptedRegistry, **changes: Any) -> StartBuild:
