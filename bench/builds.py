@@ -20,7 +20,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,13 +120,7 @@ def report_warm_builds(ground: Testbed, kernel: str) -> None:
         for driver, words in ((EDU, "new version of a driver"), (SMALL, "second driver"), (LARGE, "a large driver")):
             warm = [line.seconds(driver, f"warm-{driver}-{number}") for number in range(SAMPLES)]
             # The first of a package downloads it, and what it depends on.
-            told, bare = statistics.median(warm), statistics.median(line.bare(driver))
-            allowed = 1.3 * bare + 5
-            print(
-                f"{words:<32}{told:.1f} s ({', '.join(f'{each:.1f}' for each in warm)}); bare make {bare:.1f} s; "
-                f"{told / bare:.2f} times, {told - bare:+.1f} s; 1.3 times and 5 s are {allowed:.1f} s: "
-                f"{'within' if told <= allowed else 'NOT within'}"
-            )
+            print(f"{words:<32}{beside_make(warm, statistics.median(line.bare(driver)), factor=1.3, extra=5)}")
         print(f"image of the edu driver         {line.image_bytes / (1 << 20):.2f} MiB in the registry, compressed")
 
 
@@ -146,12 +140,17 @@ def report_jobs(ground: Testbed, kernel: str) -> None:
         for number in range(SAMPLES):
             warm.append(line.seconds(EDU, f"job-warm-{number}"))
             assert not [text for text in line.log if "apt-get" in text], "a package manager ran"
-        told, allowed = statistics.median(warm), 1.5 * bare + 15
-        print(
-            f"new version, in a Job           {told:.1f} s ({', '.join(f'{each:.1f}' for each in warm)}); bare make "
-            f"{bare:.1f} s; {told - bare:+.1f} s; 1.5 times and 15 s are {allowed:.1f} s: "
-            f"{'within' if told <= allowed else 'NOT within'}"
-        )
+        print(f"new version, in a Job           {beside_make(warm, bare, factor=1.5, extra=15)}")
+
+
+def beside_make(warm: Sequence[float], bare: float, *, factor: float, extra: int) -> str:
+    """Say how long builds took beside a bare make, and whether ``factor`` times that and ``extra`` seconds are kept."""
+    median, allowed = statistics.median(warm), factor * bare + extra
+    return (
+        f"{median:.1f} s ({', '.join(f'{each:.1f}' for each in warm)}); bare make {bare:.1f} s; "
+        f"{median / bare:.2f} times, {median - bare:+.1f} s; {factor} times and {extra} s are {allowed:.1f} s: "
+        f"{'within' if median <= allowed else 'NOT within'}"
+    )
 
 
 class Line:
