@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from driver_builder.images import provenance
+
 _PREFIX = "org.opencontainers.image"
 
 
@@ -84,7 +86,7 @@ def public_url(remote: str) -> str:
     parts = urlsplit(remote.strip())
     if parts.scheme != "https" or "." not in (parts.hostname or ""):
         return ""
-    return f"https://{parts.netloc.rpartition('@')[2]}{parts.path}".removesuffix(".git")
+    return provenance.public_url(parts.geturl()).removesuffix(".git")
 
 
 def oci_labels(origin: Origin, *, base_image: str) -> dict[str, str]:
