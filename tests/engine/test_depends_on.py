@@ -213,7 +213,7 @@ def test_the_second_driver_waits_for_the_first(
         "alone": f"DEPENDS_TIMEOUT=1 {load[SECOND]}",
         "why": VERDICT,
         "live": "cat /proc/modules",
-        "both": f"DEPENDS_TIMEOUT=200 {load[SECOND]} >/tmp/second & "
+        "both": f": >/tmp/second; DEPENDS_TIMEOUT=200 {load[SECOND]} >/tmp/second & "
         f"until grep -q '^{waiting}' /tmp/second || ! kill -0 $!; do sleep 1; done; "
         f"{load[FIRST]}; wait $!; echo $?; cat /tmp/second",
         "holders": f"ls /sys/module/{FIRST}/holders",
