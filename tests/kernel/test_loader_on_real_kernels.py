@@ -47,8 +47,13 @@ UNLOAD = (
     f"UNLOAD=edudrv:$(cat /sys/module/edudrv/srcversion); {LOADER} unload"
 )
 INTERRUPTS = "grep -c ' edu0$' /proc/interrupts"
-# The pod's main container: its first line says that it holds, then the kubelet ends it.
-HOLD_AND_STOP = f"{LOADER} hold & sleep 1; kill -TERM $!; wait $!"
+# The pod's main container: its first line says that it holds, then the kubelet ends it. Not before that line: a shell
+# that has not got as far as its trap dies of SIGTERM.
+HOLD_AND_STOP = (
+    f"rm -f /tmp/held; {LOADER} hold >/tmp/held 2>&1 & "
+    "until [ -s /tmp/held ] || ! kill -0 $! 2>/dev/null; do sleep 0.1; done; "
+    "kill -TERM $!; wait $!; held=$?; cat /tmp/held; (exit $held)"
+)
 
 
 @dataclass(frozen=True, slots=True)
