@@ -49,8 +49,9 @@ resources:
     WIDGETS: $(DEVICE_IDS)
 """
 
+# One stream: of two the engine writes down lines in any order, also after what was printed later.
 READ = (
-    f'echo "$WIDGETS"; ls -l {IN_CONTAINER}; cat /opt/widget/lib/libwidget.so; touch /opt/widget/lib/mine;'
+    f'exec 2>&1; echo "$WIDGETS"; ls -l {IN_CONTAINER}; cat /opt/widget/lib/libwidget.so; touch /opt/widget/lib/mine;'
     f" head -c 4 {IN_CONTAINER} | od -An -tx1; exec sleep 3600"
 )
 
