@@ -17,6 +17,7 @@ from pathlib import Path
 from testbed.errors import NotReadyError
 
 _KNOCK_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 3.0
 
 
 def encode_command(identity: str, command: str, seconds: int) -> bytes:
@@ -61,23 +62,35 @@ def run_command(path: Path, command: str, *, timeout: float, is_running: Callabl
 
 
 def _knock(port: socket.socket, deadline: float) -> None:
-    """Wait until somebody answers: the port loses what is sent before the guest listens."""
+    """Wait until somebody answers: the port loses what is sent before the guest listens.
+
+    All knocks have one number: a busy guest answers the first of them when others were sent meanwhile. They come less
+    often the longer it takes: the guest runs each of them before the command.
+    """
+    identity, received, pause = secrets.token_hex(6), bytearray(), _KNOCK_SECONDS
     while time.monotonic() < deadline:
+        port.settimeout(pause)
+        port.sendall(encode_command(identity, ":", 5))
         try:
-            _ask(port, ":", 5, _KNOCK_SECONDS)
+            _receive(port, identity, received, pause)
         except TimeoutError:
-            continue
-        return
+            pause = min(1.5 * pause, _LONGEST_PAUSE_SECONDS)
+        else:
+            return
     raise TimeoutError
 
 
 def _ask(port: socket.socket, command: str, seconds: int, wait: float) -> tuple[int, str]:
     identity = secrets.token_hex(6)
-    deadline = time.monotonic() + wait
     port.settimeout(wait)
     port.sendall(encode_command(identity, command, seconds))
-    received = b""
-    while (answer := decode_answer(identity, received)) is None:
+    return _receive(port, identity, bytearray(), wait)
+
+
+def _receive(port: socket.socket, identity: str, received: bytearray, wait: float) -> tuple[int, str]:
+    """Wait for the answer to a command; ``received`` is what came before, and gets what comes now."""
+    deadline = time.monotonic() + wait
+    while (answer := decode_answer(identity, bytes(received))) is None:
         port.settimeout(max(0.01, deadline - time.monotonic()))
         chunk = port.recv(1 << 16)
         if not chunk:
