@@ -102,7 +102,7 @@ def _make(folder: Path, archives: list[apt_sources.Archive], step: Step) -> None
     for place in _LEFT_OUT:
         run(["sh", "-c", f"rm -rf '{root}/{place}'/*"])
     step.detail("packing")
-    run(["tar", "--create", "--file", folder / "image.tar", "--directory", root, "--one-file-system", "."], timeout=120)
+    run(["tar", "--create", "--file", folder / "image.tar", "--directory", root, "--one-file-system", "."])
     run(["rm", "-rf", root])
     log.unlink()
 

@@ -15,6 +15,7 @@ from testbed.progress import Progress
 PACKAGES = ("docker.io", "containerd", "runc")
 _NAME = "dockerd"
 _READY_TIMEOUT = 240.0
+_STOP_TIMEOUT = 240.0
 
 
 class Engine:
@@ -84,7 +85,7 @@ class Engine:
 
     def stop(self) -> None:
         """End the engine in an orderly way; its containers are stopped."""
-        self._processes.stop(_NAME, timeout=30)
+        self._processes.stop(_NAME, timeout=_STOP_TIMEOUT)
 
     def kill(self) -> None:
         """End the engine at once, as a crash would (SIGKILL)."""

@@ -219,7 +219,7 @@ def _kernel(apt: PrivateApt, release: str, *, version: str, layout: str, symvers
         (deb,) = apt.download([package], folder / "debs")
         unpack(deb, folder)
         run(["rm", "-rf", folder / "debs", folder / "usr/share/doc"])
-        run(["depmod", "--basedir", folder, release], timeout=120)
+        run(["depmod", "--basedir", folder, release])
 
     tree = cached_folder(f"kernels/{package}_{version}", make, step)
     return _package(release, version=version, layout=layout, symvers=symvers, tree=tree)

@@ -19,6 +19,8 @@ from testbed.errors import NotReadyError, TestbedError
 from testbed.progress import Step
 
 _SUPERVISOR_START_TIMEOUT = 120.0
+_KILL_SECONDS = 240.0
+"""A process that waits for a busy disk ends when the disk has answered."""
 _REMOVAL_SECONDS = 300.0
 """A testbed may hold a kernel's whole source, unpacked in an engine, on a busy disk."""
 
@@ -117,7 +119,7 @@ class Processes:
     def kill(self, name: str) -> None:
         """End a process at once, as a crash would."""
         self.signal(name, signal.SIGKILL)
-        self.wait_ended(name, 20)
+        self.wait_ended(name, _KILL_SECONDS)
 
     def wait_ended(self, name: str, timeout: float) -> bool:
         """Wait for a process to end; returns whether it did."""

@@ -51,7 +51,7 @@ def _forget_old_templates(folder: Path) -> None:
 
 def make_file_system(tree: Path, image: Path, *, free_mib: int) -> None:
     """Make an ext4 image of a folder; the image is sparse, so the free space costs nothing."""
-    used_mib = int(run(["du", "--summarize", "--block-size=1M", tree], timeout=120).split()[0])
+    used_mib = int(run(["du", "--summarize", "--block-size=1M", tree]).split()[0])
     # A tenth for the file system's own tables, and for small files that round up.
     size = f"{int(used_mib * 1.1) + 64 + free_mib}M"
     run(["mke2fs", "-q", "-t", "ext4", "-d", tree, "-E", "lazy_itable_init=1,root_owner=0:0", image, size], timeout=300)

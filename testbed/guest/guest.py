@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -119,14 +118,13 @@ class Guest:
             return
         # The answer may be lost: the guest is going down.
         with contextlib.suppress(NotReadyError):
-            self.run("kill -USR2 1", timeout=10)
+            self.run("kill -USR2 1", timeout=_POWER_OFF_TIMEOUT)
         if not self._processes.wait_ended(self._process, _POWER_OFF_TIMEOUT):
             self.power_cut()
 
     def power_cut(self) -> None:
         """Take the power away: nothing is written back, and no shutdown runs."""
-        self._processes.signal(self._process, signal.SIGKILL)
-        self._processes.wait_ended(self._process, 20)
+        self._processes.kill(self._process)
 
     def is_running(self) -> bool:
         """Return whether the guest's QEMU runs."""

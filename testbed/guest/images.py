@@ -25,6 +25,7 @@ from testbed.registry import Registry
 PACKAGES = ("containerd",)
 _FREE_MIB = 1024
 _NAME = "preload-containerd"
+_READY_TIMEOUT = 240.0
 _MANIFEST_TYPES = (
     "application/vnd.docker.distribution.manifest.v2+json, application/vnd.docker.distribution.manifest.list.v2+json, "
     "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json"
@@ -73,7 +74,7 @@ def ensure_images_disk(processes: Processes, registry: Registry, images: Sequenc
                 make_file_system(content / "root", fresh, free_mib=_FREE_MIB)
                 fresh.rename(template)
             finally:
-                run(["rm", "-rf", content], timeout=120)
+                run(["rm", "-rf", content])
     return template
 
 
@@ -84,7 +85,9 @@ def _pull(processes: Processes, registry: Registry, images: Sequence[str], conte
     ctr = ["ctr", "--address", str(address), "--namespace", "k8s.io"]
     processes.spawn(_NAME, ["containerd", "--config", config])
     try:
-        processes.wait_ready(_NAME, lambda: address.exists() and "Server:" in run([*ctr, "version"], check=False), 30)
+        processes.wait_ready(
+            _NAME, lambda: address.exists() and "Server:" in run([*ctr, "version"], check=False), _READY_TIMEOUT
+        )
         login = ["--user", _credentials(registry)] if registry.username is not None else []
         for image in images:
             with progress.step(f"Load {image}"):

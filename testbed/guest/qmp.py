@@ -9,7 +9,7 @@ from typing import Any
 
 from testbed.errors import TestbedError
 
-_TIMEOUT = 30.0
+_TIMEOUT = 240.0
 
 
 def execute(path: Path, command: str, **arguments: Any) -> Any:
