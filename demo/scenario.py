@@ -140,7 +140,7 @@ class Scenario(Steps[Guest]):
             self.cluster.wait(
                 "guest-a has lost its ready label",
                 lambda: READY_LABEL not in self.cluster.labels(guest.name) or None,
-                timeout=60,
+                timeout=NODE_SECONDS,
                 detail=step.detail,
             )
         with self.progress.step(f"Build, verify and push the driver for {kernel.release}") as step:
