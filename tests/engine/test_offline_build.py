@@ -49,7 +49,7 @@ Json = dict[str, Any]
 
 NAMESPACE, SOURCE = "driverwright", "edu-driver-source"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "edu-driver"
-WAIT_SECONDS = 300.0
+WAIT_SECONDS = 900.0
 
 
 def edu(ground: Testbed) -> Json:

@@ -76,7 +76,7 @@ def with_password(registry: Registry) -> Iterator[Credentials]:
 
 def client_of(registry: Registry, credentials: Credentials | None = None) -> RegistryClient:
     """A client of the registry."""
-    return RegistryClient(registry.host, plain_http=True, credentials=credentials, timeout=10)
+    return RegistryClient(registry.host, plain_http=True, credentials=credentials, timeout=240)
 
 
 def uploads(processes: Processes) -> int:

@@ -25,6 +25,7 @@ from testbed.packages import why_unsupported
 pytestmark = pytest.mark.long
 
 REPOSITORY = Path(__file__).parents[2]
+SECONDS = 600.0
 
 
 def wait_until(condition: Callable[[], bool], timeout: float, what: str) -> None:
@@ -49,7 +50,7 @@ def knock(ground: Testbed) -> str:
 
 
 @contextmanager
-def running_pod(api: Api, body: dict[str, Any], timeout: float = 600) -> Iterator[str]:
+def running_pod(api: Api, body: dict[str, Any], timeout: float = SECONDS) -> Iterator[str]:
     """Run a pod for the time of the context."""
     path = f"/api/v1/namespaces/default/pods/{body['metadata']['name']}"
     api.create("/api/v1/namespaces/default/pods", body)
@@ -82,7 +83,7 @@ def test_api_server_keeps_custom_resources_with_empty_strings(control_plane_grou
         },
     )
     collection = "/apis/ground.test/v1/probes"
-    wait_until(lambda: api.get(collection) is not None, 20, "the resource is served")
+    wait_until(lambda: api.get(collection) is not None, SECONDS, "the resource is served")
     body = {"apiVersion": "ground.test/v1", "kind": "Probe", "metadata": {"name": "a"}, "spec": {"text": ""}}
     api.create(collection, body)
     assert api.request(f"{collection}/a")["spec"] == {"text": ""}
@@ -196,7 +197,7 @@ def test_pod_on_this_machine_reaches_the_api_server(ground: Testbed) -> None:
     script = f"ls /var/run/secrets/kubernetes.io/*; {knock(ground)}; sleep 600"
     body = pod("on-host", ground.host_node_name, ground.small_image, "sh", "-c", script)
     with running_pod(ground.api, body) as name:
-        wait_until(lambda: "reached" in ground.api.pod_log("default", name), 30, "the pod reaches the API server")
+        wait_until(lambda: "reached" in ground.api.pod_log("default", name), SECONDS, "the pod reaches the API server")
         assert {"ca.crt", "token"} <= set(ground.api.pod_log("default", name).split())
 
 
@@ -228,7 +229,7 @@ def test_pods_in_a_guest_can_be_logged_and_entered(ground: Testbed, guest: Guest
     """The API server reaches the guest's kubelet: logs and exec work."""
     script = f"{knock(ground)}; sleep 600"
     with running_pod(ground.api, pod("in-guest", guest.name, ground.small_image, "sh", "-c", script)) as name:
-        wait_until(lambda: "reached" in ground.api.pod_log("default", name), 60, "the pod reaches the API server")
+        wait_until(lambda: "reached" in ground.api.pod_log("default", name), SECONDS, "the pod reaches the API server")
         kubectl = [str(ground.binaries.path("kubectl")), "--kubeconfig", str(ground.kubeconfig)]
         done = subprocess.run([*kubectl, "exec", name, "--", "uname", "-r"], capture_output=True, text=True, check=True)
         assert done.stdout.strip() == guest.kernel.release
@@ -247,7 +248,7 @@ def test_privileged_pod_loads_a_module_and_sees_the_node(ground: Testbed, guest:
     ]
     body["spec"]["volumes"] = [{"name": f"v{number}", "hostPath": {"path": p}} for number, p in enumerate(places)]
     with running_pod(ground.api, body) as name:
-        wait_until(lambda: "loaded" in ground.api.pod_log("default", name), 60, "the module is loaded")
+        wait_until(lambda: "loaded" in ground.api.pod_log("default", name), SECONDS, "the module is loaded")
         assert "dummy" in guest.check("cat /proc/modules")
         assert "loaded" in guest.pod_logs("default", name)
 
@@ -257,9 +258,9 @@ def test_edu_device_can_be_unplugged_and_plugged(guest: Guest) -> None:
     find = "grep -l 0x11e8 /sys/bus/pci/devices/*/device"
     assert guest.run(find)[0] == 0
     guest.unplug_edu()
-    wait_until(lambda: guest.run(find)[0] != 0, 20, "the device is gone")
+    wait_until(lambda: guest.run(find)[0] != 0, SECONDS, "the device is gone")
     guest.plug_edu()
-    wait_until(lambda: guest.run(find)[0] == 0, 20, "the device is back")
+    wait_until(lambda: guest.run(find)[0] == 0, SECONDS, "the device is back")
 
 
 def test_rebooted_guest_runs_another_kernel_on_the_same_disk(ground: Testbed, guest: Guest) -> None:
@@ -354,7 +355,7 @@ def killed_harness() -> Iterator[Callable[[], dict[str, str]]]:
 def test_nothing_is_left_after_the_harness_was_killed(killed_harness: Callable[[], dict[str, str]]) -> None:
     """SIGKILL gives no chance to clean up; processes, mounts, control groups and files go all the same."""
     names = killed_harness()
-    wait_until(lambda: not _traces(names["name"], names["folder"]), 60, "every trace is gone")
+    wait_until(lambda: not _traces(names["name"], names["folder"]), SECONDS, "every trace is gone")
     assert list(Path(names["folder"], "logs").iterdir()), "the logs of a crash are kept"
     subprocess.run(["rm", "-rf", names["folder"]], check=True)
 

@@ -26,7 +26,7 @@ from testbed.progress import PlainLines
 from testbed.testbed import Testbed
 from tools import product_images
 
-BOOT_SECONDS = 300.0
+BOOT_SECONDS = 900.0
 QUIET = "quiet loglevel=0"
 """Kernel parameters without which its messages would stand between the worker's."""
 

@@ -40,7 +40,7 @@ class _Disk:
         self.resized += 1
         name = f"{self.name}-resize-{self.resized}"
         self.processes.spawn(name, ["mount", "-o", f"remount,size={size}", str(self.folder)])
-        assert self.processes.wait_ended(name, 10)
+        assert self.processes.wait_ended(name, _READY_TIMEOUT)
         assert self.processes.exit_status(name) == 0, self.processes.log(name).read_text()
 
 
