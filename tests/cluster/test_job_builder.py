@@ -50,6 +50,7 @@ from testbed.ports import free_ports
 from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
 from tests.support.real_parts import libraries
+from tests.support.real_parts.build_bench import LeapingClock
 from tests.support.real_parts.cluster_setup import Json, admin, as_service_account, create_quietly, install
 from tools import product_images
 
@@ -80,8 +81,8 @@ COPY --from=build /out/ /
 """
 WAIT_SECONDS = 900.0
 PATIENCE = Patience(look=0.3)
-SHORT = {"image": Patience(look=0.3, hopeless=4.0), "node_selector": Patience(look=0.3, start=60.0)}
-"""For a Job that no node can start, by the setting that is wrong."""
+SHORT = Patience(look=0.3, hopeless=4.0)
+"""For a Job whose image cannot be pulled."""
 SMALL = "50Mi"
 
 
@@ -154,6 +155,7 @@ class Build:
     directory: Path
     settings: JobSettings | None = None
     patience: Patience = PATIENCE
+    clock: LeapingClock = field(default_factory=LeapingClock)
     is_leaving: Callable[[], bool] = lambda: False
     toolchain: ImageRef | None = None
     lines: list[str] = field(default_factory=list)
@@ -169,6 +171,7 @@ class Build:
             templates=self.place.templates if self.action.request.template in ("quick", "staged") else None,
             is_leaving=self.is_leaving,
             patience=self.patience,
+            clock=self.clock,
         )
 
     def __call__(self) -> BuiltImage:
@@ -247,11 +250,11 @@ def waiting(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         sizes = {"work_size": changes.pop("work_size")} if "work_size" in changes else {}
         settings = replace(place.settings, **of_settings, **sizes)
         folder = tmp_path_factory.mktemp("waiting") / "job"
-        patience = next((SHORT[name] for name in of_settings), PATIENCE)
+        patience = SHORT if "image" in of_settings else PATIENCE
         return Build(place, place.action(name, script, **changes), folder, settings=settings, patience=patience)
 
-    # A busy node takes its time until it hangs.
-    hanging = build("deadline", "echo hanging; sleep 1200", deadline_seconds=240.0)
+    hanging = build("deadline", "echo hanging; sleep 1200", deadline_seconds=3600.0)
+    unfit = build("selected", node_selector={"no": "such"})
     cancelled = build("cancelled", "echo begun; sleep 1200")
     (opened,) = free_ports(1)
     deleted = build("deleted", f"echo begun; {until_open(opened)}; echo 'x.c:3:1: error: bad'; exit 65")
@@ -260,10 +263,10 @@ def waiting(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with ThreadPoolExecutor(2) as pool:
         failures = {
             "evicted": pool.submit(evicted.failure),
-            "deadline": pool.submit(hanging.failure),
+            "deadline": pool.submit(_failure_when_late, hanging, "hanging", 3600.0),
             "cancelled": pool.submit(_failure_when_cancelled, cancelled),
             "deleted": pool.submit(_failure_when_deleted, deleted, opened),
-            "no node fits": pool.submit(build("selected", node_selector={"no": "such"}).failure),
+            "no node fits": pool.submit(_failure_when_late, unfit, "waiting: 0/1 nodes", PATIENCE.start + 1.0),
             "image cannot be pulled": pool.submit(build("no-image", image=no_image).failure),
         }
         yield lambda name: failures[name].result()
@@ -275,6 +278,17 @@ def waiting(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def until_open(port: int) -> str:
     """Return a command of a build that waits until the test listens on a port."""
     return f"until nc -w 1 127.0.0.1 {port} -e true 2>/dev/null; do sleep 0.2; done"
+
+
+def _failure_when_late(build: Build, words: str, seconds: float) -> DriverBuilderError:
+    """Let so many seconds pass when a build has got so far that it says these words: a busy node takes its time."""
+    threading.Thread(target=_leap_when_said, args=(build, words, seconds)).start()
+    return build.failure()
+
+
+def _leap_when_said(build: Build, words: str, seconds: float) -> None:
+    wait_until(f"the build says {words!r}", lambda: any(line.startswith(words) for line in build.lines))
+    build.clock.leap(seconds)
 
 
 def _failure_when_cancelled(build: Build) -> DriverBuilderError:
