@@ -11,7 +11,6 @@ import pytest
 from demo.scenario import DRIVER, READY_LABEL, Scenario
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.model.images import ImageRef
-from driver_builder.objects.manifests import TARGET_LABEL
 from driver_builder.objects.proof_pod import PROOF_LABEL
 from kube_api import names
 from kube_api.errors import NotFound
@@ -112,19 +111,13 @@ def proofs(scenario: Scenario) -> dict[str, str]:
     }
 
 
-def pod_uids(scenario: Scenario) -> dict[str, str]:
-    """Return the uid of the pod on each node that has the driver: its plugin's pods have the driver's label as well."""
-    pods = [pod for pod in scenario.cluster.driver_pods(DRIVER) if TARGET_LABEL in pod["metadata"]["labels"]]
-    return {pod["spec"]["nodeName"]: pod["metadata"]["uid"] for pod in pods if "nodeName" in pod["spec"]}
-
-
 def _wave_of_programs(scenario: Scenario, guest: Guest, edited: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Upgrade to another image whose program loads: the node is locked and drained, and the label goes with the pod."""
     client, path = scenario.cluster.client, DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER)
     scenario.apply(documents(DRAIN_RIGHTS))
     scenario.apply([deployment(scenario.images["loader"], guest.name)])
     acts.wait_until(scenario, "the device is in use", lambda: is_running(scenario))
-    before, pods, users_before = proofs(scenario), pod_uids(scenario), users(scenario)
+    before, pods, users_before = proofs(scenario), acts.pod_uids(scenario), users(scenario)
     image = edited[1]["image"].removesuffix(":1") + "-next:1"
     container = {**edited[1]["container"], "args": ["use_irq=1"]}
     mappings = [edited[0], {**edited[1], "image": image, "container": container}]
@@ -149,7 +142,7 @@ def _wave_of_programs(scenario: Scenario, guest: Guest, edited: list[dict[str, A
     assert ("none", "no") in moments
     assert ("none", "yes") not in moments
     assert parameter(guest) == "Y"
-    assert pod_uids(scenario)[guest.name] != pods[guest.name]
+    assert acts.pod_uids(scenario)[guest.name] != pods[guest.name]
     acts.wait_until(
         scenario, "the user is back", lambda: is_running(scenario) and users(scenario).isdisjoint(users_before)
     )
@@ -160,7 +153,7 @@ def _wave_of_programs(scenario: Scenario, guest: Guest, edited: list[dict[str, A
 def _wave_that_fails(scenario: Scenario, guest: Guest, mappings: list[dict[str, Any]]) -> None:
     """Edit the program to one that ends at once: the wave halts, and the node gets what it had, with its users."""
     path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER)
-    pods, before = pod_uids(scenario), proofs(scenario)
+    pods, before = acts.pod_uids(scenario), proofs(scenario)
     container = {**mappings[1]["container"], "command": ["/busybox", "sh", "-c", "exit 1"], "timeout": "1m"}
     bad = [mappings[0], {**mappings[1], "container": container}]
     began = time.monotonic()
@@ -173,7 +166,7 @@ def _wave_that_fails(scenario: Scenario, guest: Guest, mappings: list[dict[str, 
 
     acts.wait_until(scenario, "the node has what it had", is_back)
     print(f"a wave that fails, and back: {time.monotonic() - began:.1f} s on {guest.name}")
-    assert pod_uids(scenario)[guest.name] != pods[guest.name]
+    assert acts.pod_uids(scenario)[guest.name] != pods[guest.name]
     assert parameter(guest) == "Y"
     until_every_stage(scenario, guest.name)
     scenario.cluster.client.patch(path, {"spec": {"kernelMappings": mappings}})
@@ -191,10 +184,10 @@ def _wave_between_loaders(scenario: Scenario, mappings: list[dict[str, Any]]) ->
         {"literal": own.kernel.release, "image": image, "loader": "image", "container": container},
         {"literal": program.kernel.release, "image": mappings[1]["image"]},
     ]
-    before, began = pod_uids(scenario), time.monotonic()
+    before, began = acts.pod_uids(scenario), time.monotonic()
 
     def is_swapped() -> bool:
-        pods = pod_uids(scenario)
+        pods = acts.pod_uids(scenario)
         return set(proofs(scenario).values()) == {own.name} and not set(pods.values()) & set(before.values())
 
     with chain_on(own) as first, chain_on(program) as second:
@@ -240,24 +233,24 @@ def test_vendors_images_are_loaded_proven_and_taken_away(scenario: Scenario, map
     assert scenario.run_workload("vendor-factorial").endswith("10! = 3628800")
     assert list(proofs(scenario).values()) == [program.name]
 
-    pods, modules = pod_uids(scenario), [acts.live_module(guest) for guest in (own, program)]
+    pods, modules = acts.pod_uids(scenario), [acts.live_module(guest) for guest in (own, program)]
     container = {**mappings[1]["container"], "timeout": "10m"}
     edited = [mappings[0], {**mappings[1], "container": container}]
     scenario.cluster.client.patch(path, {"spec": {"version": "1.0.1", "kernelMappings": edited}})
     acts.wait_for("the nodes have the new version", lambda: versions(scenario) == {"1.0.1"})
-    assert (pod_uids(scenario), [acts.live_module(guest) for guest in (own, program)]) == (pods, modules)
+    assert (acts.pod_uids(scenario), [acts.live_module(guest) for guest in (own, program)]) == (pods, modules)
 
     (proof,) = scenario.cluster.pods(PROOF_LABEL)
     scenario.cluster.client.delete(PODS.path(namespace=NAMESPACE, name=proof["metadata"]["name"]))
     acts.wait_for("it is proven again", lambda: proofs(scenario).keys() - {proof["metadata"]["uid"]})
     assert versions(scenario) == {"1.0.1"}
-    assert (pod_uids(scenario), [acts.live_module(guest) for guest in (own, program)]) == (pods, modules)
+    assert (acts.pod_uids(scenario), [acts.live_module(guest) for guest in (own, program)]) == (pods, modules)
 
     next_image = _wave_of_programs(scenario, program, edited)
-    assert pod_uids(scenario)[own.name] == pods[own.name]
-    pods = pod_uids(scenario)
+    assert acts.pod_uids(scenario)[own.name] == pods[own.name]
+    pods = acts.pod_uids(scenario)
     _wave_that_fails(scenario, program, next_image)
-    pods = {**pod_uids(scenario), own.name: pods[own.name]}
+    pods = {**acts.pod_uids(scenario), own.name: pods[own.name]}
 
     known = proofs(scenario)
     program.reboot()
@@ -265,11 +258,11 @@ def test_vendors_images_are_loaded_proven_and_taken_away(scenario: Scenario, map
     acts.wait_for("the new boot is proven", lambda: proofs(scenario).keys() - known.keys())
     scenario.wait_for_ready()
     until_every_stage(scenario, program.name)
-    assert (pod_uids(scenario), len(proofs(scenario))) == (pods, 1)
+    assert (acts.pod_uids(scenario), len(proofs(scenario))) == (pods, 1)
 
     program.check("rmmod edudrv")
     before = (None, pods[program.name])
-    acts.wait_for("its pod is replaced", lambda: pod_uids(scenario).get(program.name) not in before)
+    acts.wait_for("its pod is replaced", lambda: acts.pod_uids(scenario).get(program.name) not in before)
     scenario.wait_for_ready()
     assert parameter(program) == "Y"
     acts.wait_for("the proof of the pod before is gone", lambda: len(scenario.cluster.pods(PROOF_LABEL)) == 1)

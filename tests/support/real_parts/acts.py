@@ -16,6 +16,7 @@ import docker
 from demo.cluster import NAMESPACE, Json
 from demo.scenario import CONTROLLER, DRIVER, REPOSITORY, Scenario
 from driver_builder.model.image_state import ImageState
+from driver_builder.objects.manifests import TARGET_LABEL
 from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry import RegistryClient
 from kube_api.resources import DEPLOYMENTS, DRIVER_CONTAINERS, PODS
@@ -238,8 +239,11 @@ def run_pod(scenario: Scenario, name: str, guest: Guest, image: str, command: li
 
 
 def pod_uids(scenario: Scenario) -> dict[str, str]:
-    """Return the uid of the driver's pod on each node; one that was made a moment ago has none yet."""
-    pods = scenario.cluster.driver_pods(DRIVER)
+    """Return the uid of the pod on each node that has the driver; one that was made a moment ago has no node yet.
+
+    Pods that validate or unload the driver, and those of its plugin, have its label as well, and no target's.
+    """
+    pods = [pod for pod in scenario.cluster.driver_pods(DRIVER) if TARGET_LABEL in pod["metadata"]["labels"]]
     return {pod["spec"]["nodeName"]: pod["metadata"]["uid"] for pod in pods if "nodeName" in pod["spec"]}
 
 
