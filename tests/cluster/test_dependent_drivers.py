@@ -87,12 +87,15 @@ def test_a_node_where_the_second_is_in_use_keeps_both_and_the_status_says_so(
 ) -> None:
     """The wave goes on with the other node; both modules stay as they are, and both labels come back."""
     guest, other = scenario.guests["guest-a"], scenario.guests["guest-b"]
-    guest.check(f"sleep 100000 </dev/edu0 >/dev/null 2>&1 & echo $! >{HOLDER}")
+    acts.hold_device(guest, HOLDER)
     before = {name: version_on(item, FIRST_MODULE) for name, item in scenario.guests.items()}
     loads = loads_on(guest)
     apply_helper(scenario, HELPER.replace(INT, LONG) + 'MODULE_INFO(upgraded, "again");\n')
-    acts.wait_until(scenario, "the status says who is in use", lambda: "is in use" in message(scenario))
-    said = message(scenario)
+    said = scenario.cluster.wait(
+        "the status says who is in use",
+        lambda: text if "is in use" in (text := message(scenario)) else None,
+        timeout=acts.SETTLE_SECONDS,
+    )
     say(capsys, f"a dependent driver in use: {said}")
     assert guest.name in said
     assert f"driver {NAMESPACE}/{DRIVER}, which depends on it, is not unloaded" in said

@@ -291,7 +291,7 @@ def has_another_pod(scenario: Scenario, node: str, uid: str) -> bool:
 
 def hold_device(guest: Guest) -> None:
     """Let a process of the guest use the driver's device until :func:`release_device`."""
-    assert guest.run("sleep 10000 </dev/edu0 >/dev/null 2>&1 & echo $! >/run/user-of-edu")[0] == 0
+    acts.hold_device(guest, "/run/user-of-edu")
     assert guest.run("cat /sys/module/edudrv/refcnt")[1].strip() != "0"
 
 

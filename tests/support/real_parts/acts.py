@@ -247,6 +247,11 @@ def pod_uids(scenario: Scenario) -> dict[str, str]:
     return {pod["spec"]["nodeName"]: pod["metadata"]["uid"] for pod in pods if "nodeName" in pod["spec"]}
 
 
+def hold_device(guest: Guest, file: str) -> None:
+    """Let a process of a guest, whose id is in a file then, use the driver's device; it is open when this returns."""
+    guest.check(f"exec 3</dev/edu0; sleep 100000 <&3 >/dev/null 2>&1 & echo $! >{file}")
+
+
 def live_module(guest: Guest) -> str:
     """Return reference count, identity and load of the driver's module in a guest's kernel.
 
