@@ -207,11 +207,16 @@ class Steps(ABC, Generic[AnyNode]):
                 seen=lambda: self.describe_pods(f"job-name={name}"),
                 detail=step.detail,
             )
-            said = self.cluster.log_tail(f"job-name={name}", 5) or str(ended.get("message", "")).strip()
-            step.detail(said)
+
+            def said() -> str:
+                return self.cluster.log_tail(f"job-name={name}", 5) or str(ended.get("message", "")).strip()
+
             if ended["exitCode"] != 0:
-                raise ScenarioError(f"Job {name} ended with {ended['exitCode']}: {said}")
-            return said
+                raise ScenarioError(f"Job {name} ended with {ended['exitCode']}: {said()}")
+            # The kubelet of a busy node may be late with it.
+            words = self.cluster.wait(f"the log of Job {name}", lambda: said() or None, timeout=LOAD_SECONDS)
+            step.detail(words)
+            return words
 
     def force_rebuild(self) -> dict[str, tuple[str, str]]:
         """Annotate the DriverContainer and wait for new images; gives kernel to (old, new) digest."""
