@@ -110,7 +110,8 @@ CASES = {
             ),
             parameters=f"{QUIET} security=selinux selinux=1 enforcing=1",
             modules=("xhci_pci", "usb_storage", "usbhid", "e1000e"),
-            prepare="sleep 3",
+            prepare="for class in 03 08; do"
+            " until grep -qs $class /sys/bus/usb/devices/*:*/bInterfaceClass; do sleep 0.1; done; done",
         ),
         flavour=GENERIC,
         labels={
