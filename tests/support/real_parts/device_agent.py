@@ -154,7 +154,8 @@ class Place:
     def registrations(self) -> int:
         """Count how often the agent that runs now has registered its resource."""
         path = PODS.path(namespace=NAMESPACE, name=self.agent()["metadata"]["name"], subresource="log")
-        return sum(": registered with the kubelet" in line for line in self.client.follow(path))
+        lines = self.client.follow(path, silence_seconds=SECONDS)
+        return sum(": registered with the kubelet" in line for line in lines)
 
     def agent_container(self) -> str:
         """Return the container of the ready agent."""
