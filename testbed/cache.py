@@ -47,8 +47,16 @@ def forget_old(used: Path, count: int) -> None:
     """Keep the folder that is used and the ones used last beside it, as many as ``count``."""
     used.touch()
     kept = [path for path in used.parent.iterdir() if not path.name.startswith(".")]
-    for old in sorted(kept, key=lambda folder: folder.stat().st_mtime)[:-count]:
+    for old in sorted(kept, key=_last_used)[:-count]:
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _last_used(path: Path) -> float:
+    """Return when a folder was used last; what another run removes at this moment was used long ago."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def cached_folder(name: str, make: Callable[[Path], None], step: Step | None = None) -> Path:

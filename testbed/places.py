@@ -6,6 +6,7 @@ import secrets
 import socket
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from testbed import supervisor
@@ -69,8 +70,10 @@ def remove_remains() -> None:
     Their processes and mounts are gone already, with the supervisor's namespaces.
     """
     for folder in _BASE.glob(f"{_PREFIX}*"):
-        age = time.time() - folder.stat().st_mtime
-        only_logs = not is_ground(folder)
-        if age > (_LOGS_KEPT_SECONDS if only_logs else _START_SECONDS) and not is_alive(folder):
-            supervisor.remove_cgroups(folder.name)
-            supervisor.remove_folder(folder, keep_logs=not only_logs)
+        # It may end at this moment, or somebody else may remove it: test sessions begin side by side.
+        with suppress(FileNotFoundError):
+            age = time.time() - folder.stat().st_mtime
+            only_logs = not is_ground(folder)
+            if age > (_LOGS_KEPT_SECONDS if only_logs else _START_SECONDS) and not is_alive(folder):
+                supervisor.remove_cgroups(folder.name)
+                supervisor.remove_folder(folder, keep_logs=not only_logs)

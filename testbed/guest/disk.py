@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed.cache import cached_folder
+from testbed.cache import cached_folder, forget_old
 from testbed.command import run
 from testbed.guest import root_tree
 from testbed.kernels import KernelPackage
@@ -37,16 +37,9 @@ def ensure_root_disk(kubelet: Path, kernels: Sequence[KernelPackage], progress: 
             run(["rm", "-rf", folder / "root", folder / "debs"])
 
         template = cached_folder(name, make, step)
-        template.touch()
-        _forget_old_templates(template.parent)
+        # Kernels roll, and each template takes half a gigabyte.
+        forget_old(template, _TEMPLATES_KEPT)
     return template / "disk.img"
-
-
-def _forget_old_templates(folder: Path) -> None:
-    """Keep the templates used last: kernels roll, and each template takes half a gigabyte."""
-    templates = [path for path in folder.iterdir() if not path.name.startswith(".")]
-    for old in sorted(templates, key=lambda path: path.stat().st_mtime, reverse=True)[_TEMPLATES_KEPT:]:
-        run(["rm", "-rf", old])
 
 
 def make_file_system(tree: Path, image: Path, *, free_mib: int) -> None:
