@@ -100,17 +100,23 @@ def _services_stay_down() -> Iterator[None]:
         _POLICY.unlink()
 
 
+def machine_apt(*argv: str, cwd: Path | None = None) -> str:
+    """Run a command that reads the machine's own lists, while no other run updates them: there may be none then."""
+    with locked("apt-install"):
+        return run(argv, cwd=cwd)
+
+
 def machine_archives() -> list[apt_sources.Archive]:
     """Return the Debian archives that this machine's own apt uses."""
     codename = release_codename()
     for attempt in ("as it is", "after an update"):
-        with locked("apt-install"):  # While the lists are updated there may be none.
-            targets = apt_sources.parse_index_targets(run(["apt-get", "indextargets", "Created-By: Packages"]))
+        targets = apt_sources.parse_index_targets(machine_apt("apt-get", "indextargets", "Created-By: Packages"))
         if archives := apt_sources.debian_archives(targets, codename):
             return archives
         # The lists that say whose archive it is are deleted in many container images.
         if attempt == "as it is" and os.geteuid() == 0:
-            _update()
+            with locked("apt-install"):
+                _update()
     hint = f"see that /etc/apt names an archive with suite {codename}, and run: apt-get update"
     raise UnsupportedMachineError(f"apt knows no archive of Debian {codename}", hint=hint)
 

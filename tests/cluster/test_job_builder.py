@@ -9,7 +9,6 @@ import json
 import multiprocessing
 import re
 import socket
-import subprocess
 import tarfile
 import threading
 import time
@@ -46,6 +45,7 @@ from driver_builder.registry.registry import RegistryClient
 from kube_api.client import Client
 from kube_api.connection import ServiceAccount
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, JOBS, PODS, SECRETS
+from testbed.packages import machine_apt
 from testbed.ports import free_ports
 from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
@@ -306,10 +306,7 @@ def _failure_when_deleted(build: Build, opened: int) -> DriverBuilderError:
 
 def newest_kernel() -> str:
     """The newest cloud kernel of 6.1 whose headers the archives of this machine have."""
-    pattern = "^linux-headers-6.1.0-[0-9]+-cloud-amd64$"
-    names = subprocess.run(
-        ["apt-cache", "search", "--names-only", pattern], check=True, capture_output=True, text=True
-    ).stdout
+    names = machine_apt("apt-cache", "search", "--names-only", "^linux-headers-6.1.0-[0-9]+-cloud-amd64$")
     abis = re.findall(r"^linux-headers-6\.1\.0-(\d+)-cloud-amd64", names, re.MULTILINE)
     return f"6.1.0-{max(map(int, abis))}-cloud-amd64"
 

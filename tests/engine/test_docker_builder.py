@@ -40,6 +40,7 @@ from driver_builder.modules.verify import verify
 from driver_builder.reasons import Reason
 from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry import RegistryClient
+from testbed.packages import machine_apt
 from testbed.testbed import Testbed
 from tests.support.driver_builder.image_tars import read_files
 from tests.support.real_parts import web_server
@@ -148,12 +149,7 @@ def wait_until_no_container(api: docker.APIClient) -> None:
 
 def newest_kernel() -> str:
     """The newest cloud kernel of 6.1 whose headers the archives of this machine have."""
-    names = subprocess.run(
-        ["apt-cache", "search", "--names-only", "^linux-headers-6.1.0-[0-9]+-cloud-amd64$"],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
+    names = machine_apt("apt-cache", "search", "--names-only", "^linux-headers-6.1.0-[0-9]+-cloud-amd64$")
     abis = re.findall(r"^linux-headers-6\.1\.0-(\d+)-cloud-amd64", names, re.MULTILINE)
     return f"6.1.0-{max(int(abi) for abi in abis)}-cloud-amd64"
 
@@ -336,7 +332,7 @@ def test_a_user_space_of_an_archive_is_built_and_verified(
 @pytest.mark.long
 def test_a_user_space_of_packages_is_built_and_verified(api: docker.APIClient, tmp_path: Path) -> None:
     """Exactly the version that is named; another one than the modules' is refused, one that is nowhere not built."""
-    shown = subprocess.run(["apt-cache", "show", USERSPACE_PACKAGE], check=True, capture_output=True, text=True).stdout
+    shown = machine_apt("apt-cache", "show", USERSPACE_PACKAGE)
     version = re.findall(r"^Version: (\S+)$", shown, re.MULTILINE)[0]
     upstream = version.partition("-")[0].encode()
     names = ("dw_helper.c", "dw_probe.c", "Makefile")
