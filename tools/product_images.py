@@ -199,9 +199,11 @@ def make_sdist(folder: Path) -> Path:
 def _copied_source() -> Iterator[Path]:
     """Give a copy, because setuptools leaves a build folder behind and would pack what it finds there next time."""
     with TemporaryDirectory(prefix="driverwright-source-") as name:
+        # Not what Python keeps beside modules: a process that imports one makes a file there and renames it.
+        copy_folder = partial(shutil.copytree, ignore=shutil.ignore_patterns("__pycache__"))
         for part in _SOURCE:
             path = REPOSITORY / part
-            copy = shutil.copytree if path.is_dir() else shutil.copy2
+            copy = copy_folder if path.is_dir() else shutil.copy2
             copy(path, Path(name) / part)
         yield Path(name)
 
