@@ -21,12 +21,22 @@ from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry import RegistryClient
 from kube_api.resources import DEPLOYMENTS, DRIVER_CONTAINERS, PODS
 from testbed.guest.guest import Guest
+from tests.support.real_parts.cluster_setup import documents
 
 SETTLE_SECONDS = 600.0
 DEPLOYMENT = DEPLOYMENTS.path(namespace=NAMESPACE, name="driver-builder")
 SHELL = ("/driverwright/busybox", "sh")
 LOADER = (*SHELL, "/driverwright/loader.sh")
 """What a driver pod has of the loader's image; driver images have data only."""
+
+_RIGHTS = "driver-builder/rbac.yaml"
+_READS = frozenset({"get", "list", "watch"})
+_TELLING = (
+    ("patch", "apps", "daemonsets"),
+    ("patch", "", "nodes"),
+    ("patch", "driverwright.io", "drivercontainers", "status"),
+)
+"""What a node, or the next controller, is told by."""
 
 _BUILD_STARTED = re.compile(r"build ([0-9a-f]{20}): starting \S+ for \S+ as [^/]+/([^:]+):(\S+)")
 _BUILD_AT_WORK = re.compile(r"build ([0-9a-f]{20}): Step [0-9]+/[0-9]+ : ")
@@ -165,6 +175,47 @@ def stopped(scenario: Scenario, *processes: str) -> Iterator[None]:
     finally:
         for name in processes:
             scenario.ground.processes.signal(name, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def without_writes(scenario: Scenario) -> Iterator[None]:
+    """Take the controller's rights to write, but for those to its Lease: it goes on, and tells nobody anything."""
+    rights = list(documents(_RIGHTS))
+    scenario.apply(map(_reading, rights))
+    try:
+        wait_for("the controller may not write", lambda: not any(_may(scenario, *it) for it in _TELLING), every=0.1)
+        yield
+    finally:
+        scenario.apply(rights)
+
+
+def _reading(right: Json) -> Json:
+    """Return a role without verbs that write, as far as it is not about Leases; anything else as it is."""
+    if "rules" not in right:
+        return right
+    rules = [
+        rule if rule["resources"] == ["leases"] else {**rule, "verbs": sorted({*rule["verbs"]} & _READS)}
+        for rule in right["rules"]
+    ]
+    return {**right, "rules": [rule for rule in rules if rule["verbs"]]}
+
+
+def _may(scenario: Scenario, verb: str, group: str, resource: str, subresource: str = "") -> bool:
+    """Ask the API server whether the controller may do something."""
+    attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
+    if resource != "nodes":
+        attributes["namespace"] = NAMESPACE
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{NAMESPACE}:driver-builder",
+            "resourceAttributes": attributes,
+        },
+    }
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    is_allowed: bool = scenario.cluster.client.create(path, review)["status"]["allowed"]
+    return is_allowed
 
 
 def wait_for(what: str, check: Callable[[], object], *, timeout: float = SETTLE_SECONDS, every: float = 0.5) -> None:
