@@ -109,7 +109,7 @@ class Watched:
         self.states: list[Json] = []
         self._root, self._node = root, node
         version = root.list(NODES.path()).resource_version
-        events = root.watch(NODES.path(), resource_version=version, seconds=240)
+        events = root.watch(NODES.path(), resource_version=version, seconds=600)
         self._thread = threading.Thread(target=self._follow, args=(events,), daemon=True)
         self._thread.start()
 
@@ -126,7 +126,7 @@ class Watched:
         """Mark the Node, and return what was seen until then."""
         mark = {"metadata": {"annotations": {"example.io/end": "1"}}}
         self._root.patch(NODES.path(name=self._node), mark)
-        self._thread.join(60)
+        self._thread.join(600)
         assert not self._thread.is_alive(), "the watch has not seen the mark"
         return self.states
 
@@ -148,7 +148,7 @@ def is_served(root: Client) -> bool:
 @pytest.fixture
 def nfd(root: Client, node: str) -> Nfd:
     """Install NFD."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while not is_served(root):
         assert time.monotonic() < deadline, "NodeFeatures are not served"
         time.sleep(0.1)
