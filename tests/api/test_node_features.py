@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from driver_builder.model.third_party_labels import FIELD_MANAGER
 from driver_builder.node_features.sync import NodeFeaturesSync
 from kube_api.client import Client, Object
 from kube_api.connection import Response
-from kube_api.errors import Invalid, NotFound
+from kube_api.errors import Invalid
 from kube_api.resources import EVENTS, NODE_FEATURES, NODES
 from testbed.testbed import Testbed
 from tests.support.driver_builder.labelled_nodes import node_feature
@@ -33,7 +32,6 @@ def root(control_plane_ground: Testbed) -> Iterator[Client]:
     client = admin(control_plane_ground)
     install(client)
     make_namespace(client, ELSEWHERE)
-    wait_for("NodeFeatures are served", lambda: served(client))
     # Before the first apply, older servers do not know who owns what.
     body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "annotations": {"example.io/made": "1"}}}
     client.apply(NODES.path(name=NODE), body, field_manager="kubelet")
@@ -55,14 +53,6 @@ def start(control_plane_ground: Testbed, root: Client) -> Callable[..., NodeFeat
         return NodeFeaturesSync(own, cache, namespaces=namespaces or [NAMESPACE], stop=stop or threading.Event())
 
     return started
-
-
-def served(client: Client) -> bool:
-    """Return whether the definition is in force, which takes a moment after it is new."""
-    with suppress(NotFound):
-        client.list(NODE_FEATURES.path(namespace=NAMESPACE))
-        return True
-    return False
 
 
 def put(root: Client, name: str, labels: dict[str, str], *, namespace: str = NAMESPACE, node: str = NODE) -> None:
