@@ -21,6 +21,9 @@ __all__ = ["control_plane_ground", "engine_ground", "ground", "own_control_plane
 
 REAL_PARTS = ("api", "engine", "kernel", "cluster")
 """Folders of tests with real parts, and their markers."""
+WITH_REAL_PARTS = 3600
+"""Seconds until a test of these is given up. The first of a session counts the start of its testbed, which is built on
+a fresh machine: twelve minutes, on two cores that nobody else uses."""
 
 # Derandomized: what a change did not touch does not fail it.
 settings.register_profile(
@@ -54,6 +57,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
         if folder in REAL_PARTS:
             item.add_marker(folder)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(WITH_REAL_PARTS))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -19,6 +19,7 @@ from kube_api.resources import (
 )
 from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
+from tests.support.real_parts.acts import wait_for
 from tests.support.real_parts.cluster_setup import (
     admin,
     as_service_account,
@@ -114,8 +115,13 @@ def test_permissions_are_those_that_the_api_server_grants(
             plural = {"Role": "roles", "RoleBinding": "rolebindings"}[obj["kind"]]
             path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/{plural}"
             create_quietly(root, path, {**obj, "metadata": {"name": "driver-builder"}})
-    (granted,) = examined(control_plane_ground, capsys)["rights"]
-    assert granted.startswith("ok: service account driverwright/driver-builder has all ")
+
+    def are_granted() -> bool:
+        # The API server reads its roles from a cache.
+        (found,) = examined(control_plane_ground, capsys)["rights"]
+        return found.startswith("ok: service account driverwright/driver-builder has all ")
+
+    wait_for("all rights", are_granted)
 
 
 def test_the_controllers_own_account_can_examine_itself(

@@ -1,7 +1,6 @@
 """The client against a real API server: every verb, every error that it can be brought to give."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -98,13 +97,16 @@ def test_a_watch_reports_every_change_in_order(client: Client, metadata_only: bo
     client.create(COLLECTION, config_map("w", x="1"))
     client.patch(path("w"), {"data": {"x": "2"}, "metadata": {"labels": {"test": "2"}}})
     client.delete(path("w"))
-    events = [
-        (event.kind, event.object["metadata"]["labels"]["test"], "data" in event.object)
-        for event in client.watch(
-            COLLECTION, resource_version=version, label_selector="test", metadata_only=metadata_only, seconds=1
-        )
-        if event.kind != "BOOKMARK"
-    ]
+    client.create(COLLECTION, config_map("last"))
+    events = []
+    for event in client.watch(
+        COLLECTION, resource_version=version, label_selector="test", metadata_only=metadata_only, seconds=600
+    ):
+        if event.kind == "BOOKMARK":
+            continue
+        if event.object["metadata"]["name"] == "last":
+            break
+        events.append((event.kind, event.object["metadata"]["labels"]["test"], "data" in event.object))
     whole = not metadata_only
     assert events == [("ADDED", "yes", whole), ("MODIFIED", "2", whole), ("DELETED", "2", whole)]
 
@@ -152,8 +154,8 @@ def test_another_identity_is_refused(control_plane_ground: Testbed) -> None:
 
 def test_text_endpoints_answer_with_text(client: Client) -> None:
     """The health endpoint returns text that is not parsed as JSON."""
-    assert list(client.follow("/readyz")) == ["ok"]
-    assert "[+]etcd ok" in list(client.follow("/readyz", query={"verbose": "true"}))
+    assert list(client.follow("/readyz", silence_seconds=60.0)) == ["ok"]
+    assert "[+]etcd ok" in list(client.follow("/readyz", query={"verbose": "true"}, silence_seconds=60.0))
 
 
 def test_an_api_server_that_dies_is_unreachable_until_it_is_back(control_plane_ground: Testbed, client: Client) -> None:
@@ -186,8 +188,9 @@ def test_an_api_server_that_dies_is_unreachable_until_it_is_back(control_plane_g
 
 
 def test_a_version_of_the_future_is_no_foreign_error(client: Client) -> None:
-    """A watch from a version that does not exist yet ends in an error of ours, or in nothing."""
-    began = time.monotonic()
+    """A watch from a version that does not exist yet ends in an error of ours, or in nothing.
+
+    One that did not end would be Unreachable half a minute later.
+    """
     with suppress(Gone):
         list(client.watch(PODS.path(), resource_version="9999999999", seconds=1))
-    assert time.monotonic() - began < 30

@@ -94,6 +94,8 @@ def _upgrade(life: Life, parts: Parts, seen: Upgrade) -> None:
     life.may_push.clear()
     if seen.name in BUILT_ANEW:
         life.until("a build is verified", lambda: "verified dw_helper" in life.log())
+        # The pass that began it may still be at work.
+        life.rest()
     else:
         life.settle()
     seen.before_image = _seen(life, parts)

@@ -9,7 +9,6 @@ rights of ``deploy/``.
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.model.third_party_labels import FIELD_MANAGER
 from driver_builder.node_features.sync import NodeFeaturesSync
 from kube_api.client import JSON_PATCH, Client
-from kube_api.errors import NotFound
 from kube_api.resources import NODE_FEATURES, NODES
 from nfd_worker.publish.publish_child import unpublish
 from testbed.testbed import Testbed
@@ -109,7 +107,7 @@ class Watched:
         self.states: list[Json] = []
         self._root, self._node = root, node
         version = root.list(NODES.path()).resource_version
-        events = root.watch(NODES.path(), resource_version=version, seconds=240)
+        events = root.watch(NODES.path(), resource_version=version, seconds=600)
         self._thread = threading.Thread(target=self._follow, args=(events,), daemon=True)
         self._thread.start()
 
@@ -126,7 +124,7 @@ class Watched:
         """Mark the Node, and return what was seen until then."""
         mark = {"metadata": {"annotations": {"example.io/end": "1"}}}
         self._root.patch(NODES.path(name=self._node), mark)
-        self._thread.join(60)
+        self._thread.join(600)
         assert not self._thread.is_alive(), "the watch has not seen the mark"
         return self.states
 
@@ -136,22 +134,9 @@ def absent(states: list[Json], labels: dict[str, str]) -> set[str]:
     return {key for state in states for key in labels if state.get("labels", {}).get(key) != labels[key]}
 
 
-def is_served(root: Client) -> bool:
-    """Return whether NodeFeatures are served: a definition that is new is not at once."""
-    try:
-        root.list(NODE_FEATURES.path())
-    except NotFound:
-        return False
-    return True
-
-
 @pytest.fixture
 def nfd(root: Client, node: str) -> Nfd:
     """Install NFD."""
-    deadline = time.monotonic() + 60
-    while not is_served(root):
-        assert time.monotonic() < deadline, "NodeFeatures are not served"
-        time.sleep(0.1)
     made = Nfd(root, node)
     made.install()
     return made

@@ -1,5 +1,6 @@
 """What the integration tests put into a cluster, and who they speak to it as."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,21 @@ from demo.patient import PatientClient
 from kube_api import resources
 from kube_api.client import Client
 from kube_api.connection import ServiceAccount
-from kube_api.errors import Conflict
-from kube_api.resources import DRIVER_CONTAINERS, NAMESPACES, SERVICE_ACCOUNTS
+from kube_api.errors import Conflict, NotFound
+from kube_api.resources import (
+    DRIVER_CONTAINERS,
+    NAMESPACES,
+    NODE_FEATURE_RULES,
+    NODE_FEATURES,
+    SERVICE_ACCOUNTS,
+)
 from testbed.testbed import Testbed
 
 Json = dict[str, Any]
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 FIELD_MANAGER = "integration-test"
+WAIT_SECONDS = 600.0
 
 
 def documents(*paths: str) -> Iterator[Json]:
@@ -50,6 +58,21 @@ def install(client: Client) -> None:
         "nfd-worker/rules.yaml",
     ):
         ensure(client, obj, field_manager=FIELD_MANAGER)
+    for resource in (DRIVER_CONTAINERS, NODE_FEATURE_RULES, NODE_FEATURES):
+        _wait_until_served(client, resource)
+
+
+def _wait_until_served(client: Client, resource: resources.Resource) -> None:
+    """Wait until objects of a definition can be made: those of one that is new cannot at once."""
+    end = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            client.list(resource.path())
+        except NotFound:
+            assert time.monotonic() < end, f"{resource.plural} are not served"
+            time.sleep(0.1)
+        else:
+            return
 
 
 def make_namespace(client: Client, name: str) -> None:

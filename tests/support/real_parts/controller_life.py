@@ -28,6 +28,7 @@ from kube_api.errors import NotFound
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, EVENTS
 from testbed import metrics
 from testbed.kubeconfig import kubeconfig_text, token_user, write_kubeconfig
+from testbed.ports import free_ports
 from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
 from tests.support.real_parts.cluster_setup import admin, install, make_namespace, remove_namespace
@@ -204,10 +205,23 @@ class Life:
         checks = "driver_builder_registry_checks_total"
         self.until("a registry has answered", lambda: metrics.read(self._port, checks) > 0)
         self.until("what was built is rolled out", self._has_what_it_built)
-        passes = self.passes()
-        # The first of these may have begun before.
-        self.until("two passes more", lambda: self.passes() >= passes + 2)
-        self.until("nothing moves", self._is_quiet)
+        self.rest()
+
+    def rest(self) -> None:
+        """Wait until one controller has written nothing for a second and two passes: the first may have begun before.
+
+        However long it takes from one write to the next, the last word of a pass is said by then.
+        """
+        writes, lives, passes, since = -1, 0, 0.0, 0.0
+
+        def rests() -> bool:
+            nonlocal writes, lives, passes, since
+            now = self.passes()
+            if (writes, lives) != (len(self.writes), self._started) or now < passes:
+                writes, lives, passes, since = len(self.writes), self._started, now, time.monotonic()
+            return now >= passes + 2 and time.monotonic() >= since + 1.0
+
+        self.until("nothing moves", rests)
 
     def _has_what_it_built(self) -> bool:
         targets = (self._driver().get("status") or {}).get("targets") or ()
@@ -244,7 +258,7 @@ class Life:
         self._stage = stage
         do(self)
         # What is still under way is a part of the stage, too.
-        self.until("nothing moves", self._is_quiet)
+        self.rest()
         return self.state()
 
     def apply(self, version: str, **module: Any) -> None:
@@ -329,15 +343,6 @@ class Life:
         path = DAEMON_SETS.path(namespace=self.name)
         return self.root.list(path, label_selector=manifests.DRIVER_LABEL).items
 
-    def _is_quiet(self) -> bool:
-        """Return whether a second passes without a write, under a controller that lives and has the Lease."""
-        before = len(self.writes)
-        if self.log().count("acting as controller-0") < self._started:
-            return False
-        time.sleep(1.0)
-        alive = self._controller is not None and self._controller.poll() is None
-        return alive and before == len(self.writes)
-
     def tags(self) -> list[str]:
         """Return the tags in the driver's repository, and that of each list of documents."""
         answer = self._parts.tags(f"{self.name}/edu")
@@ -410,7 +415,8 @@ class Parts:
     def life(self, kills: frozenset[Boundary] = frozenset(), *, spec: Json | None = None, detail: bool = False) -> Life:
         """Begin a life."""
         with self.lock:
-            made = Life(self, f"killed-{next(_NUMBERS)}", kills, spec=spec, detail=detail)
+            name, (port,) = f"killed-{next(_NUMBERS)}", free_ports(1)
+            made = Life(self, name, kills, port=port, resync_seconds=1, spec=spec, detail=detail)
             self.lives.append(made)
         made.begin()
         return made

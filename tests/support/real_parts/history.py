@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from kube_api.client import Client
+from kube_api.errors import Unreachable
 
 Json = dict[str, Any]
 
@@ -36,11 +37,18 @@ class History(threading.Thread):
         self.join()
 
     def run(self) -> None:
-        """Watch on, a second each time."""
+        """Watch on, a second each time, from where the watch before ended, however it did."""
         while not self._ended.is_set():
-            for event in self._client.watch(
-                self._path, resource_version=self._version, label_selector=self._selector, seconds=1
-            ):
-                self._version = event.object["metadata"]["resourceVersion"]
-                if event.kind != "BOOKMARK":
-                    self.faces.add(self._face(event.object))
+            try:
+                self._follow()
+            except Unreachable as error:
+                print(f"{self.name}: {error}")
+                self._ended.wait(0.5)
+
+    def _follow(self) -> None:
+        for event in self._client.watch(
+            self._path, resource_version=self._version, label_selector=self._selector, seconds=1
+        ):
+            self._version = event.object["metadata"]["resourceVersion"]
+            if event.kind != "BOOKMARK":
+                self.faces.add(self._face(event.object))

@@ -15,6 +15,8 @@ KERNEL = "6.1.0-56-cloud-amd64"
 SRCVERSION = "706CD6907A4F128854CD0ED"
 BUILD_ID = "00ff0a" * 6 + "2030"
 DEVICE = "0000:00:04.0"
+PATIENCE = 300.0
+"""Seconds: a shell on a busy machine takes its time."""
 
 # insmod takes sysfs/module/NAME from modules-to-be/, where the test left it, or fails with the lines in refused/.
 INSMOD = """#!/bin/sh
@@ -123,6 +125,14 @@ class World:
         write(folder / "refcnt", f"{refcnt}\n")
         return folder
 
+    def becomes(self, name: str, *, srcversion: str) -> None:
+        """Let another build take a live module's place at once: whoever looks meanwhile sees one of both."""
+        write(self.root / "other", f"{srcversion}\n").replace(self.sys / "module" / name / "srcversion")
+
+    def goes(self, name: str) -> None:
+        """Let a live module go at once: whoever looks meanwhile sees all of it, or nothing."""
+        (self.sys / "module" / name).rename(self.root / f"gone-{name}")
+
     def holds(self, holder: str, *names: str) -> None:
         """Let a live module stand on others."""
         for name in names:
@@ -173,7 +183,7 @@ class World:
     def run(self, *words: str) -> Ran:
         """Run the loader to its end."""
         process = self.start(*words)
-        output, _ = process.communicate(timeout=300)
+        output, _ = process.communicate(timeout=PATIENCE)
         log = self.root / "termination-log"
         return Ran(process.returncode, output, log.read_text() if log.exists() else "")
 
@@ -183,7 +193,7 @@ class World:
         assert process.stdout is not None
         first = process.stdout.readline()
         process.send_signal(signal.SIGTERM)
-        rest, _ = process.communicate(timeout=120)
+        rest, _ = process.communicate(timeout=PATIENCE)
         return Ran(process.returncode, first + rest, "")
 
     @property

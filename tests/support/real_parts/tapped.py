@@ -73,9 +73,9 @@ class Tap:
         self._server.shutdown()
         self._server.server_close()
         for connection in list(self._open):
-            if connection.sock is not None:
-                with suppress(OSError):
-                    connection.sock.shutdown(2)
+            # Its own thread may close it at this moment.
+            with suppress(OSError, AttributeError):
+                connection.sock.shutdown(2)
         self._thread.join()
 
     def _connect(self) -> http.client.HTTPConnection:

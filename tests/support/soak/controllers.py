@@ -78,6 +78,9 @@ class Controller:
         python = [sys.executable, "-m", "tests.support.soak.shifted_controller", str(self._clock)]
         mounted = ["unshare", "--mount", "sh", "-c", _START.format(size=DISK_MIB), "sh"]
         self.life += 1
+        # Before its process has one: whoever reads the log of this life must not find that of the last one.
+        with self._log.open("a") as log:
+            log.write(f"---- life {self.life} begins\n")
         self._process = subprocess.Popen(
             [*mounted, *python, *self._arguments],
             cwd=ROOT,
@@ -149,7 +152,6 @@ class Controller:
     def _read(self, process: subprocess.Popen[bytes], life: int) -> None:
         assert process.stdout is not None
         with self._log.open("ab", buffering=0) as log, process.stdout as lines:
-            log.write(f"---- life {life} begins\n".encode())
             for line in lines:
                 at = time.monotonic()
                 log.write(line)

@@ -197,7 +197,7 @@ class Soak:
                 time.sleep(PAUSES[step.draw % len(PAUSES)])
                 self._main.go_on()
             case Act.CLOCK:
-                self._clock.write_text(f"{CLOCKS[step.draw % len(CLOCKS)]}\n")
+                self._set_clock(CLOCKS[step.draw % len(CLOCKS)])
             case Act.FULL_DISK:
                 self._main.keep_running()
                 self._until("the controller acts", self._main.is_acting, self._main)
@@ -215,6 +215,11 @@ class Soak:
                     proxy.come_back()
             case _:
                 self._take_over(is_killed=step.draw % 2 == 0)
+
+    def _set_clock(self, seconds: float) -> None:
+        """Let the controllers' clocks be ahead; they read the file at any moment, so it is never empty."""
+        with self._clock.open("r+") as file:
+            file.write(f"{seconds:<31}\n")
 
     def _take_over(self, *, is_killed: bool) -> None:
         """Let the second controller run beside the first, and have the Lease when that is killed, or stopped."""
@@ -243,7 +248,7 @@ class Soak:
             self._come_back()
         if self._judge.unheard():
             # Nodes of one target are heard once in ten minutes.
-            self._clock.write_text(f"{float(self._clock.read_text()) + HEARD_SECONDS}\n")
+            self._set_clock(float(self._clock.read_text()) + HEARD_SECONDS)
         self._until_quiet()
         writes = len(self._ledger.writes)
         self._let_pass()

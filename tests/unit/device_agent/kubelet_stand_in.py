@@ -14,7 +14,8 @@ from device_agent.protocol import messages
 from device_agent.protocol.messages import Empty, ListAndWatchResponse, RegisterRequest
 from device_agent.protocol.wire import Message
 
-SECONDS = 30.0
+SECONDS = 120.0
+"""Until a test gives up."""
 
 
 class Kubelet:

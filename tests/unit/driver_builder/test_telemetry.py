@@ -249,7 +249,7 @@ def test_registry_responses_are_counted(ask: Callable[[str, bool], Response]) ->
     before = scrape(ask)
     for image in images:
         answers.inspect("n", RegistrySettings(), image, "amd64")
-    assert all(woken.acquire(timeout=30) for _ in images)
+    assert all(woken.acquire(timeout=60) for _ in images)
     after = scrape(ask)
     assert value(after, "registry_questions", state="Waiting") == 0
     for state in ("Absent", "Present", "Unreachable"):

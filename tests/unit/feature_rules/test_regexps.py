@@ -57,9 +57,9 @@ def test_a_bad_pattern_is_refused_with_the_reason(pattern: str, reason: str, cap
 
 def test_nested_repetition_takes_no_time() -> None:
     """The pattern that takes a backtracking engine for ever is answered at once."""
-    start = time.process_time()
+    start = time.thread_time()
     assert not is_found("(a+)+$", "a" * 100_000 + "!")
-    assert time.process_time() - start < 1
+    assert time.thread_time() - start < 1
 
 
 def test_plain_text_needs_no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,9 +99,9 @@ def test_what_would_take_many_steps_is_for_the_engine(pattern: str, text: str) -
     simple = regexps._simple(pattern)
     assert simple is not None
     assert simple.steps(len(text)) > regexps._MOST_STEPS
-    start = time.process_time()
+    start = time.thread_time()
     assert not is_found(pattern, text)
-    assert time.process_time() - start < 1
+    assert time.thread_time() - start < 1
 
 
 CHARACTERS = st.sampled_from(

@@ -92,9 +92,9 @@ def within_a_second(test: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(test)
     def timed(*arguments: object, **words: object) -> None:
-        start = time.process_time()
+        start = time.thread_time()
         test(*arguments, **words)
-        assert time.process_time() - start < 1.0
+        assert time.thread_time() - start < 1.0
 
     return timed
 

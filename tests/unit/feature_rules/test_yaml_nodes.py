@@ -34,10 +34,10 @@ def chain(length: int) -> str:
 )
 def test_what_grows_when_aliases_are_followed_is_refused(text: str, reason: str) -> None:
     """A document whose aliases expand without bound is refused as one problem."""
-    start = time.process_time()
+    start = time.thread_time()
     assert [one.message for one in load_rules(text, "f.yaml").problems] == [reason]
     assert [one.message for one in load_rule_list(yaml.compose(text, yaml.SafeLoader), "f.yaml").problems] == [reason]
-    assert time.process_time() - start < 1
+    assert time.thread_time() - start < 1
 
 
 def test_what_stays_within_bounds_is_read() -> None:

@@ -5,6 +5,7 @@ import select
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,16 +18,20 @@ def script(code: str) -> tuple[str, ...]:
     return (sys.executable, "-I", "-c", code)
 
 
-def open_descriptors() -> int:
-    """Count what this process has open."""
-    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+def open_descriptors() -> set[str]:
+    """Name what this process has open for children: other tests may have threads whose sockets end meanwhile."""
+    found: set[str] = set()
+    for descriptor in os.listdir("/proc/self/fd"):  # noqa: PTH208
+        with suppress(FileNotFoundError):
+            found.add(str(Path("/proc/self/fd", descriptor).readlink()))
+    return {name for name in found if name.startswith(("pipe:", "/memfd:request"))}
 
 
 def wait(child: Child) -> Ended:
     """Read a child to its end."""
     ready: list[int] = [child.answer_pipe]
     while ready:
-        ready, _, _ = select.select([child.answer_pipe], [], [], 20)
+        ready, _, _ = select.select([child.answer_pipe], [], [], 120)
         assert ready, "the child did not end"
         if child.has_ended():
             break
@@ -43,7 +48,7 @@ def test_a_child_gets_its_request_and_leaves_its_output_and_status() -> None:
 def test_a_killed_child_leaves_what_it_had_said() -> None:
     """The output of a killed child is kept, and its status names the signal."""
     child = spawn(b"", script("import time; print('half', flush=True); time.sleep(600)"))
-    select.select([child.answer_pipe], [], [], 20)
+    select.select([child.answer_pipe], [], [], 120)
     assert not child.has_ended()
     child.kill()
     assert wait(child) == Ended(b"half\n", -signal.SIGKILL)
@@ -55,7 +60,7 @@ def test_a_child_that_cannot_be_started_leaves_no_descriptors() -> None:
     for _ in range(5):
         with pytest.raises(FileNotFoundError):
             spawn(b"", ("/nonexistent/program",))
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
 
 
 def test_a_child_that_ended_leaves_no_descriptors_and_no_zombie() -> None:
@@ -63,7 +68,7 @@ def test_a_child_that_ended_leaves_no_descriptors_and_no_zombie() -> None:
     before = open_descriptors()
     child = spawn(b"", script(""))
     assert wait(child) == Ended(b"", 0)
-    assert open_descriptors() == before
+    assert open_descriptors() <= before
     with pytest.raises(ChildProcessError):
         os.waitpid(child.pid, os.WNOHANG)
 
@@ -74,7 +79,7 @@ FORKED = """
 import os, select, signal, socket, sys
 from nfd_worker.child import fork
 def ended(child):
-    while select.select([child.answer_pipe], [], [], 20)[0]:
+    while select.select([child.answer_pipe], [], [], 120)[0]:
         if child.has_ended():
             return child.reap()
 """
@@ -83,7 +88,7 @@ def ended(child):
 def forked(code: str) -> subprocess.CompletedProcess[str]:
     """Run some Python that forks: in a process of its own, which has one thread."""
     command = [sys.executable, "-c", FORKED + code]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 def test_a_forked_child_gets_its_request_and_leaves_its_output_and_status() -> None:
@@ -151,4 +156,4 @@ def test_a_child_that_cannot_be_forked_leaves_no_descriptors(monkeypatch: pytest
     for _ in range(5):
         with pytest.raises(BlockingIOError):
             fork(b"", lambda: 0)
-    assert open_descriptors() == before
+    assert open_descriptors() <= before

@@ -4,7 +4,6 @@
 """
 
 import json
-import os
 import subprocess
 import sys
 import sysconfig
@@ -13,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from testbed.ports import free_ports
 from tests.unit.nfd_worker.test_daemon import CLUSTER_RULE, CUSTOM_RULE, ETC, live_tree
 
 REPOSITORY = Path(__file__).parents[3]
@@ -46,7 +46,7 @@ before = resident_kib()
 
 def look():
     for _ in range(4):
-        assert cycles.acquire(timeout=50)
+        assert cycles.acquire(timeout=250)
     print(json.dumps([sorted(sys.modules), before, resident_kib()]), flush=True)
     os.kill(os.getpid(), signal.SIGTERM)
 
@@ -86,13 +86,14 @@ def resident(tmp_path_factory: pytest.TempPathFactory) -> Resident:
     (folder / "rules.d").mkdir()
     (folder / "rules.d" / "mine.yaml").write_text(CLUSTER_RULE)
     (folder / "nfd-worker.conf").write_text("core: {sleepInterval: 100ms}")
+    (port,) = free_ports(1)
     arguments = [
-        "run", "--no-publish", "--port", str(18620 + os.getpid() % 1000), "--root", str(root),
+        "run", "--no-publish", "--port", str(port), "--root", str(root),
         "--config", str(folder / "nfd-worker.conf"), "--rules-dir", str(folder / "rules.d"),
     ]  # fmt: skip
     path = [str(REPOSITORY), sysconfig.get_path("purelib")]
     command = [sys.executable, "-I", "-S", "-c", LOOK_AT_ITSELF, json.dumps(path), json.dumps(arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     modules, before, after = json.loads(done.stdout)
     return Resident(frozenset(modules), (after - before) / 1024)
@@ -133,7 +134,7 @@ def test_who_works_once_loads_only_what_that_takes(tmp_path: Path) -> None:
                  "--config", str(tmp_path / "nfd-worker.conf")]  # fmt: skip
     path = [str(REPOSITORY), sysconfig.get_path("purelib")]
     command = [sys.executable, "-I", "-S", "-c", LOOK_AFTER_ONCE, json.dumps(path), json.dumps(arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     loaded = set(json.loads(done.stdout))
     assert "nfd_worker.cycle" in loaded
     unneeded = {"argparse", "datetime", "gzip", "pyudev", "socket", "yaml", "nfd_worker.telemetry",

@@ -2,7 +2,8 @@
 
 import select
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -10,6 +11,8 @@ from kube_api.pages import Page, Pages, health
 from nfd_worker.errors import ConfigurationError
 from nfd_worker.telemetry import Endpoint
 
+PATIENCE = 120.0
+"""Seconds: a test that fails ends."""
 PAGES: Pages = {"/healthz": lambda: health(""), "/metrics": lambda: Page("a_metric 1\n")}
 
 
@@ -21,27 +24,31 @@ def endpoint() -> Iterator[Endpoint]:
     it.close()
 
 
-def serve(endpoint: Endpoint, rounds: int = 10) -> None:
-    """Turn the loop until nothing happens any more."""
-    for _ in range(rounds):
+def serve(endpoint: Endpoint, is_done: Callable[[], bool]) -> None:
+    """Turn the loop until something is reached."""
+    deadline = time.monotonic() + PATIENCE
+    while not is_done():
+        assert time.monotonic() < deadline
         readers = endpoint.readers()
-        ready, _, _ = select.select(list(readers), [], [], 0.05)
-        if not ready:
-            return
-        for descriptor in ready:
+        for descriptor in select.select(list(readers), [], [], 0.05)[0]:
             readers[descriptor](0.0)
+
+
+def has_word(client: socket.socket) -> Callable[[], bool]:
+    """Tell whether a client has an answer, or the end of its connection."""
+    return lambda: bool(select.select([client], [], [], 0)[0])
 
 
 def connect(endpoint: Endpoint) -> socket.socket:
     """Connect to the endpoint."""
-    return socket.create_connection(("127.0.0.1", endpoint.port), timeout=5)
+    return socket.create_connection(("127.0.0.1", endpoint.port), timeout=PATIENCE)
 
 
 def test_metrics_are_served_in_the_text_format(endpoint: Endpoint) -> None:
     """Metrics have the content type of the Prometheus text format."""
     with connect(endpoint) as client:
         client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
-        serve(endpoint)
+        serve(endpoint, has_word(client))
         head, _, body = client.recv(4096).partition(b"\r\n\r\n")
     assert b"Content-Type: text/plain; version=0.0.4; charset=utf-8" in head
     assert body == b"a_metric 1\n"
@@ -51,25 +58,24 @@ def test_a_request_in_pieces_is_answered(endpoint: Endpoint) -> None:
     """Slow clients are waited for, and the loop goes on."""
     with connect(endpoint) as client:
         client.sendall(b"GET /hea")
-        serve(endpoint, 3)
+        serve(endpoint, lambda: b"GET /hea" in endpoint._requests.values())
         client.sendall(b"lthz HTTP/1.1\r\n\r\n")
-        serve(endpoint, 3)
+        serve(endpoint, has_word(client))
         assert client.recv(4096).endswith(b"\r\n\r\nok\n")
 
 
 def test_silent_connections_do_not_keep_others_out(endpoint: Endpoint) -> None:
     """The oldest one is dropped for a new one."""
     silent = [connect(endpoint) for _ in range(20)]
-    serve(endpoint, 40)
+    serve(endpoint, has_word(silent[3]))
     with connect(endpoint) as client:
         client.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
-        serve(endpoint)
+        serve(endpoint, has_word(client))
         assert b"200 OK" in client.recv(4096)
     assert len(endpoint.readers()) <= 17
     for connection in silent:
         connection.close()
-    serve(endpoint, 40)
-    assert len(endpoint.readers()) == 1
+    serve(endpoint, lambda: len(endpoint.readers()) == 1)
 
 
 def test_an_answer_does_not_wait_for_its_reader() -> None:
@@ -79,7 +85,7 @@ def test_an_answer_does_not_wait_for_its_reader() -> None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", endpoint.port))
         client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
-        serve(endpoint)
+        serve(endpoint, has_word(client))
         assert len(endpoint.readers()) == 1
         received = b"".join(iter(lambda: client.recv(1 << 16), b""))
     endpoint.close()
@@ -93,7 +99,7 @@ def test_nonsense_is_answered_and_dropped(endpoint: Endpoint, content: bytes) ->
     """A malformed or endless request ends its connection."""
     with connect(endpoint) as client:
         client.sendall(content)
-        serve(endpoint)
+        serve(endpoint, has_word(client))
         assert len(endpoint.readers()) == 1
 
 

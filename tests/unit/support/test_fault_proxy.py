@@ -269,7 +269,9 @@ def test_a_silent_watch_is_open_and_brings_nothing_until_it_speaks(proxy: FaultP
     connection.request("GET", "/api/v1/nodes?watch=true")
     answer = connection.getresponse()
     assert (answer.status, select.select([connection.sock], [], [], 0.1)[0]) == (200, [])
-    proxy.speak()
+    # It falls silent only after its head was sent.
+    while not select.select([connection.sock], [], [], 0.01)[0]:
+        proxy.speak()
     assert answer.read().splitlines() == [b'{"type": "ADDED"}', b'{"type": "DELETED"}']
     connection.close()
 

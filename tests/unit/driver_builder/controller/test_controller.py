@@ -158,7 +158,7 @@ def test_a_clock_that_was_set_back_delays_no_pass(
     reconciler = ScriptedReconciler(lambda: None if requeue is None else time.time() + requeue)
     run(reconciler, resync_seconds=resync_seconds)
     for _ in range(2):
-        assert reconciler.passes.acquire(timeout=5.0)
+        assert reconciler.passes.acquire(timeout=PATIENCE)
 
 
 class Beats(Heartbeat):

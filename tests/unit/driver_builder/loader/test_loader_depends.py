@@ -49,7 +49,7 @@ def test_it_loads_when_the_others_come_while_it_waits(world: World) -> None:
     has_loaded(world, "mlx_core", "ib_core")
     hidden = world.root / "later"
     shutil.move(world.sys / "module/ib_core", hidden)
-    world.environment["DEPENDS_TIMEOUT"] = "60"
+    world.environment["DEPENDS_TIMEOUT"] = "600"
     comes = threading.Timer(0.5, shutil.move, (hidden, world.sys / "module/ib_core"))
     comes.start()
     assert world.run("load").verdict["result"] == "Loaded"

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.support.real_parts.loader_world import DEVICE, KERNEL, World
+from tests.support.real_parts.loader_world import DEVICE, KERNEL, PATIENCE, World
 
 MISSING = "device node /dev/dri/edu0 is missing"
 
@@ -54,12 +54,12 @@ def test_load_without_one_is_no_success(nodes: World, is_file: bool) -> None:
 
 def test_load_waits_for_a_late_one(nodes: World) -> None:
     """As for a device that binds a moment later."""
-    nodes.environment["DEVICE_TIMEOUT"] = "30"
+    nodes.environment["DEVICE_TIMEOUT"] = "600"
     process = nodes.start("load")
     while not (nodes.sys / "module/edudrv").exists() and process.poll() is None:
         time.sleep(0.02)
     make(nodes)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
 
 
@@ -71,7 +71,7 @@ def test_hold_and_probe_report_that_one_is_gone(nodes: World) -> None:
     assert process.stdout is not None
     process.stdout.readline()
     remove(nodes)
-    rest, _ = process.communicate(timeout=20)
+    rest, _ = process.communicate(timeout=PATIENCE)
     assert (process.returncode, rest) == (1, f"driverwright: DeviceNodeMissing: {MISSING}\n")
     verdict = json.loads((nodes.root / "termination-log").read_text())
     expected = {"result": "DeviceNodeMissing", "kernel": KERNEL, "bootID": "3f0b", "module": "edudrv"}

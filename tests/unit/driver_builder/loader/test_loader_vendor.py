@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.real_parts.loader_world import BUILD_ID, DEVICE, KERNEL, SRCVERSION, Ran, World, write
+from tests.support.real_parts.loader_world import BUILD_ID, DEVICE, KERNEL, PATIENCE, SRCVERSION, Ran, World, write
 
 NOTE = bytes.fromhex("040000001400000003000000") + b"GNU\0"
 OTHER = "BBBB"
@@ -244,8 +244,8 @@ def test_hold_watches_what_was_proven(program: World) -> None:
         prove(program)
         assert held.stdout is not None
         assert held.stdout.readline() == f"driverwright: holding edudrv on {KERNEL} until SIGTERM\n"
-        program.is_live("edudrv", srcversion=OTHER)
-        held.wait(timeout=60)
+        program.becomes("edudrv", srcversion=OTHER)
+        held.wait(timeout=PATIENCE)
     assert json.loads((program.root / "termination-log").read_text())["result"] == "OtherBuild"
 
 
@@ -334,4 +334,4 @@ def test_the_program_is_not_started_on_another_kernel(program: World) -> None:
         assert waiting.stdout is not None
         assert waiting.stdout.readline().startswith("driverwright: WrongKernel: ")
         waiting.send_signal(signal.SIGTERM)
-        assert waiting.wait(timeout=60) == 0
+        assert waiting.wait(timeout=PATIENCE) == 0

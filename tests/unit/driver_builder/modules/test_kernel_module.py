@@ -144,10 +144,10 @@ def test_a_file_that_is_no_module_is_refused(content: bytes, path: str, message:
 
 def read_or_refused(content: bytes) -> None:
     """A module is read or refused, and neither takes long."""
-    start = time.process_time()
+    start = time.thread_time()
     with contextlib.suppress(InvalidModule):
         parse_kernel_module(content, "a.ko")
-    assert time.process_time() - start < 1
+    assert time.thread_time() - start < 1
 
 
 @given(
@@ -192,9 +192,9 @@ def test_a_module_of_many_symbols_is_read_quickly() -> None:
     content = bytearray(HELPER + table * count)
     header = 0xBE8 + 23 * 64
     struct.pack_into("<QQ", content, header + 24, len(HELPER), len(table) * count)
-    start = time.process_time()
+    start = time.thread_time()
     module = parse_kernel_module(bytes(content), "dw_helper.ko")
-    assert time.process_time() - start < 2
+    assert time.thread_time() - start < 2
     assert module.undefined == {"__fentry__", "__x86_return_thunk"}
 
 

@@ -117,9 +117,9 @@ def test_no_text_raises_anything_else(text: str) -> None:
 def test_a_whole_kernel_is_read_quickly() -> None:
     """Distribution kernels export up to forty thousand symbols."""
     text = "".join(f"0x{number:08x}\tsymbol_{number}\tvmlinux\tEXPORT_SYMBOL\t\n" for number in range(40_000))
-    start = time.process_time()
+    start = time.thread_time()
     assert len(parse_module_symvers(text)) == 40_000
-    assert time.process_time() - start < 1
+    assert time.thread_time() - start < 1
 
 
 def test_what_a_symvers_says_of_its_kernel() -> None:

@@ -87,7 +87,7 @@ def test_numbers_with_units_are_exact(number: int, unit: str) -> None:
 @given(st.text() | st.from_regex(r"[+-]?[0-9]*\.?[0-9]*([KMGTPE]i?|[numk]|[eE][+-]?[0-9]*)?", fullmatch=True))
 def test_any_text_is_read_or_is_none_and_at_once(text: str) -> None:
     """A value can come from a feature file, which anybody on the node may write."""
-    start = time.process_time()
+    start = time.thread_time()
     quantity = parse_quantity(text)
-    assert time.process_time() - start < 1
+    assert time.thread_time() - start < 1
     assert quantity is None or abs(quantity.value) < 2**63

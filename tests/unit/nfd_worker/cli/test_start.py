@@ -22,7 +22,7 @@ def test_the_exit_status_is_that_of_the_command(tmp_path: Path, arguments: list[
     """Also in a pipe, whose end is told that nothing more comes."""
     command = [sys.executable, "-m", "nfd_worker", *(word.format(root=tmp_path) for word in arguments)]
     environment = {name: value for name, value in os.environ.items() if name != "NODE_NAME"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert done.returncode == status, done.stderr
     assert bool(done.stdout) == (arguments[0] in ("scan", "--version"))
 
@@ -32,7 +32,7 @@ def test_a_reader_that_is_gone_is_an_error(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "nfd_worker", "scan", "--root", str(tmp_path), "--sources", "fake"]
-    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=300, check=False)
     os.close(writer)
     assert done.returncode != 0
     assert "BrokenPipeError" in done.stderr

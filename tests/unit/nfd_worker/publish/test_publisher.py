@@ -20,6 +20,9 @@ from nfd_worker.publish.publisher import (
 )
 from nfd_worker.publish.wire import PublishAnswer, PublishRequest
 
+PATIENCE = 120.0
+"""Seconds: a child on a busy machine takes its time."""
+
 
 def script(code: str) -> tuple[str, ...]:
     """Make a command that runs some Python."""
@@ -58,7 +61,7 @@ class World:
         """Serve the running child until it ends."""
         while readers := self.publisher.readers():
             (descriptor,) = readers
-            ready, _, _ = select.select([descriptor], [], [], 20)
+            ready, _, _ = select.select([descriptor], [], [], PATIENCE)
             assert ready, "the child did not end"
             readers[descriptor](now)
 

@@ -163,9 +163,9 @@ def write(path: Path, content: bytes) -> None:
 def test_no_tree_crashes_a_scan(name: str, done: list[Change], added: list[tuple[str, bytes, str]]) -> None:
     """Each source finds something or fails with a reason; what becomes a label is one; none takes for ever."""
     with hostile(name, done, added) as it:
-        start = time.process_time()
+        start = time.thread_time()
         report = run_cycle(it, Settings(), {})
-        seconds = time.process_time() - start
+        seconds = time.thread_time() - start
     assert all(report.failed.values())
     assert_valid(report.content.labels)
     assert seconds < LONGEST_SCAN_SECONDS

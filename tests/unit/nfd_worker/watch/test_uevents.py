@@ -57,10 +57,13 @@ def test_the_kernels_events_arrive_and_others_do_not_count() -> None:
     watch = watch_devices()
     assert watch is not None
     NULL.write_text("change")
-    assert not (is_ready(watch, 0.2) and watch.drain())
     pci[0].write_text("add")
-    assert is_ready(watch, 1.0)
-    assert watch.drain() == {"pci"}
+    arrived: set[str] = set()
+    while "pci" not in arrived:
+        assert is_ready(watch, 60.0)
+        arrived |= watch.drain()
+    # Events come in their order; some may be of this machine's other devices.
+    assert "mem" not in arrived
 
 
 def test_pyudev_comes_without_what_it_does_not_need() -> None:
@@ -70,4 +73,4 @@ def test_pyudev_comes_without_what_it_does_not_need() -> None:
         " assert 'pyudev' in sys.modules; assert 'tempfile' not in sys.modules; assert 'random' not in sys.modules;"
         " import subprocess, ctypes.util; assert subprocess.run; assert ctypes.util.find_library('c')"
     )
-    subprocess.run([sys.executable, "-I", "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-I", "-c", code], check=True, timeout=300)
