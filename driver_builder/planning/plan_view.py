@@ -76,6 +76,11 @@ class WavePart:
     """By node, in their order, the image that has to be there before a working driver is replaced, now or soon."""
     pulls: int = 0
     """So many of these nodes get their image at once."""
+    pulled_for: tuple[tuple[frozenset[str], int], ...] = ()
+    """Where waves of other drivers need images of this one, too: the nodes of each wave, and so many of them at once.
+
+    No wave takes the place of another one: of two waves that need the same two drivers neither waits for ever.
+    """
     placed: Mapping[tuple[str, str, str], Placed] = field(default_factory=dict)
     """Of a driver that depends on others, or others on it: the targets that have an image, by their groups."""
     yielded: Mapping[str, bool] = field(default_factory=dict)

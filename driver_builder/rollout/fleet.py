@@ -10,7 +10,7 @@ from driver_builder.planning.actions import TakeNode
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.order import Order
-from driver_builder.rollout.pulls import Pulls
+from driver_builder.rollout.pulls import MAX_PULLS, Pulls
 from driver_builder.rollout.wave_fleet import MAX_LISTED
 from kube_api.text import first_few
 
@@ -99,14 +99,14 @@ def admit(
 
 @dataclass(slots=True)
 class _Needed:
-    """The images that a driver needs on nodes because of another one's wave.
+    """The images that a driver needs on nodes because of other ones' waves.
 
-    ``first`` are needed before it yields there, so many ``pulls`` at once; ``later`` until it is back.
+    ``first`` are needed before it yields there, ``by_wave`` so many at once on those nodes; ``later`` until it is back.
     """
 
     first: dict[str, str] = field(default_factory=dict)
     later: dict[str, str] = field(default_factory=dict)
-    pulls: int = 0
+    by_wave: list[tuple[frozenset[str], int]] = field(default_factory=list)
 
 
 def _of_dependents(parts: Iterable[DriverPlan], work: _Work) -> dict[str, _Needed]:
@@ -120,11 +120,14 @@ def _of_dependents(parts: Iterable[DriverPlan], work: _Work) -> dict[str, _Neede
         if not order.has_dependents(key):
             continue
         taken = (action for action in part.actions if isinstance(action, TakeNode) and action.node in part.budgeted)
+        wanted: dict[str, dict[str, str]] = {}
         for action in (*sorted(taken, key=lambda action: action.node), *part.reserve):
             for other, image in {} if work.other(action.node, key) else order.images(action, key).items():
-                needed = found.setdefault(other, _Needed())
-                needed.first[action.node] = image
-                needed.pulls = max(needed.pulls, part.pulls, 1)
+                wanted.setdefault(other, {})[action.node] = image
+        for other, images in wanted.items():
+            needed = found.setdefault(other, _Needed())
+            needed.first |= images
+            needed.by_wave.append((frozenset(images), max(part.pulls, 1)))
     for other, images in order.images_of_yielding().items():
         found.setdefault(other, _Needed()).later |= images
     return found
@@ -136,7 +139,8 @@ def _with_images(part: DriverPlan, dependents: Mapping[str, _Needed]) -> DriverP
         return part
     # Its own wave says better what a node gets.
     images = {**needed.first, **part.images}
-    return replace(part, images={**images, **needed.later, **images}, pulls=max(part.pulls, needed.pulls))
+    waves = ((frozenset(part.images), part.pulls), (frozenset(needed.later), MAX_PULLS), *needed.by_wave)
+    return replace(part, images={**images, **needed.later, **images}, pulled_for=waves)
 
 
 def _begun_first(part: DriverPlan, holds: Holds) -> DriverPlan:

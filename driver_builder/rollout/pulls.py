@@ -88,6 +88,26 @@ def _believed(pod: PullPod, node: Node | None) -> PullPod:
     return replace(pod, is_proven=False, has_ended=True, message="the node had DiskPressure since it was pulled")
 
 
+class _Turns:
+    """How many nodes have their image or get it, for the driver's own wave and for each other one that needs it."""
+
+    def __init__(self, part: DriverPlan) -> None:
+        self._waves = part.pulled_for or ((frozenset(part.images), part.pulls),)
+        self._taken = [0] * len(self._waves)
+
+    def has_room(self, node: str) -> bool:
+        """Return whether a wave that needs the image on a node may have one more."""
+        return any(self._taken[number] < min(self._waves[number][1], MAX_PULLS) for number in self._of(node))
+
+    def take(self, node: str) -> None:
+        """Note that a node has its image, or gets it."""
+        for number in self._of(node):
+            self._taken[number] += 1
+
+    def _of(self, node: str) -> list[int]:
+        return [number for number, (nodes, _) in enumerate(self._waves) if node in nodes]
+
+
 def with_pulls(part: DriverPlan, snapshot: Snapshot, pulls: Pulls, loader_image: str) -> DriverPlan:
     """Bring images to the nodes that wait for them, and end the pulls that nothing waits for any more.
 
@@ -101,7 +121,7 @@ def with_pulls(part: DriverPlan, snapshot: Snapshot, pulls: Pulls, loader_image:
     existing_names = {pod.name for pod in existing}
     times = [part.requeue_at]
     kept: set[str] = set()
-    hopeful = 0
+    turns = _Turns(part)
     # Until the canary is proven, no node is next after those that go.
     is_canary = part.wave is not None and part.wave.phase is Phase.CANARY
     for node, image in part.images.items():
@@ -110,16 +130,17 @@ def with_pulls(part: DriverPlan, snapshot: Snapshot, pulls: Pulls, loader_image:
             kept.add(pod.uid)
             times.append(pulls.next_look(pod))
         if node in part.budgeted:
-            hopeful += is_canary
+            if is_canary:
+                turns.take(node)
             continue
-        if pod is None and hopeful < min(part.pulls, MAX_PULLS):
+        if pod is None and turns.has_room(node):
             manifest = pull_pod.manifest(driver, node=node, image=image, loader_image=loader_image)
             # One that is being deleted has its name until then.
             if manifest["metadata"]["name"] not in existing_names:
                 actions.append(StartPod(kind=PodKind.PULL, driver=driver.key, manifest=manifest))
-            hopeful += 1
+            turns.take(node)
         elif pod is not None and not pulls.trouble(pod):
-            hopeful += 1
+            turns.take(node)
     at_work = part.busy | part.budgeted
     actions += delete_pods(
         pod for pod in existing if pod.uid not in kept and not (pod.is_proven and pod.node in at_work)

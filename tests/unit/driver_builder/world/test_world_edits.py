@@ -173,3 +173,14 @@ def test_drivers_that_depend_on_each_other_load_only_what_fits_however_often_the
     world.arrive()
     order.assert_all_is_well(world)
     assert world.failed == []
+
+
+def test_waves_of_two_drivers_do_not_keep_each_other_from_the_images_that_both_need() -> None:
+    """One needs those of the others on a node, the second one on another node, and each driver gets one at a time."""
+    world = order.ordered(2, third=True)
+    for number, (name, rounds) in enumerate((("mem", 13), ("ofed", 9), ("app", 10), ("mem", 9))):
+        world.edit(name, f"int edit_{number};")
+        world.rounds(rounds, lambda _action: False)
+    world.budget = 2
+    world.arrive()
+    order.assert_all_is_well(world)
