@@ -27,7 +27,9 @@ UNINSTALLING = commands(
 )
 OF_OTHERS = {f"{kind}.nfd.k8s-sigs.io" for kind in ("nodefeaturerules", "nodefeatures")}
 """Definitions that are Node Feature Discovery's, as the page says, and stay."""
-STAYS_ON_NODES = {"+/etc/kubernetes", "+/etc/kubernetes/node-feature-discovery", "+/run/driverwright"}
+STAYS_ON_NODES = {
+    f"+/{path}" for path in ("etc/kubernetes", "etc/kubernetes/node-feature-discovery", "run/driverwright")
+}
 """Empty folders, as the page says."""
 
 

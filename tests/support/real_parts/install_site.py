@@ -13,6 +13,7 @@ from demo.stage import BASE_IMAGE
 from testbed.guest.guest import Guest
 from testbed.ports import free_ports
 from testbed.testbed import Testbed
+from tests.support.real_parts import acts
 from tests.support.real_parts.admin_shell import Admin
 from tests.support.real_parts.cluster_setup import admin
 from tools import product_images
@@ -108,6 +109,11 @@ class Site:
             guest.wait_ready()
             # Other tests want it on the disk.
             guest.check("rm -r /etc/kubernetes")
+        acts.wait_for("no node is tainted any more", self._taint_is_gone)
+
+    def _taint_is_gone(self) -> bool:
+        """Kubernetes takes away what it gave a new node only after the kubelet has said that it is ready."""
+        return not any(node["spec"].get("taints") for node in self.client.list("/api/v1/nodes").items)
 
     def nodes(self) -> list[str]:
         """Name all nodes."""
