@@ -1,10 +1,13 @@
 """What is in a cluster and on its nodes: recorded before an installation, and compared after its end."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from kube_api.client import Client
+from kube_api.errors import NotFound
 from testbed.guest.guest import Guest
 
 Json = dict[str, Any]
@@ -49,15 +52,23 @@ def objects(client: Client) -> dict[str, Json]:
     groups = client.get("/apis")["groups"]
     versions = ["/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)]
     found = {}
-    for version in versions:
-        for resource in client.get(version)["resources"]:
-            name, verbs = resource["name"], resource["verbs"]
-            if "list" not in verbs or name == _EVENTS:
-                continue
-            for item in client.list(f"{version}/{name}").items:
+    for path in chain.from_iterable(_kinds(client, version) for version in versions):
+        # A definition that was deleted a moment ago is still named.
+        with suppress(NotFound):
+            for item in client.list(path).items:
                 metadata = item["metadata"]
+                name = path.rpartition("/")[2]
                 found["/".join((name, *filter(None, (metadata.get("namespace"), metadata["name"]))))] = item
     return found
+
+
+def _kinds(client: Client, version: str) -> list[str]:
+    """Return the paths of all that can be listed in a version; none where its last definition has just gone."""
+    try:
+        resources = client.get(version)["resources"]
+    except NotFound:
+        return []
+    return [f"{version}/{item['name']}" for item in resources if "list" in item["verbs"] and item["name"] != _EVENTS]
 
 
 def on_node(guest: Guest) -> set[str]:
