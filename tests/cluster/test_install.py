@@ -36,6 +36,9 @@ STAYS_ON_NODES = {
     f"+/{path}" for path in ("etc/kubernetes", "etc/kubernetes/node-feature-discovery", "run/driverwright")
 }
 """Empty folders, as the page says."""
+RESOURCE = "driverwright.io/edu"
+OF_A_PLUGIN = {"+/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"}
+"""The kubelet's, where a device plugin was, as the page says."""
 
 
 @pytest.fixture(scope="module")
@@ -153,20 +156,30 @@ def uninstall(site: Site, release: Release | None) -> None:
                 site.admin.run(re.sub(r"\bNODE$", name, command))
 
 
-def assert_no_trace(site: Site, before: traces.Record) -> None:
+def assert_no_trace(site: Site, before: traces.Record, *, plugin: bool = False) -> None:
     """Compare cluster and nodes with what they were; only what the page names is left."""
     after = traces.of_cluster(site.client)
     new = {path for path in after.objects - before.objects if "/v1alpha1.nfd.k8s-sigs.io" not in path}
     assert new == {f"customresourcedefinitions/{name}" for name in OF_OTHERS}
     assert before.objects - after.objects == set()
-    assert after.nodes == before.nodes
+    nodes = dict(before.nodes)
+    for guest in site.guests if plugin else ():
+        acts.wait_for(f"{guest.name} has none of {RESOURCE}", partial(has_none_of_it, site, guest))
+        nodes[guest.name] = {**nodes[guest.name], "resources": nodes[guest.name]["resources"] | {RESOURCE}}
+    assert after.nodes == nodes
     for guest in site.guests:
-        acts.wait_for(f"{guest.name} has no trace", partial(has_no_trace, guest))
+        acts.wait_for(f"{guest.name} has no trace", partial(has_no_trace, guest, plugin=plugin))
 
 
-def has_no_trace(guest: Guest) -> bool:
+def has_none_of_it(site: Site, guest: Guest) -> bool:
+    """Tell whether the kubelet says so of the device plugin's resource."""
+    status = site.cluster.node(guest.name)["status"]
+    return {status[part].get(RESOURCE) for part in ("capacity", "allocatable")} == {"0"}
+
+
+def has_no_trace(guest: Guest, *, plugin: bool) -> bool:
     """Tell whether a node is as it was, and its kubelet has tidied up."""
-    return traces.on_node(guest) <= STAYS_ON_NODES
+    return traces.on_node(guest) <= STAYS_ON_NODES | (OF_A_PLUGIN if plugin else set())
 
 
 def test_what_the_page_says_installs_both_programs_by_the_chart(
@@ -186,10 +199,13 @@ def test_what_the_page_says_installs_both_programs_by_the_chart(
     )
     chart, needed = site.fit_chart()
     needed["nfdWorker"]["config"] = WORKER_CONFIG
-    release.install(chart, values | needed)
+    notes = release.install(chart, values | needed)
     for program in ("deployment/driver-builder", "daemonset/nfd-worker"):
         site.admin.run(f"kubectl -n {NAMESPACE} rollout status {program}")
     assert_programs(site)
+    (doctor,) = commands(notes)
+    assert doctor.endswith("driver-builder doctor")
+    site.admin.run(doctor)
 
 
 def test_every_stage_of_the_example_follows_and_a_pod_requests_the_device(site: Site) -> None:
@@ -226,4 +242,4 @@ def test_what_the_page_says_uninstalls_the_chart_without_a_trace(
 ) -> None:
     """The driver with its stages, the release, and what is left."""
     uninstall(site, release)
-    assert_no_trace(site, before)
+    assert_no_trace(site, before, plugin=True)

@@ -20,16 +20,19 @@ class Release:
     def __init__(self, kubeconfig: Path) -> None:
         self.helm = helm.Config(kubeconfig_path=str(kubeconfig), namespace=NAMESPACE)
 
-    def install(self, chart: Path, values: Json | None = None, **options: bool) -> None:
-        """Install it; ``options`` are flags of ``helm install`` that the library has in its C interface only.
+    def install(self, chart: Path, values: Json | None = None, **options: bool) -> str:
+        """Install it; returns the chart's notes.
 
-        API servers before 1.25 refuse the rules (CEL) in the definition.
+        ``options`` are flags of ``helm install`` that the library has in its C interface only. The definition is not
+        installed: API servers before 1.25 refuse the rules (CEL) in it.
         """
         path, reference = self.helm._chart_args(chart)
         of_release = RELEASE, json.dumps(values or {}), json.dumps({**options, "skip_crds": True})
-        _native.call_string(
+        summary = _native.call_string(
             "helm_install", self.helm._raw(), self.helm._context_arg(None), path, reference, *of_release
         )
+        notes: str = json.loads(summary)["notes"]
+        return notes
 
     def uninstall(self) -> None:
         """Take it away."""
