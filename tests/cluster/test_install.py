@@ -138,6 +138,7 @@ def test_what_the_page_says_uninstalls_without_a_trace(site: Site, before: trace
     uninstall(site, None)
     assert_no_trace(site, before)
     site.admin.run(f"kubectl delete crd {' '.join(sorted(OF_OTHERS))}")
+    wait_until_unknown(site, "nfd.k8s-sigs.io")
 
 
 def uninstall(site: Site, release: Release | None) -> None:
@@ -154,6 +155,14 @@ def uninstall(site: Site, release: Release | None) -> None:
         else:
             for name in site.nodes() if command.endswith(" NODE") else ["NODE"]:
                 site.admin.run(re.sub(r"\bNODE$", name, command))
+    wait_until_unknown(site, "driverwright.io")
+
+
+def wait_until_unknown(site: Site, group: str) -> None:
+    """Wait until the API server names a group no more, whose definitions are deleted: that takes it a moment."""
+    acts.wait_for(
+        f"{group} is unknown", lambda: group not in {known["name"] for known in site.client.get("/apis")["groups"]}
+    )
 
 
 def assert_no_trace(site: Site, before: traces.Record, *, plugin: bool = False) -> None:
