@@ -14,7 +14,6 @@ from typing import Any
 
 import helm_python as helm
 import pytest
-from helm_python import _native
 
 from demo.deploy import ENGINE_PATCH
 from kube_api.client import Client
@@ -34,6 +33,7 @@ from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
 from tests.support.real_parts.acts import wait_for
 from tests.support.real_parts.cluster_setup import admin, create_quietly, path_of
+from tests.support.real_parts.helm_release import RELEASE, Release
 from tests.support.yaml_files import read_documents
 from tools.manifests import CHART, render
 
@@ -43,7 +43,7 @@ pytestmark = pytest.mark.long
 Json = dict[str, Any]
 
 ROOT = Path(__file__).parents[2]
-NAMESPACE = RELEASE = "driverwright"
+NAMESPACE = "driverwright"
 DRIVER = "edu-of-the-chart"
 NODE = "silent-node"
 ENGINE: Json = {"driverBuilder": {"builder": "docker"}}
@@ -73,19 +73,9 @@ class Cluster:
 
     def __init__(self, ground: Testbed) -> None:
         self.client: Client = admin(ground)
-        self.helm = helm.Config(kubeconfig_path=str(ground.kubeconfig), namespace=NAMESPACE)
+        self.release = Release(ground.kubeconfig)
+        self.helm = self.release.helm
         self._ground = ground
-
-    def install(self, **options: bool) -> None:
-        """Install the release; ``options`` are flags of ``helm install`` that the library has in its C interface only.
-
-        API servers before 1.25 refuse the rules (CEL) in the definition.
-        """
-        chart, reference = self.helm._chart_args(CHART)
-        given = json.dumps({**options, "skip_crds": True})
-        _native.call_string(
-            "helm_install", self.helm._raw(), self.helm._context_arg(None), chart, reference, RELEASE, None, given
-        )
 
     def kubectl(self, *words: str, given: str = "") -> None:
         """Run kubectl in the repository's root."""
@@ -133,7 +123,7 @@ def cluster(own_control_plane: Testbed) -> Iterator[Cluster]:
     create_quietly(client, DAEMON_SETS.path(namespace=NAMESPACE), driver_pods(client.get(STAYS[-2])["metadata"]["uid"]))
     wait_for("pods of the worker and of the driver", lambda: len(made.pods()) == 2)
     yield made
-    made.helm.close()
+    made.release.close()
 
 
 def driver_pods(owner: str) -> Json:
@@ -185,8 +175,8 @@ def taken_over(cluster: Cluster) -> tuple[Cluster, dict[str, Any], dict[str, str
     """Hand it over; returns what there was before as well."""
     before = cluster.states(), cluster.pods(), cluster.template()
     with pytest.raises(helm.HelmReleaseError, match="cannot be imported into the current release"):
-        cluster.install()
-    cluster.install(take_ownership=True, server_side_apply=False)
+        cluster.release.install(CHART)
+    cluster.release.install(CHART, take_ownership=True, server_side_apply=False)
     return cluster, *before
 
 
@@ -224,7 +214,7 @@ def test_uninstalling_the_release_leaves_definitions_and_drivers(
 ) -> None:
     """Namespace, definitions, DriverContainer and the driver's pods stay as they are; nothing else does."""
     cluster, states, pods, _ = taken_over
-    cluster.helm.uninstall(RELEASE)
+    cluster.release.uninstall()
     assert cluster.states() == {path: states[path] for path in STAYS}
     assert {name: uid for name, uid in cluster.pods().items() if name.startswith(DRIVER)} == {
         name: uid for name, uid in pods.items() if name.startswith(DRIVER)
@@ -264,7 +254,7 @@ def test_the_chart_installs_what_it_renders_and_leaves_a_definition_of_others_al
         with pytest.raises(AssertionError, match="AlreadyExists"):
             cluster.kubectl("create", "-f", f"deploy/crds/{kind}.yaml")
     # Alone, this test finds what kubectl has installed.
-    cluster.install(take_ownership=True)
+    cluster.release.install(CHART, take_ownership=True)
     assert cluster.states().keys() >= set(map(path_of, OBJECTS))
     assert cluster.states(*FOREIGN) == before
-    cluster.helm.uninstall(RELEASE)
+    cluster.release.uninstall()

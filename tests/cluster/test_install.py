@@ -1,22 +1,25 @@
 """From an empty folder to a driver that is ready, and back to a cluster and nodes without a trace of ours.
 
-The commands are those of README.md, examples/edu-driver/README.md and docs/install.md, read from the pages and run by a
-shell, with the images that they build and the accounts that they make. The testbed is this file's own, because
-namespace and definitions go.
+By the manifests, and once more by the chart. The commands are those of README.md, examples/edu-driver/README.md and
+docs/install.md, read from the pages and run by a shell, with the images that they build and the accounts that they
+make; what `helm` would do is Helm's library. The testbed is this file's own, because namespace and definitions go.
 """
 
 import re
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
+import yaml
 
 from demo.cluster import NAMESPACE
 from demo.scenario import CONTROLLER, READY_LABEL
-from demo.stage import WORKER
+from demo.stage import WORKER, WORKER_CONFIG
 from testbed.guest.guest import Guest
 from testbed.testbed import Testbed
 from tests.support.real_parts import acts, traces
 from tests.support.real_parts.admin_shell import blocks, commands, section
+from tests.support.real_parts.helm_release import RELEASE, Release
 from tests.support.real_parts.install_site import EXAMPLE, Site
 
 pytestmark = [pytest.mark.long, pytest.mark.chain]
@@ -25,12 +28,17 @@ OLD_SERVER = re.compile(r"^(kubectl apply .*?) +# API servers before 1\.25: add 
 UNINSTALLING = commands(
     section("docs/install.md", "## Uninstalling").partition("`kubectl delete -k deploy` is not that")[0]
 )
+HELM_UNINSTALL = f"helm uninstall {RELEASE} -n {NAMESPACE}"
+BY_MANIFESTS = re.compile(" -[fk] deploy/")
 OF_OTHERS = {f"{kind}.nfd.k8s-sigs.io" for kind in ("nodefeaturerules", "nodefeatures")}
 """Definitions that are Node Feature Discovery's, as the page says, and stay."""
 STAYS_ON_NODES = {
     f"+/{path}" for path in ("etc/kubernetes", "etc/kubernetes/node-feature-discovery", "run/driverwright")
 }
 """Empty folders, as the page says."""
+RESOURCE = "driverwright.io/edu"
+OF_A_PLUGIN = {"+/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"}
+"""The kubelet's, where a device plugin was, as the page says."""
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +62,14 @@ def site(own_ground: Testbed, tmp_path_factory: pytest.TempPathFactory, request:
 def before(site: Site) -> traces.Record:
     """Record cluster and nodes before anything of ours is there."""
     return traces.record(site.client, site.guests)
+
+
+@pytest.fixture(scope="module")
+def release(site: Site) -> Iterator[Release]:
+    """Connect Helm's library with the cluster."""
+    made = Release(site.ground.kubeconfig)
+    yield made
+    made.close()
 
 
 def readme() -> tuple[str, str]:
@@ -119,32 +135,120 @@ def assert_ready(site: Site) -> None:
 
 def test_what_the_page_says_uninstalls_without_a_trace(site: Site, before: traces.Record) -> None:
     """By kubectl, in the page's order, each command to its end."""
-    uninstall(site)
+    uninstall(site, None)
     assert_no_trace(site, before)
     site.admin.run(f"kubectl delete crd {' '.join(sorted(OF_OTHERS))}")
+    wait_until_unknown(site, "nfd.k8s-sigs.io")
 
 
-def uninstall(site: Site) -> None:
-    """Run the commands of the page, all but those that are for other clusters."""
+def uninstall(site: Site, release: Release | None) -> None:
+    """Run the commands of the page, all but those that are for other clusters and other ways of installing."""
+    assert [command for command in UNINSTALLING if command.startswith("helm ")] == [HELM_UNINSTALL]
     for command in UNINSTALLING:
-        # There is no release and no NodeFeature object, and the server is older.
-        if command.startswith("helm ") or "NODE_FEATURE_NAMESPACES" in command or "1.30 and later" in command:
+        # There is no NodeFeature object, and the server is older.
+        if "NODE_FEATURE_NAMESPACES" in command or "1.30 and later" in command:
             continue
-        for name in site.nodes() if command.endswith(" NODE") else ["NODE"]:
-            site.admin.run(re.sub(r"\bNODE$", name, command))
+        if command == HELM_UNINSTALL and release:
+            release.uninstall()
+        elif command == HELM_UNINSTALL or (release and BY_MANIFESTS.search(command)):
+            continue
+        else:
+            for name in site.nodes() if command.endswith(" NODE") else ["NODE"]:
+                site.admin.run(re.sub(r"\bNODE$", name, command))
+    wait_until_unknown(site, "driverwright.io")
 
 
-def assert_no_trace(site: Site, before: traces.Record) -> None:
+def wait_until_unknown(site: Site, group: str) -> None:
+    """Wait until the API server names a group no more, whose definitions are deleted: that takes it a moment."""
+    acts.wait_for(
+        f"{group} is unknown", lambda: group not in {known["name"] for known in site.client.get("/apis")["groups"]}
+    )
+
+
+def assert_no_trace(site: Site, before: traces.Record, *, plugin: bool = False) -> None:
     """Compare cluster and nodes with what they were; only what the page names is left."""
     after = traces.of_cluster(site.client)
     new = {path for path in after.objects - before.objects if "/v1alpha1.nfd.k8s-sigs.io" not in path}
     assert new == {f"customresourcedefinitions/{name}" for name in OF_OTHERS}
     assert before.objects - after.objects == set()
-    assert after.nodes == before.nodes
+    nodes = dict(before.nodes)
+    for guest in site.guests if plugin else ():
+        acts.wait_for(f"{guest.name} has none of {RESOURCE}", partial(has_none_of_it, site, guest))
+        nodes[guest.name] = {**nodes[guest.name], "resources": nodes[guest.name]["resources"] | {RESOURCE}}
+    assert after.nodes == nodes
     for guest in site.guests:
-        acts.wait_for(f"{guest.name} has no trace", partial(has_no_trace, guest))
+        acts.wait_for(f"{guest.name} has no trace", partial(has_no_trace, guest, plugin=plugin))
 
 
-def has_no_trace(guest: Guest) -> bool:
+def has_none_of_it(site: Site, guest: Guest) -> bool:
+    """Tell whether the kubelet says so of the device plugin's resource."""
+    status = site.cluster.node(guest.name)["status"]
+    return {status[part].get(RESOURCE) for part in ("capacity", "allocatable")} == {"0"}
+
+
+def has_no_trace(guest: Guest, *, plugin: bool) -> bool:
     """Tell whether a node is as it was, and its kubelet has tidied up."""
-    return traces.on_node(guest) <= STAYS_ON_NODES
+    return traces.on_node(guest) <= STAYS_ON_NODES | (OF_A_PLUGIN if plugin else set())
+
+
+def test_what_the_page_says_installs_both_programs_by_the_chart(
+    site: Site, before: traces.Record, release: Release
+) -> None:
+    """With the definitions of an old server, the page's values, and the class of the example's device beside them."""
+    page = section("docs/install.md", "## By the chart")
+    assert commands(page)[3] == f"helm install {RELEASE} deploy/chart/driverwright -n {NAMESPACE} -f values.yaml"
+    assert "then `helm install --skip-crds`" in " ".join(page.split())
+    (definitions,) = (command for command in commands(page) if "--validate=false" in command)
+    assert not [path for path in traces.objects(site.client).keys() - before.objects if NAMESPACE in path]
+    # The registry asks for no password; the Secret that the values name is there as on a cluster where one does.
+    secret = f"kubectl -n {NAMESPACE} create secret docker-registry pull --docker-server={site.ground.registry.host}"
+    site.admin.run("\n".join([commands(page)[0], definitions, f"{secret} --docker-username=u --docker-password=p"]))
+    values = yaml.safe_load(
+        page.partition("```yaml\n")[2].partition("```")[0].replace("registry.example.com/team", site.registry)
+    )
+    chart, needed = site.fit_chart()
+    needed["nfdWorker"]["config"] = WORKER_CONFIG
+    notes = release.install(chart, values | needed)
+    for program in ("deployment/driver-builder", "daemonset/nfd-worker"):
+        site.admin.run(f"kubectl -n {NAMESPACE} rollout status {program}")
+    assert_programs(site)
+    (doctor,) = commands(notes)
+    assert doctor.endswith("driver-builder doctor")
+    site.admin.run(doctor)
+
+
+def test_every_stage_of_the_example_follows_and_a_pod_requests_the_device(site: Site) -> None:
+    """As its page says: the driver is built, loaded, proven, has its plugin, and a pod without privileges uses it."""
+    _, registry, driver, workload, _ = blocks(section(f"{EXAMPLE}/README.md", "## Use it"))
+    chain, request = blocks(
+        section(f"{EXAMPLE}/README.md", "## The chain: driver, validation, device plugin, its validation")
+    )
+    site.admin.run(registry, at=EXAMPLE)
+    # An image of its own: the one that Jobs of the manifests' controller have built is not taken.
+    site.fit_driver("stages.yaml", image=f"{site.registry}/drivers/edu-by-the-chart")
+    site.fit_pods("monitoring.yaml", "workload-with-plugin.yaml")
+    pushed = workload.partition("kubectl ")[0]
+    source = driver.splitlines(keepends=True)[0]
+    create, watch = chain.strip().rsplit("\n", 1)
+    site.admin.run(on_the_hosts_network(pushed) + source + create, at=EXAMPLE)
+    ready = set[str]()
+
+    def has_every_stage(line: str) -> bool:
+        if line.split()[-5:] == ["1.0.0", "true", "true", "true", "true"]:
+            ready.add(line.split(maxsplit=1)[0])
+        return ready == {guest.name for guest in site.guests}
+
+    site.admin.watch(watch, has_every_stage)
+    assert_ready(site)
+    jobs = site.cluster.pods("driverwright.io/build")
+    assert {item["spec"]["serviceAccountName"] for item in jobs} <= {"driver-builder-job"}
+    site.admin.run(f"kubectl -n {NAMESPACE} rollout status daemonset/edu-monitoring")
+    assert "10! = 3628800\n" in site.admin.run(request, at=EXAMPLE)
+
+
+def test_what_the_page_says_uninstalls_the_chart_without_a_trace(
+    site: Site, before: traces.Record, release: Release
+) -> None:
+    """The driver with its stages, the release, and what is left."""
+    uninstall(site, release)
+    assert_no_trace(site, before, plugin=True)

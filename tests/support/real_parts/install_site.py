@@ -1,6 +1,7 @@
 """A testbed for an installation by the documentation: its admin, its nodes, and what it needs that no page can know."""
 
 import os
+import re
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -62,6 +63,28 @@ class Site:
         with (folder / "kustomization.yaml").open("a") as file:
             file.write(yaml.safe_dump({"patchesJson6902": patches}))
 
+    def fit_chart(self) -> tuple[Path, Json]:
+        """Let pods of the chart use their nodes' network, which is no value of it; returns it, and what are values."""
+        chart = self.admin.folder / "deploy/chart/driverwright"
+        for name in ("driver-builder/deployment.yaml", "nfd-worker/_daemonset.tpl"):
+            template = chart / "templates" / name
+            text = template.read_text().replace(
+                "containerPort: 8080", f"containerPort: {self._ports['driver-builder']}"
+            )
+            text, count = re.subn(
+                r"^( +)serviceAccountName: .+$", r"\g<0>\n\1hostNetwork: true", text, flags=re.MULTILINE
+            )
+            assert count == 1, template
+            template.write_text(text)
+        return chart, {
+            "driverBuilder": {
+                "args": [f"--port={self._ports['driver-builder']}"],
+                "env": self._variables("driver-builder"),
+                "nodeSelector": {"kubernetes.io/hostname": self.ground.host_node_name},
+            },
+            "nfdWorker": {"port": self._ports["nfd-worker"], "env": self._variables("nfd-worker")},
+        }
+
     def _variables(self, program: str) -> dict[str, str]:
         server = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self.ground.api_port)}
         jobs = {
@@ -82,13 +105,21 @@ class Site:
             *({"op": "add", "path": path, "value": value} for path, value in added),
         ]
 
-    def fit_driver(self, name: str) -> None:
+    def fit_driver(self, name: str, **settings: Any) -> None:
         """Let a DriverContainer of the example know this registry, and the base image that is in it."""
         path = self.admin.folder / EXAMPLE / name
         driver = yaml.safe_load(path.read_text())
         build = {**driver["spec"].get("build", {}), "baseImage": f"{self.ground.registry.host}/{BASE_IMAGE}"}
-        driver["spec"] |= {"registry": {"plainHttp": True}, "build": build}
+        driver["spec"] |= {"registry": {"plainHttp": True}, "build": build, **settings}
         path.write_text(yaml.safe_dump(driver))
+
+    def fit_pods(self, *names: str) -> None:
+        """Let pods of the example use their nodes' network."""
+        for name in names:
+            path = self.admin.folder / EXAMPLE / name
+            workload = yaml.safe_load(path.read_text())
+            workload["spec"]["template"]["spec"]["hostNetwork"] = True
+            path.write_text(yaml.safe_dump(workload))
 
     def push_images_of_others(self) -> None:
         """Push what comes from other registries where a cluster reaches them: the base image, and a busybox."""
