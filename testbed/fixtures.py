@@ -14,7 +14,7 @@ from testbed.packages import why_unsupported
 from testbed.testbed import Testbed
 from tools import warm_layers
 
-__all__ = ["control_plane_ground", "engine_ground", "ground", "own_control_plane", "parts_ground"]
+__all__ = ["control_plane_ground", "engine_ground", "ground", "own_control_plane", "own_ground", "parts_ground"]
 
 running: list[Testbed] = []
 """The testbeds of this session that are up: what is looked at when a test fails."""
@@ -48,6 +48,12 @@ def _ground(request: pytest.FixtureRequest, *, control_plane: bool, nodes: bool,
 @pytest.fixture(scope="session")
 def ground(request: pytest.FixtureRequest) -> Iterator[Testbed]:
     """The cluster: all of it, with this machine as a node; guests are added by the tests that need them."""
+    yield from _ground(request, control_plane=True, nodes=True, engine=True)
+
+
+@pytest.fixture(scope="module")
+def own_ground(request: pytest.FixtureRequest) -> Iterator[Testbed]:
+    """The same for one file alone: for tests that delete what others share."""
     yield from _ground(request, control_plane=True, nodes=True, engine=True)
 
 

@@ -559,7 +559,11 @@ lock_owners() {
     mine=${DRIVER:-}:${word%% *}
     mkdir -p "$owners" 2>/dev/null
     until ln -s "$mine" "$owners/.locked" 2>/dev/null; do
-        [ -d "$owners" ] || return 1
+        if [ ! -d "$owners" ]; then
+            # It went with the last driver of the node, a moment ago.
+            mkdir -p "$owners" 2>/dev/null || return 1
+            continue
+        fi
         before=$holder
         holder=$(readlink "$owners/.locked")
         [ "$holder" = "$before" ] || waited=0
@@ -1536,6 +1540,8 @@ unload_driver() {
     done
     set -f
     rm -f "$blacklist_file" "$rebuild_file" "$parameters_file" "$live_file" 2>/dev/null
+    # Other drivers' records keep it.
+    rmdir "$owners" 2>/dev/null
     [ ! -e "$blacklist_file" ] || finish FilesLeft "" "$blacklist_file cannot be removed: is the node's /etc/modprobe.d read-only?" ""
     finish Unloaded "" "$message" ""
 }

@@ -9,8 +9,16 @@ from tests.support.real_parts import order
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests of nodes without our programs first: the scenario deploys them on the same nodes."""
-    items.sort(key=lambda item: "scenario" in getattr(item, "fixturenames", ()))
+    """Put the tests of nodes without our programs first: the scenario deploys them on the same nodes.
+
+    Before them those with a cluster of their own, so that no two have to be up at the same time.
+    """
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    fixtures = getattr(item, "fixturenames", ())
+    return 0 if "own_ground" in fixtures else 2 if "scenario" in fixtures else 1
 
 
 @pytest.fixture(scope="session")

@@ -447,6 +447,25 @@ def test_a_driver_that_goes_owns_nothing_any_more(joined: World) -> None:
     assert (record(joined), record(joined, "nextdrv")) == (None, f"3f0b {SECOND} live\n")
 
 
+def test_the_last_driver_that_goes_leaves_no_folder(joined: World) -> None:
+    """Of the node's memory nothing is left, not even where it was."""
+    unload(joined)
+    assert joined.run("unload").verdict["result"] == "Unloaded"
+    assert list((joined.root / "run").iterdir()) == []
+
+
+def test_a_driver_that_comes_as_the_last_one_goes_remembers(tmp_path: Path) -> None:
+    """The folder goes after it was made and before the lock is in it."""
+    # busybox's shell takes its own programs.
+    world = World(tmp_path, ["dash"])
+    (world.root / "run").mkdir()
+    gone = '[ -e "$WORLD/gone" ] || rmdir "$WORLD/run/owners"; echo >"$WORLD/gone"; exec /bin/ln "$@"'
+    write(tmp_path / "going/ln", f"#!/bin/sh\n{gone}\n").chmod(0o755)
+    world.environment |= {"DRIVER": f"{FIRST}-{TARGET}", "PATH": f"{tmp_path}/going:{os.environ['PATH']}"}
+    assert "cannot be written" not in world.run("load").output
+    assert record(world) == f"3f0b {FIRST} live\n"
+
+
 def test_another_drivers_module_of_the_same_build_is_not_unloaded(joined: World) -> None:
     """The second one had it too; the Node's annotation of the first one may be missing."""
     unload(joined)
