@@ -110,11 +110,13 @@ class Site:
             guest.wait_ready()
             # Other tests want it on the disk.
             guest.check("rm -r /etc/kubernetes")
-        acts.wait_for("no node is tainted any more", self._taint_is_gone)
+        acts.wait_for("Kubernetes is done with its new nodes", self._nodes_are_known)
 
-    def _taint_is_gone(self) -> bool:
-        """Kubernetes takes away what it gave a new node only after the kubelet has said that it is ready."""
-        return not any(node["spec"].get("taints") for node in self.client.list("/api/v1/nodes").items)
+    def _nodes_are_known(self) -> bool:
+        """Kubernetes takes its taints away and a kubelet makes its Lease only after the node is ready."""
+        tainted = any(node["spec"].get("taints") for node in self.client.list("/api/v1/nodes").items)
+        leases = self.client.list("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases").items
+        return not tainted and {lease["metadata"]["name"] for lease in leases} == set(self.nodes())
 
     def nodes(self) -> list[str]:
         """Name all nodes."""
