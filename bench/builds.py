@@ -5,11 +5,15 @@
 
 - a build on a kernel whose headers and compiler the engine has (a new version of a driver, and a second driver), from
   request to tag in the registry, beside a bare ``make -C HEADERS M=SRC modules`` in a container of the same image;
-- the same in Jobs on this machine as a node, which begin with the kernel's toolchain;
+- the same with the kernel's toolchain: the build in which the engine pulls it, the next ones, and one in an engine that
+  has nothing in its cache;
+- the same in Jobs on this machine as a node, which begin with the toolchain;
 - the time from a node's new kernel label to the first line of the build, by the real controller in its own process;
 - the number of builds when a thousand nodes come up with one new kernel.
 
-Needs what the proving ground needs: Debian 12, root. Ten minutes; best on a machine that has nothing else to do.
+Needs what the proving ground needs: Debian 12, root. Ten minutes; best on a machine that has nothing else to do. Where
+/var/tmp is ext4 without a journal, each Job after the first takes some five seconds more than the one before: that file
+system does not give out inodes that were freed in the last minutes, and looks for others, file by file.
 """
 
 import queue
@@ -21,7 +25,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -94,6 +98,7 @@ def main() -> None:
         with Testbed.start(nodes=False, host_node=False, progress=for_terminal()) as ground:
             install(admin(ground))
             report_warm_builds(ground, kernel)
+            report_engine_toolchains(ground, kernel)
             report_controller(ground, kernel)
     with Testbed.start(progress=for_terminal()) as ground:
         install(admin(ground))
@@ -124,6 +129,23 @@ def report_warm_builds(ground: Testbed, kernel: str) -> None:
         print(f"image of the edu driver         {line.image_bytes / (1 << 20):.2f} MiB in the registry, compressed")
 
 
+def report_engine_toolchains(ground: Testbed, kernel: str) -> None:
+    """Print what toolchains cost where the engine has compiler and headers in its cache, and save where it has not."""
+    with docker_engine(ground.engine.socket) as api:
+        line = Line(ground, api, kernel)
+        line.seconds(EDU, "engine-cold")
+        bare = statistics.median(line.bare(EDU))
+        without = [line.seconds(EDU, f"without-{number}") for number in range(SAMPLES)]
+        print(f"new version, no toolchain       {beside_make(without, bare, factor=1.3, extra=5)}")
+        print(f"its toolchain, afterwards       {line.kept_toolchain(EDU, 'engine-cold')}")
+        line.use_toolchains()
+        print(f"new version, which pulls it     {line.seconds(EDU, 'pulling'):.1f} s")
+        pulled = [line.seconds(EDU, f"pulled-{number}") for number in range(SAMPLES)]
+        print(f"new version, once it is pulled  {beside_make(pulled, bare, factor=1.3, extra=5)}")
+        line.forget()
+        print(f"an engine that has nothing      {line.seconds(EDU, 'forgotten'):.1f} s, from the toolchain")
+
+
 def report_jobs(ground: Testbed, kernel: str) -> None:
     """Print what a build costs in Jobs: the first one installs compiler and headers, the others have a toolchain."""
     with docker_engine(ground.engine.socket) as api:
@@ -132,10 +154,7 @@ def report_jobs(ground: Testbed, kernel: str) -> None:
         bare = statistics.median(line.bare(EDU))
         line.use_jobs()
         print(f"first driver, in a Job          {line.seconds(EDU, 'job-cold'):.1f} s, with compiler and headers")
-        began = time.monotonic()
-        line.keep_toolchain(EDU, "job-cold")
-        size = line.toolchain_bytes(EDU) / (1 << 20)
-        print(f"its toolchain, afterwards       {time.monotonic() - began:.1f} s; {size:.0f} MiB in the registry")
+        print(f"its toolchain, afterwards       {line.kept_toolchain(EDU, 'job-cold')}")
         warm = []
         for number in range(SAMPLES):
             warm.append(line.seconds(EDU, f"job-warm-{number}"))
@@ -163,11 +182,17 @@ class Line:
         self._target = KernelTarget(KernelVersion(kernel), *OS, "amd64")
         self._base_image = ground.base_image
         self._jobs: JobSettings | None = None
+        self._has_toolchains = False
         self.log: list[str] = []
         """The lines of the last build."""
 
+    def use_toolchains(self) -> None:
+        """Begin with the kernel's toolchain from now on."""
+        self._has_toolchains = True
+
     def use_jobs(self) -> None:
-        """Build in Jobs from now on."""
+        """Build in Jobs from now on, with toolchains."""
+        self.use_toolchains()
         registry, base = self._ground.registry.host, self._ground.base_image
         images = product_images.build_all(
             self._api, registry, base_image=base, say=lambda _: None, names=("driver-builder", "buildah"), keep=True
@@ -186,13 +211,14 @@ class Line:
             registries=self._registries,
             log=self.log.append,
             cancelled=threading.Event(),
-            use_toolchain=self._jobs is not None,
+            use_toolchain=self._has_toolchains,
         )
         return time.monotonic() - began
 
-    def keep_toolchain(self, driver: str, version: str) -> None:
-        """Push the toolchain, as the controller does once an image has its tag."""
+    def kept_toolchain(self, driver: str, version: str) -> str:
+        """Push the toolchain, as the controller does once an image has its tag; says what that took."""
         action = self._action(driver, version)
+        began = time.monotonic()
         keep_toolchain(
             action,
             builder=self._builder(action),
@@ -200,13 +226,19 @@ class Line:
             log=lambda _line: None,
             cancelled=threading.Event(),
         )
-
-    def toolchain_bytes(self, driver: str) -> int:
-        """Size of the toolchain in the registry, compressed."""
-        action = self._action(driver, "job-cold")
+        seconds = time.monotonic() - began
         reference = toolchain_image(action.request, action.image)
         assert reference is not None
-        return self._bytes(reference.repository, reference.reference)
+        size = self._bytes(reference.repository, reference.reference) / (1 << 20)
+        return f"{seconds:.1f} s; {size:.0f} MiB in the registry"
+
+    def forget(self) -> None:
+        """Remove all images from the engine but the base image."""
+        for image in self._api.images(quiet=True):
+            if self._base_image not in (self._api.inspect_image(image)["RepoTags"] or ()):
+                with suppress(docker.errors.APIError):
+                    # One that others stand on goes with the last of them.
+                    self._api.remove_image(image, force=True)
 
     def _action(self, driver: str, version: str) -> StartBuild:
         request = BuildRequest(

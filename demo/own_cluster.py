@@ -137,11 +137,16 @@ class OwnClusterScenario(Steps[OwnNode]):
         ports = _HOST_PORTS if settings.host_network else {}
         port_flags = {name: (f"--port={port}",) for name, port in ports.items()}
         jobs = {"DRIVER_BUILDER_JOB_HOST_NETWORK": "true"} if settings.host_network else {}
+        # They would stay in the owner's registry, and the demo ends before they save anything.
+        toolchains = {"DRIVER_BUILDER_TOOLCHAINS": "false"}
         where = {BUILDER_LABEL: "true"} if settings.engine_socket else {}
         return deploy.Overlay(
             images=self.images,
             host_network=settings.host_network,
-            environment={**dict.fromkeys(_WORKLOADS, api), "driver-builder": {**api, **passwords, **jobs}},
+            environment={
+                **dict.fromkeys(_WORKLOADS, api),
+                "driver-builder": {**api, **passwords, **jobs, **toolchains},
+            },
             arguments={**port_flags, "driver-builder": (*port_flags.get("driver-builder", ()), "--resync-seconds=10")},
             probe_ports=ports,
             engine_socket=settings.engine_socket,

@@ -77,7 +77,8 @@ class Scenario(Steps[Guest]):
         return deploy.Overlay(
             images=self.images,
             host_network=True,
-            environment={"driver-builder": api, "nfd-worker": api},
+            # To push toolchains takes longer than building from them saves here. Tests of them switch them on.
+            environment={"driver-builder": {**api, "DRIVER_BUILDER_TOOLCHAINS": "false"}, "nfd-worker": api},
             arguments={
                 "driver-builder": (
                     f"--port={ports['driver-builder']}",

@@ -30,7 +30,7 @@ EVERYTHING: Json = {
         "nodeFeatures": {"namespaces": ["gpu-operator", "nfd"]},
         "engine": {"host": "tcp://engine:2376", "certSecret": "engine"},
         "registryCaConfigMap": "ca", "env": {"B": "2"}, "args": ["--max-builds=2"], "nodeSelector": {"c": "d"},
-        "toolchains": True,
+        "toolchains": False,
     },
     "deviceAgent": {"enabled": True, "env": {"C": "3"}, "args": ["--interval=5s"], "nodeSelector": {"e": "f"}},
     "networkPolicies": {"enabled": True, "from": [{"namespaceSelector": {}}]},
@@ -383,7 +383,7 @@ def test_a_further_namespace_gets_what_the_first_one_has() -> None:
     found = rendered("everything")
     assert container(found, "driver-builder")["args"] == [
         "run", "--namespace=driverwright", "--namespace=team", "--node-feature-namespaces=gpu-operator,nfd",
-        "--toolchains", "--max-builds=2",
+        "--max-builds=2",
     ]  # fmt: skip
     here, there = (
         {
@@ -475,9 +475,10 @@ def test_a_worker_with_nvidias_runtime_has_no_privileges() -> None:
 
 
 def test_toolchains_are_one_value() -> None:
-    """Off, because they take room in the registry."""
-    assert "--toolchains" in container(rendered("everything"), "driver-builder")["args"]
-    assert "--toolchains" not in container(rendered("defaults"), "driver-builder")["args"]
+    """On, whatever builds; a variable, which an overlay of the manifests replaces by its name."""
+    variable = "DRIVER_BUILDER_TOOLCHAINS"
+    assert [environment(rendered(of), "driver-builder")[variable] for of in ("defaults", "engine")] == ["true", "true"]
+    assert environment(rendered("everything"), "driver-builder")[variable] == "false"
 
 
 def test_a_controller_without_workers_distributes_no_rules() -> None:

@@ -87,6 +87,7 @@ class Site:
 
     def _variables(self, program: str) -> dict[str, str]:
         server = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self.ground.api_port)}
+        # Toolchains are pushed, as the manifests have it: no step waits for them.
         jobs = {
             "DRIVER_BUILDER_JOB_HOST_NETWORK": "true",
             "DRIVER_BUILDER_JOB_NODE_SELECTOR": f"kubernetes.io/hostname={self.ground.host_node_name}",
