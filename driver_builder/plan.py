@@ -50,6 +50,7 @@ from driver_builder.reasons import Reason
 from driver_builder.removal import plan_loaded, removal, vacant
 from driver_builder.removal.removal import Leaving
 from driver_builder.rollout.fleet import admit
+from driver_builder.rollout.held_waves import held_waves
 from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.order import Order
 from driver_builder.rollout.prepare import prepare
@@ -119,6 +120,8 @@ def plan(
     invalid = (driver for driver in drivers if isinstance(driver.spec, InvalidDriver))
     written = {driver.key: _written_needs(snapshot, driver) for driver in invalid}
     needs = contained("driver", "all", lambda: dependencies(drivers, written), lambda _error: no_needs)
+    no_waves: frozenset[str] = frozenset()
+    held = contained("driver", "all", lambda: held_waves(snapshot, needs), lambda _error: no_waves)
     pending = of_pending(drivers)
     parts = []
     for driver in drivers:
@@ -130,6 +133,7 @@ def plan(
             labels=labels.get(driver.key, ()),
             conflicts=kept.get(driver.key, ()),
             dependencies=needs.get(driver.key, NONE),
+            is_wave_held=driver.key in held,
             pending=pending,
             resource_kept=resources.get(driver.key, {}),
         )
@@ -184,6 +188,7 @@ def _plan_anew(inputs: Inputs, driver: DriverContainer, resolved: Resolved | Non
         view,
         conflicts=inputs.conflicts,
         dependencies=inputs.dependencies,
+        is_wave_held=inputs.is_wave_held,
         resource_kept=inputs.resource_kept,
         written=memory.written(driver.key),
         settled=memory.settled(driver.key),

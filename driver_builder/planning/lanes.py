@@ -15,12 +15,15 @@ from driver_builder.api.rollout_settings import Strategy
 from driver_builder.objects import loaded, slots
 from driver_builder.objects.fingerprint import is_of_this_form
 from driver_builder.objects.slots import Place, Slot
-from driver_builder.observed.evidence import is_current
+from driver_builder.objects.yielding import label_of, yielding_of
+from driver_builder.observed.evidence import Finding, is_current, judge
 from driver_builder.observed.inventory import Node
+from driver_builder.observed.pairs import Pair
 from driver_builder.observed.snapshot import DaemonSet
-from driver_builder.planning.actions import Action, MoveNode, PlaceDaemonSet
+from driver_builder.planning.actions import Action, DeleteDaemonSet, MoveNode, PlaceDaemonSet
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.planning.standing import Lanes, may_work
+from kube_api import names
 
 MAX_TIDIED = 200
 """Labels of waves that ended, which one reconcile removes."""
@@ -47,6 +50,44 @@ def lanes(
     if any(node.labels.get(view.wave_label) == named for node in view.nodes.values()):
         return Lanes(front=existing, slot=existing.slot, waits=True)
     return Lanes(front=None, slot=slot, spare=existing, front_value=named)
+
+
+def is_complete(view: DriverView) -> bool:
+    """Return whether every node works with what the wave has brought: only its end is not written yet."""
+    if any(pair.moved.fingerprint in view.driver.undone for pair in view.pairs.values()):
+        return False
+    every = [(view.nodes[name], item.target.short_hash) for item in view.wanted for name in item.nodes
+             if name in view.nodes]  # fmt: skip
+    return all(_is_proven(view, node, target) for node, target in every if target in view.daemon_sets)
+
+
+def _is_proven(view: DriverView, node: Node, target: str) -> bool:
+    """Return whether a node works with the DaemonSet to which a wave moves nodes, and so do drivers that yielded."""
+    item, record = view.daemon_sets[target], yielding_of(node.annotations)
+    yielded = record.drivers if record is not None and record.first == view.driver.key else ()
+    are_back = all(_ready_label(key) in node.labels and label_of(key) not in node.labels for key in yielded)
+    if view.driver.ready_label not in node.labels or not are_back:
+        return False
+    return any(
+        pod.target == target
+        and pod.slot == item.slot.name
+        and is_current(pod, item)
+        and judge(node, pod)[0] is Finding.WORKS
+        for pod in view.pods_on(node.name)
+    )
+
+
+def _ready_label(driver: str) -> str:
+    namespace, _, name = driver.partition("/")
+    return names.ready_label(namespace, name)
+
+
+def end(view: DriverView, target: str, pair: Pair) -> tuple[Action, ...]:
+    """Let the DaemonSet to which a wave has moved all nodes be for all of them, and delete the other one."""
+    spent = pair.others
+    delete = DeleteDaemonSet(namespace=spent.namespace, name=spent.name, uid=spent.uid)
+    # First the one that is left: a node that joins has one of them at any moment.
+    return (*release(view, target, pair.moved), delete)
 
 
 def _has_something_to_lose(

@@ -40,6 +40,8 @@ class Inputs:
     labels: tuple[LabelNode, ...]
     conflicts: tuple[Conflict, ...]
     dependencies: Dependencies = NONE
+    is_wave_held: bool = False
+    """Whether the driver keeps its image of before, for drivers that could return to theirs with it."""
     pending: tuple[Json, ...] = ()
     """What tolerates the taints of drivers that are not proven yet."""
     resource_kept: Mapping[str, str] = field(default_factory=dict)

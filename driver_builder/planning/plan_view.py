@@ -147,6 +147,8 @@ class DriverView:
     """By node, the driver that keeps the resource which this one offers as well."""
     dependencies: Dependencies = NONE
     """What it needs of others, and they of it."""
+    is_wave_held: bool = False
+    """Whether a wave does not end yet (:mod:`driver_builder.rollout.held_waves`)."""
     wanted: tuple[DesiredTarget, ...] = ()
     """What all targets of the driver should run, once it is resolved."""
     reusable: Reusable = field(default_factory=Reusable)

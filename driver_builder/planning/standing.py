@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from driver_builder.objects import loaded
 from driver_builder.objects.load_report import HELD
 from driver_builder.objects.slots import Place, Slot
 from driver_builder.objects.yielding import label_of, yielding_of
@@ -75,6 +76,8 @@ class NodeStanding:
     """Whether another DaemonSet has the image of before for it."""
     yields: bool = False
     """Whether its pods keep away, for a driver that this one depends on."""
+    is_live: bool = False
+    """Whether what is wanted was proven on this boot, and nothing says that it is not loaded any more."""
     works: bool | None = None
     """Where drivers that depend on this one yield: whether it works there, and they may be loaded again."""
 
@@ -238,7 +241,28 @@ def _stand(node: Node, pods: list[DriverPod], by: Weighing) -> NodeStanding:
         moves=not is_in_front,
         can_return=is_in_front and not is_kept_out and by.lanes is not None and by.lanes.spare is not None,
         yields=yields and label_of(by.driver) in node.labels,
+        is_live=standing is Standing.UNPROVEN and is_in_front and _is_live(node, pods, by),
         works=works,
+    )
+
+
+def _is_live(node: Node, pods: Iterable[DriverPod], by: Weighing) -> bool:
+    """Return whether the modules of the wanted image stay loaded while a pod is deleted, is not ready, or comes back.
+
+    A pod that ends leaves them, and the next one takes them as they are.
+    """
+    front = by.lanes.front if by.lanes is not None else None
+    if front is None:
+        return False
+    said = [
+        (pod, judge(node, pod)[0]) for pod in pods if pod.target == by.target and pod.fingerprint == front.fingerprint
+    ]
+    if any(finding is Finding.REFUTED for _, finding in said):
+        return False
+    known = loaded.parse(node.annotations.get(by.record))
+    loads = known.loads if known is not None else ()
+    return any(finding is Finding.SILENT and pod.leaves_modules for pod, finding in said) or any(
+        load.fingerprint == front.fingerprint and load.is_live(node.boot_id) for load in loads
     )
 
 

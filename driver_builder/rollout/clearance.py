@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.desired.dependencies import unload_order
+from driver_builder.desired.dependencies import NONE, unload_order
 from driver_builder.desired.resolve_target import mapping_for
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.objects import loaded
@@ -18,7 +18,7 @@ from driver_builder.observed import inventory
 from driver_builder.observed.by_driver import of_driver
 from driver_builder.observed.evidence import Finding, judge
 from driver_builder.observed.inventory import Node
-from driver_builder.planning.actions import StartPod, TakeNode
+from driver_builder.planning.actions import MoveNode, StartPod, TakeNode
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.rollout.drivers_on_nodes import DriversOnNodes, wave_label_of
 from kube_api.names import label_value
@@ -84,7 +84,8 @@ class Clearance:
             if why := self._stuck(node, key):
                 failed = f"driver {key}, which depends on it, is not unloaded: {why}"
                 # As it was it cannot be loaded again: its removal tries on until its deadline.
-                is_over = self._is_given_up(node, key) or not self.misfit(node, driver)
+                has_to = self.misfit(node, driver) or self.way_back(node, driver) is not None
+                is_over = self._is_given_up(node, key) or not has_to
                 words = "" if is_over else f"{node.name}: {failed}"
                 return Clearing(stuck=key, failed=failed, is_over=is_over, words=words)
             if not self.known.is_gone(node, key):
@@ -119,6 +120,27 @@ class Clearance:
             if not (self.known.fits(node, key, driver) or self.known.has_wanted(node, key)):
                 return f"{node.name}: {driver} is replaced once more before {key}, which depends on it, is loaded again"
         return ""
+
+    def way_back(self, node: Node, driver: str) -> MoveNode | None:
+        """Return how a driver that is not replaced once more gets the image of before; None where it need not.
+
+        Those that yield to it have images that were to be loaded over its next one: over what it has theirs do not fit.
+        The images of before fit each other.
+        """
+        record, back = self.known.record(node, driver), self.known.way_back(node, driver)
+        if record is None or back is None or not self.known.is_overtaken(node, driver):
+            return None
+        is_next = not any(self.known.is_behind(node, first) for first, _ in self.known.needs.get(driver, NONE).first)
+        yielding = [key for key in record.drivers if label_of(key) in node.labels and self.known.way_back(node, key)]
+        unfit = (key for key in yielding if not (self._is_fit(node, key, driver) or self.known.has_wanted(node, key)))
+        key = next((key for key in unfit if not is_next or self.known.placed(node, key) is None), None)
+        if key is None:
+            return None
+        return replace(back, why=f"back to the image of before, as {key}, which has none that fits this one")
+
+    def _is_fit(self, node: Node, driver: str, first: str) -> bool:
+        """Return whether what a driver that yields would get is known to be built for what another one has."""
+        return self.known.placed(node, driver) is not None and self.known.fits(node, driver, first)
 
     def returning(self, node: Node, driver: str) -> Return:
         """Decide what comes next where the drivers that have yielded are to be loaded again."""

@@ -110,6 +110,21 @@ class DriversOnNodes:
         loads = known.on_boot(node.boot_id).loads
         return bool(loads) and all(dict(load.modules) == item.expected for load in loads)
 
+    def way_back(self, node: Node, driver: str) -> MoveNode | None:
+        """Return how a node gets the image of before that a wave has reached; None where it has that."""
+        label, placed = wave_label_of(driver), self.placed(node, driver)
+        if placed is None:
+            is_there = any(pair.of_node(node, label) is pair.moved for pair in self.pairs_of_kernel(node, driver))
+            return MoveNode(node=node.name, driver=driver, label=label, value=None) if is_there else None
+        if placed.lanes is None or not placed.lanes.has_in_front(node, label):
+            return None
+        return MoveNode(node=node.name, driver=driver, label=label, value=placed.lanes.spare_value)
+
+    def is_overtaken(self, node: Node, driver: str) -> bool:
+        """Return whether a node has other modules of a driver than its DaemonSet has by now."""
+        item, pods = self.daemon_set(node, driver), self.pods(node, driver)
+        return item is not None and bool(pods) and all(pod.expected != item.expected for pod in pods)
+
     def goes_back(self, node: Node, driver: str) -> bool:
         """Return whether a driver gets the image of before when it is loaded again: one that it depends on has that."""
         for first, _ in self.needs.get(driver, NONE).first:

@@ -120,6 +120,8 @@ class Hold:
         if self.order.clearance.is_begun(node, self.driver):
             # Drivers that yield are loaded again once this one works, and not before.
             if node.name not in self.taken and self.order.clearance.may_return(node, self.driver):
+                if (back := self.order.clearance.way_back(node, self.driver)) is not None:
+                    return self._goes_back(node, back)
                 why = self.order.clearance.misfit(node, self.driver)
                 return replace(self._unlocked(node), words=why) if why else self.leave(node)
             return self.keep(node) if self.is_at_work(node.name) else self._unlocked(node)
@@ -145,6 +147,12 @@ class Hold:
         if lock is not None and lock.holder != self.driver and not lock.is_expired(self.now):
             return Step(words=f"node {node.name} {lock}", requeue_at=self.now + LOOK_SECONDS)
         return self._cleared(node, replace(self.keep(node), goes=True))
+
+    def _goes_back(self, node: Node, back: MoveNode) -> Step:
+        """Clear a node whose driver gets the image of before, because those that yield have no other that fits."""
+        hold = Hold(replace(self.part, actions=(back,)), self.order)
+        step = hold.clear(node)
+        return replace(step, actions=(*step.actions, back), words=str(back)) if step.goes else step
 
     def _cleared(self, node: Node, step: Step) -> Step:
         """Let the drivers that depend on this one yield, one after the other."""

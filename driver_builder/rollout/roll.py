@@ -11,8 +11,15 @@ from driver_builder.desired.desired_target import DesiredTarget, SkippedTarget, 
 from driver_builder.model.image_state import Present
 from driver_builder.objects.slots import Place, Slot
 from driver_builder.observed.inventory import Node
-from driver_builder.planning.actions import DeleteDaemonSet, MoveNode, ReplacePod, TakeNode
-from driver_builder.planning.lanes import release
+from driver_builder.planning.actions import (
+    ApplyDaemonSet,
+    DeleteDaemonSet,
+    MoveNode,
+    PlaceDaemonSet,
+    ReplacePod,
+    TakeNode,
+)
+from driver_builder.planning.lanes import end, is_complete, release
 from driver_builder.planning.plan_target import with_since
 from driver_builder.planning.plan_view import DriverView, TargetPart, WavePart
 from driver_builder.planning.standing import (
@@ -50,6 +57,8 @@ class Rolled(WavePart):
 def roll(view: DriverView, spec: DriverSpec, parts: Sequence[TargetPart]) -> Rolled:
     """Decide over all targets which pods are replaced."""
     before = previous_wave(view.driver.status)
+    if any(_is_overtaken(view, part) for part in parts) and is_complete(view) and not view.is_wave_held:
+        return Rolled(parts=tuple(with_since(view, _ended(view, part)) for part in parts))
     parts = [_with_way_back(view, part, before) for part in parts]
     seen = Seen(targets=tuple(part.standing for part in parts if part.standing is not None))
     if before is not None or any(map(_has_outdated, parts)):
@@ -70,6 +79,25 @@ def roll(view: DriverView, spec: DriverSpec, parts: Sequence[TargetPart]) -> Rol
         yielded={node.node: node.works for item in seen.targets for node in item.nodes if node.works is not None},
         requeue_at=decided.requeue_at,
     )
+
+
+def _is_overtaken(view: DriverView, part: TargetPart) -> bool:
+    """Return whether something else is wanted than either DaemonSet of a wave has, and its image is there."""
+    standing = part.standing
+    pair = view.pairs.get(standing.target) if standing is not None and standing.has_image else None
+    if standing is None or pair is None:
+        return False
+    return standing.fingerprint not in (pair.moved.fingerprint, pair.others.fingerprint)
+
+
+def _ended(view: DriverView, part: TargetPart) -> TargetPart:
+    """End a wave that every node has, before the next one begins: that one returns to what they have."""
+    target = next((item.target.short_hash for item in view.wanted if item.target.id == part.status.target), "")
+    pair = view.pairs.get(target)
+    if pair is None:
+        return part
+    others = (action for action in part.actions if not isinstance(action, ApplyDaemonSet | PlaceDaemonSet))
+    return replace(part, actions=(*others, *end(view, part.status.target, pair)))
 
 
 def _placed(view: DriverView, standings: Iterable[TargetStanding]) -> dict[tuple[str, str, str], Placed]:
@@ -208,7 +236,7 @@ def _brings(view: DriverView, target: str, lanes: Lanes | None) -> str:
 def _with(view: DriverView, part: TargetPart, decided: Decision) -> TargetPart:
     """Add to a target's part the pods of it that are replaced, and why others wait."""
     standing = part.standing
-    if decided.wave is None and part.spent is not None:
+    if decided.wave is None and part.spent is not None and not view.is_wave_held:
         spent = part.spent
         delete = DeleteDaemonSet(namespace=spent.namespace, name=spent.name, uid=spent.uid)
         left = standing.lanes.front if standing is not None and standing.lanes is not None else None

@@ -216,7 +216,8 @@ class _Step:
             for node in (*fleet.unproven, *fleet.outdated, *fleet.updated)
             if node.can_return and node.target in fleet.undone and not node.skips
         ]
-        loading = [node for node in front if node.standing in (Standing.UNPROVEN, Standing.BROKEN)]
+        # A pod that is deleted or not ready leaves a driver loaded that works: that is not taken without the lock.
+        loading = [node for node in front if node.standing in (Standing.UNPROVEN, Standing.BROKEN) if not node.is_live]
         failed = [node for node in fleet.failed if node.can_return and node.target in returning]
         failed += [
             node
@@ -315,9 +316,11 @@ class _Step:
         chosen: list[NodeStanding] = []
         for node in candidates:
             is_silent = node.standing is Standing.SILENT
-            if node.is_half_done or in_work + (0 if is_silent else silent) < self._fleet.max_unavailable:
+            # One that is not proven any more is counted already.
+            own = int(node.is_live)
+            if node.is_half_done or in_work - own + (0 if is_silent else silent) < self._fleet.max_unavailable:
                 chosen.append(node)
-                in_work += 1
+                in_work += 1 - own
                 silent -= is_silent
         return tuple(chosen)
 

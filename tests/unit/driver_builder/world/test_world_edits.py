@@ -184,3 +184,45 @@ def test_waves_of_two_drivers_do_not_keep_each_other_from_the_images_that_both_n
     world.budget = 2
     world.arrive()
     order.assert_all_is_well(world)
+
+
+@pytest.mark.parametrize(
+    ("budget", "edits"),
+    [
+        (2, [("mem", 13), ("ofed", 9), ("ofed", 0)]),
+        (1, [("mem", 11), ("mem", 6), ("ofed", 0)]),
+        (2, [("mem", 2), ("mem", 11), ("ofed", 11), ("mem", 1)]),
+    ],
+    ids=["the wave before was over", "the next image is not wanted any more", "the wave before ends in this moment"],
+)
+@pytest.mark.parametrize("builds", ["", "fail"])
+def test_a_driver_that_yields_is_loaded_again_only_over_what_it_was_made_for(
+    budget: int, edits: list[tuple[str, int]], builds: str
+) -> None:
+    """Another edit comes while it is unloaded; it does not wait for what is built then, and that may fail as well."""
+    world = order.ordered(2, third=True, budget=budget)
+    for number, (name, rounds) in enumerate(edits):
+        world.edit(name, f"int edit_{number};")
+        world.rounds(rounds, lambda _action: False)
+    assert world.down()
+    if builds:
+        world.fail_builds = 1000
+        world.rounds(15, lambda _action: False)
+        assert world.down() == set()
+        assert world.failed == []
+    world.fail_builds, world.budget = 0, 2
+    world.arrive()
+    order.assert_all_is_well(world)
+    assert world.failed == []
+
+
+def test_no_wave_ends_before_those_of_drivers_that_need_the_image_of_before() -> None:
+    """The last one has a wave of its own, and has an image of before that fits that of the one below it."""
+    world = order.ordered(2, third=True)
+    for number, (name, rounds) in enumerate((("mem", 14), ("app", 10), ("app", 3), ("ofed", 10), ("mem", 4))):
+        world.edit(name, f"int edit_{number};")
+        world.rounds(rounds, lambda _action: False)
+    world.budget = 2
+    world.arrive()
+    order.assert_all_is_well(world)
+    assert world.failed == []

@@ -485,6 +485,31 @@ def test_an_undone_wave_gives_all_nodes_the_image_of_before() -> None:
     assert not world.wave_labels()
 
 
+def test_an_undone_wave_takes_a_node_whose_pod_was_deleted_only_with_its_lock() -> None:
+    """The modules stay loaded, and the pod comes back by itself; then it is the node's turn, as that of any other."""
+    world = two_nodes(canary=1, soak="1h")
+    before = {name: image_on(world, name) for name in world.kernels}
+    world.edit_source(GOOD[1])
+    while status_of(world).get("rollout", {}).get("phase") != "Soaking":
+        world.one_round()
+    new = image_on(world, "node-0")
+    _lock(world, "node-0")
+    _undo(world)
+    for _ in range(3):
+        _delete_pods(world, "node-0")
+        world.one_round()
+        # A pod that has not reported yet says nothing either.
+        world.pods_on("node-0")[0]["status"] = {}
+        world.reconcile(world.look)
+        assert image_on(world, "node-0") == new != before["node-0"]
+        assert world.wave_labels() == ["node-0"]
+    _unlock(world, "node-0")
+    _delete_pods(world, "node-0")
+    world.arrive()
+    assert {name: image_on(world, name) for name in world.kernels} == before
+    assert status_of(world)["readyNodes"] == 2
+
+
 def test_a_spec_that_is_set_back_in_a_wave_takes_back_the_nodes_that_have_moved() -> None:
     """The others keep their pods."""
     world = two_nodes(canary=1, soak="1h")
