@@ -312,15 +312,18 @@ class _Step:
 
     def _affordable(self, candidates: Iterable[NodeStanding]) -> tuple[NodeStanding, ...]:
         """Take from the candidates what the budget allows; a silent node is unavailable already."""
+        asked = tuple(candidates)
         in_work, silent = self._fleet.in_work, len(self._fleet.silent)
+        # Those that are not proven any more are counted already, and nobody works on them before they are chosen.
+        live = sum(node.is_live for node in asked)
         chosen: list[NodeStanding] = []
-        for node in candidates:
+        for node in asked:
             is_silent = node.standing is Standing.SILENT
-            # One that is not proven any more is counted already.
-            own = int(node.is_live)
-            if node.is_half_done or in_work - own + (0 if is_silent else silent) < self._fleet.max_unavailable:
+            idle = live if node.is_live else 0
+            if node.is_half_done or in_work - idle + (0 if is_silent else silent) < self._fleet.max_unavailable:
                 chosen.append(node)
-                in_work += 1 - own
+                in_work += not node.is_live
+                live -= node.is_live
                 silent -= is_silent
         return tuple(chosen)
 

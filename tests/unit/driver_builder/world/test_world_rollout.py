@@ -510,6 +510,30 @@ def test_an_undone_wave_takes_a_node_whose_pod_was_deleted_only_with_its_lock() 
     assert status_of(world)["readyNodes"] == 2
 
 
+def test_an_undone_wave_takes_nodes_whose_pods_do_not_come_back_one_after_the_other() -> None:
+    """None of them waits for the other one to be proven."""
+    world = WaveWorld()
+    for name in NODE_NAMES[:3]:
+        world.add_node(name, KERNEL)
+    world.add_driver("edu", rollout={"canary": 2, "soak": "1h", "maxUnavailable": 1})
+    world.arrive()
+    before = {name: image_on(world, name) for name in world.kernels}
+    world.edit_source(GOOD[1])
+    while status_of(world).get("rollout", {}).get("phase") != "Soaking":
+        world.one_round()
+    moved = world.wave_labels()
+    assert len(moved) == 2
+    _undo(world)
+    for _ in range(20):
+        for pod in (pod for name in moved for pod in world.pods_on(name)):
+            if pod["spec"]["containers"][0]["image"] not in before.values():
+                pod["status"] = {}
+        world.one_round()
+    assert not world.wave_labels()
+    world.arrive()
+    assert {name: image_on(world, name) for name in world.kernels} == before
+
+
 def test_a_spec_that_is_set_back_in_a_wave_takes_back_the_nodes_that_have_moved() -> None:
     """The others keep their pods."""
     world = two_nodes(canary=1, soak="1h")
