@@ -18,7 +18,6 @@ from driver_builder.objects.slots import Place, Slot
 from driver_builder.objects.yielding import label_of, yielding_of
 from driver_builder.observed.evidence import Finding, is_current, judge
 from driver_builder.observed.inventory import Node
-from driver_builder.observed.pairs import Pair
 from driver_builder.observed.snapshot import DaemonSet
 from driver_builder.planning.actions import Action, DeleteDaemonSet, MoveNode, PlaceDaemonSet
 from driver_builder.planning.plan_view import DriverView
@@ -82,12 +81,12 @@ def _ready_label(driver: str) -> str:
     return names.ready_label(namespace, name)
 
 
-def end(view: DriverView, target: str, pair: Pair) -> tuple[Action, ...]:
-    """Let the DaemonSet to which a wave has moved all nodes be for all of them, and delete the other one."""
-    spent = pair.others
+def end(view: DriverView, target: str, left: DaemonSet | None, spent: DaemonSet) -> tuple[Action, ...]:
+    """End a wave: the DaemonSet that is left is for all nodes, the other one is deleted."""
     delete = DeleteDaemonSet(namespace=spent.namespace, name=spent.name, uid=spent.uid)
     # First the one that is left: a node that joins has one of them at any moment.
-    return (*release(view, target, pair.moved), delete)
+    released = release(view, target, left) if left is not None else ()
+    return (*released, delete)
 
 
 def _has_something_to_lose(

@@ -13,13 +13,12 @@ from driver_builder.objects.slots import Place, Slot
 from driver_builder.observed.inventory import Node
 from driver_builder.planning.actions import (
     ApplyDaemonSet,
-    DeleteDaemonSet,
     MoveNode,
     PlaceDaemonSet,
     ReplacePod,
     TakeNode,
 )
-from driver_builder.planning.lanes import end, is_complete, release
+from driver_builder.planning.lanes import end, is_complete
 from driver_builder.planning.plan_target import with_since
 from driver_builder.planning.plan_view import DriverView, TargetPart, WavePart
 from driver_builder.planning.standing import (
@@ -97,7 +96,7 @@ def _ended(view: DriverView, part: TargetPart) -> TargetPart:
     if pair is None:
         return part
     others = (action for action in part.actions if not isinstance(action, ApplyDaemonSet | PlaceDaemonSet))
-    return replace(part, actions=(*others, *end(view, part.status.target, pair)))
+    return replace(part, actions=(*others, *end(view, part.status.target, pair.moved, pair.others)))
 
 
 def _placed(view: DriverView, standings: Iterable[TargetStanding]) -> dict[tuple[str, str, str], Placed]:
@@ -237,12 +236,8 @@ def _with(view: DriverView, part: TargetPart, decided: Decision) -> TargetPart:
     """Add to a target's part the pods of it that are replaced, and why others wait."""
     standing = part.standing
     if decided.wave is None and part.spent is not None and not view.is_wave_held:
-        spent = part.spent
-        delete = DeleteDaemonSet(namespace=spent.namespace, name=spent.name, uid=spent.uid)
         left = standing.lanes.front if standing is not None and standing.lanes is not None else None
-        # First the one that is left is for all nodes: a node that joins has one of them at any moment.
-        released = release(view, part.status.target, left) if left is not None else ()
-        return replace(part, actions=(*part.actions, *released, delete))
+        return replace(part, actions=(*part.actions, *end(view, part.status.target, left, part.spent)))
     if standing is None or decided.wave is None:
         return part
     chosen = [node for node in decided.chosen if node.target == standing.target]

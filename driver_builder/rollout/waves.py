@@ -217,7 +217,7 @@ class _Step:
             if node.can_return and node.target in fleet.undone and not node.skips
         ]
         # A pod that is deleted or not ready leaves a driver loaded that works: that is not taken without the lock.
-        loading = [node for node in front if node.standing in (Standing.UNPROVEN, Standing.BROKEN) if not node.is_live]
+        loading = [node for node in front if node.standing in (Standing.UNPROVEN, Standing.BROKEN) and not node.is_live]
         failed = [node for node in fleet.failed if node.can_return and node.target in returning]
         failed += [
             node

@@ -155,6 +155,20 @@ def test_whatever_is_edited_in_a_wave_nothing_is_left_and_all_ends(
     assert world.wave_labels() == []
 
 
+def edit(world: order.OrderWorld, edits: list[tuple[str, int]]) -> None:
+    """Edit drivers one after the other; after each edit so many rounds pass."""
+    for number, (name, rounds) in enumerate(edits):
+        world.edit(name, f"int edit_{number};")
+        world.rounds(rounds, lambda _action: False)
+
+
+def assert_arrives(world: order.OrderWorld) -> None:
+    """Let all waves end, which no budget keeps apart any more."""
+    world.budget = 2
+    world.arrive()
+    order.assert_all_is_well(world)
+
+
 @pytest.mark.costly
 @few(3)
 @given(
@@ -166,24 +180,16 @@ def test_drivers_that_depend_on_each_other_load_only_what_fits_however_often_the
 ) -> None:
     """No load fails on the way."""
     world = order.ordered(2, third=True, budget=budget)
-    for number, (name, rounds) in enumerate(edits):
-        world.edit(name, f"int edit_{number};")
-        world.rounds(rounds, lambda _action: False)
-    world.budget = 2
-    world.arrive()
-    order.assert_all_is_well(world)
+    edit(world, edits)
+    assert_arrives(world)
     assert world.failed == []
 
 
 def test_waves_of_two_drivers_do_not_keep_each_other_from_the_images_that_both_need() -> None:
     """One needs those of the others on a node, the second one on another node, and each driver gets one at a time."""
     world = order.ordered(2, third=True)
-    for number, (name, rounds) in enumerate((("mem", 13), ("ofed", 9), ("app", 10), ("mem", 9))):
-        world.edit(name, f"int edit_{number};")
-        world.rounds(rounds, lambda _action: False)
-    world.budget = 2
-    world.arrive()
-    order.assert_all_is_well(world)
+    edit(world, [("mem", 13), ("ofed", 9), ("app", 10), ("mem", 9)])
+    assert_arrives(world)
 
 
 @pytest.mark.parametrize(
@@ -201,28 +207,21 @@ def test_a_driver_that_yields_is_loaded_again_only_over_what_it_was_made_for(
 ) -> None:
     """Another edit comes while it is unloaded; it does not wait for what is built then, and that may fail as well."""
     world = order.ordered(2, third=True, budget=budget)
-    for number, (name, rounds) in enumerate(edits):
-        world.edit(name, f"int edit_{number};")
-        world.rounds(rounds, lambda _action: False)
+    edit(world, edits)
     assert world.down()
     if builds:
         world.fail_builds = 1000
         world.rounds(15, lambda _action: False)
         assert world.down() == set()
         assert world.failed == []
-    world.fail_builds, world.budget = 0, 2
-    world.arrive()
-    order.assert_all_is_well(world)
+    world.fail_builds = 0
+    assert_arrives(world)
     assert world.failed == []
 
 
 def test_no_wave_ends_before_those_of_drivers_that_need_the_image_of_before() -> None:
     """The last one has a wave of its own, and has an image of before that fits that of the one below it."""
     world = order.ordered(2, third=True)
-    for number, (name, rounds) in enumerate((("mem", 14), ("app", 10), ("app", 3), ("ofed", 10), ("mem", 4))):
-        world.edit(name, f"int edit_{number};")
-        world.rounds(rounds, lambda _action: False)
-    world.budget = 2
-    world.arrive()
-    order.assert_all_is_well(world)
+    edit(world, [("mem", 14), ("app", 10), ("app", 3), ("ofed", 10), ("mem", 4)])
+    assert_arrives(world)
     assert world.failed == []

@@ -411,6 +411,12 @@ def two_nodes(**rollout: Any) -> WaveWorld:
     return world
 
 
+def until_it_soaks(world: WaveWorld) -> None:
+    """Let rounds pass until the canary of the driver's wave is proven."""
+    while status_of(world).get("rollout", {}).get("phase") != "Soaking":
+        world.one_round()
+
+
 def status_of(world: WaveWorld) -> Object:
     """Return the status of the driver."""
     found: Object = world.client.objects[DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu")]["status"]
@@ -441,8 +447,7 @@ def test_a_pod_that_is_deleted_in_a_wave_comes_back_with_the_image_of_before() -
     world = two_nodes(canary=1, soak="1h")
     before = {name: image_on(world, name) for name in world.kernels}
     world.edit_source(GOOD[1])
-    while status_of(world).get("rollout", {}).get("phase") != "Soaking":
-        world.one_round()
+    until_it_soaks(world)
     for _, pod in world._objects("pods"):
         world.client.delete(PODS.path(namespace=NAMESPACE, name=pod["metadata"]["name"]))
     for _ in range(4):
@@ -456,8 +461,7 @@ def test_a_new_node_gets_the_image_of_before_until_the_canary_has_soaked() -> No
     world = two_nodes(canary=1, soak="1h")
     before = image_on(world, "node-1")
     world.edit_source(GOOD[1])
-    while status_of(world).get("rollout", {}).get("phase") != "Soaking":
-        world.one_round()
+    until_it_soaks(world)
     world.add_node("node-2", OTHER_KERNEL)
     for _ in range(4):
         world.one_round()
@@ -473,8 +477,7 @@ def test_an_undone_wave_gives_all_nodes_the_image_of_before() -> None:
     world = two_nodes(canary=1, soak="1h")
     before = {name: image_on(world, name) for name in world.kernels}
     world.edit_source(GOOD[1])
-    while status_of(world).get("rollout", {}).get("phase") != "Soaking":
-        world.one_round()
+    until_it_soaks(world)
     _undo(world)
     world.arrive()
     assert {name: image_on(world, name) for name in world.kernels} == before
@@ -490,8 +493,7 @@ def test_an_undone_wave_takes_a_node_whose_pod_was_deleted_only_with_its_lock() 
     world = two_nodes(canary=1, soak="1h")
     before = {name: image_on(world, name) for name in world.kernels}
     world.edit_source(GOOD[1])
-    while status_of(world).get("rollout", {}).get("phase") != "Soaking":
-        world.one_round()
+    until_it_soaks(world)
     new = image_on(world, "node-0")
     _lock(world, "node-0")
     _undo(world)
@@ -519,8 +521,7 @@ def test_an_undone_wave_takes_nodes_whose_pods_do_not_come_back_one_after_the_ot
     world.arrive()
     before = {name: image_on(world, name) for name in world.kernels}
     world.edit_source(GOOD[1])
-    while status_of(world).get("rollout", {}).get("phase") != "Soaking":
-        world.one_round()
+    until_it_soaks(world)
     moved = world.wave_labels()
     assert len(moved) == 2
     _undo(world)
@@ -541,8 +542,7 @@ def test_a_spec_that_is_set_back_in_a_wave_takes_back_the_nodes_that_have_moved(
     before = {name: image_on(world, name) for name in world.kernels}
     source = world.source
     world.edit_source(GOOD[1])
-    while status_of(world).get("rollout", {}).get("phase") != "Soaking":
-        world.one_round()
+    until_it_soaks(world)
     world.edit_source(FIRST_SOURCE if source == GOOD[0] else source)
     world.arrive()
     assert {name: image_on(world, name) for name in world.kernels} == before
@@ -563,8 +563,7 @@ def test_the_others_wait_for_the_end_of_the_soak() -> None:
     world = two_nodes(canary=1, soak="1h", maxUnavailable=2)
     world.edit_source(GOOD[1])
     began = world.now
-    while status_of(world).get("rollout", {}).get("phase") != "Soaking":
-        world.one_round()
+    until_it_soaks(world)
     proven = status_of(world)["rollout"]["updatedNodes"]
     world.arrive()
     assert (proven, status_of(world)["readyNodes"]) == (1, 2)

@@ -8,7 +8,7 @@ from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES, PODS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
-from tests.unit.driver_builder.world.test_world_rollout import BAD, GOOD, WaveWorld, image_on, status_of
+from tests.unit.driver_builder.world.test_world_rollout import BAD, GOOD, WaveWorld, image_on, status_of, until_it_soaks
 
 DRIVER = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu")
 
@@ -27,8 +27,7 @@ def soaking(count: int) -> WaveWorld:
     """Make one whose first node is the proven canary of a wave."""
     world = fleet(count, canary=1, soak="1h")
     world.edit_source(GOOD[1])
-    while status_of(world).get("rollout", {}).get("phase") != "Soaking":
-        world.one_round()
+    until_it_soaks(world)
     return world
 
 
@@ -183,8 +182,7 @@ def test_an_undo_takes_back_nodes_with_an_earlier_image_of_the_same_wave() -> No
     world = fleet(3, canary=2, soak="1h")
     before = image_on(world, "node-2")
     world.edit_source(GOOD[1])
-    while status_of(world).get("rollout", {}).get("phase") != "Soaking":
-        world.one_round()
+    until_it_soaks(world)
     world.edit_source(GOOD[2])
     rounds(world, 3)
     undo(world)
