@@ -30,6 +30,10 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "build" / "tests"
 
+sys.path.insert(0, str(ROOT))
+
+from testbed.packages import surrounding_system  # noqa: E402
+
 UNIT = ("tests/contract", "tests/unit", "-q", "-p", "tests.side_by_side")
 WORLDS = "tests/unit/driver_builder/world"
 """They need only Python as unit tests do, and as much time as half of all those."""
@@ -215,7 +219,8 @@ def main() -> int:
     print(f"\nThe slowest of {len(lines)} tests (all: {RESULTS / 'durations.txt'}):", *lines[:SLOWEST], sep="\n")
     print(*ended, sep="\n")
     passed = all(part.passed for part in ended)
-    verdict = f"make {'unit' if only_unit else 'test'}: {'passed' if passed else 'FAILED'}"
+    where = "" if only_unit else f" on {surrounding_system()}"
+    verdict = f"make {'unit' if only_unit else 'test'}: {'passed' if passed else 'FAILED'}{where}"
     wall, cpu = time.monotonic() - began, sum(part.cpu for part in ended)
     machine = worked(STAT.read_text()) - worked_before
     print(f"{verdict} in {wall:.0f} s, {cpu:.0f} CPU-seconds (the machine, whatever ran: {machine:.0f})", flush=True)

@@ -94,6 +94,34 @@ def test_a_run_that_is_ended_ends_its_command() -> None:
     assert (running.returncode, output) == (5, "cleaned\n")
 
 
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        pytest.param(
+            "mkdir /var/tmp/c && export XDG_CACHE_HOME=/var/tmp/c", "overlays cannot be mounted", id="overlay"
+        ),
+        pytest.param("mount -t tmpfs -o nodev none /mnt && export XDG_CACHE_HOME=/mnt", "mounted nodev", id="nodev"),
+        pytest.param("mount -t tmpfs -o noexec none /mnt && export XDG_CACHE_HOME=/mnt", "mounted noexec", id="noexec"),
+        pytest.param("set -- unshare --user --map-root-user tools/machine", "a rootless container?", id="rootless"),
+        pytest.param("export PATH=/usr/bin:/bin", "apt-get install debootstrap", id="no debootstrap"),
+        pytest.param("set -- setpriv --bounding-set=-sys_admin tools/machine", "with --privileged", id="may not mount"),
+    ],
+)
+def test_a_machine_that_cannot_have_the_tree_says_why(before: str, said: str) -> None:
+    """Real mounts, namespaces and capabilities: one line that says what is wrong, and exit status 2."""
+    script = f'mount -t tmpfs none /etc/driverwright-machine && set -- tools/machine && {before} && exec "$@" true'
+    done = subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", "--", "bash", "-c", script],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert said in done.stderr
+
+
 def test_what_the_list_lacks_is_named() -> None:
     """A package that the tree does not have is an error with its name and the place where it belongs."""
     script = "from testbed.packages import ensure_packages; ensure_packages(('jq', 'no-such-package'))"
