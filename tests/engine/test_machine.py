@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from testbed import places
 from testbed.cache import cache_root
 from testbed.packages import why_unsupported
 
@@ -120,6 +121,18 @@ def test_a_machine_that_cannot_have_the_tree_says_why(before: str, said: str) ->
     )
     assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
     assert said in done.stderr
+
+
+def test_testbeds_and_the_cache_are_on_one_mount() -> None:
+    """Files of the cache can be linked into a testbed's folder, which both have the same name outside."""
+    kept, linked = cache_root() / "test-machine-linked", places.base() / "test-machine-linked"
+    kept.touch()
+    try:
+        linked.hardlink_to(kept)
+        assert enter(f"stat --format %h {kept} {linked}").stdout.split() == ["2", "2"]
+    finally:
+        kept.unlink()
+        linked.unlink(missing_ok=True)
 
 
 def test_what_the_list_lacks_is_named() -> None:

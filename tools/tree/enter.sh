@@ -56,6 +56,7 @@ done
 copy_in /etc/resolv.conf /etc/resolv.conf
 copy_in /etc/hosts /etc/hosts
 copy_in /etc/hostname /etc/hostname
+apt_settings >"$root/etc/apt/apt.conf.d/90machine"
 bundle=$(ca_bundle) && copy_in "$bundle" /etc/ssl/certs/ca-certificates.crt
 mkdir -p "$root$HOME"
 bring rw "$project"
