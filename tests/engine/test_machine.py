@@ -104,7 +104,9 @@ def test_a_run_that_is_ended_ends_its_command() -> None:
         pytest.param("mount -t tmpfs -o nodev none /mnt && export XDG_CACHE_HOME=/mnt", "mounted nodev", id="nodev"),
         pytest.param("mount -t tmpfs -o noexec none /mnt && export XDG_CACHE_HOME=/mnt", "mounted noexec", id="noexec"),
         pytest.param("set -- unshare --user --map-root-user tools/machine", "a rootless container?", id="rootless"),
-        pytest.param("export PATH=/usr/bin:/bin", "apt-get install debootstrap", id="no debootstrap"),
+        pytest.param(
+            "mount --bind /dev/null /usr/sbin/debootstrap", "apt-get install debootstrap", id="no debootstrap"
+        ),
         pytest.param("set -- setpriv --bounding-set=-sys_admin tools/machine", "with --privileged", id="may not mount"),
     ],
 )

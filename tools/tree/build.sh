@@ -116,13 +116,13 @@ use_older() {
     tree=$older
 }
 
-# Removes trees that nothing uses: of other weeks, lists and archives.
+# Removes trees that nothing uses: those of other weeks, and with other lists, suites and archives those of a fortnight ago.
 forget_trees() {
     local old
     while read -r old; do
         [[ $old == "$tree" || $old == mnt ]] && continue
         grep --quiet --no-messages --fixed-strings "lowerdir=$old," /proc/[0-9]*/mountinfo && continue
-        [[ -z $(find "$trees/$old" -maxdepth 0 -mtime -14) || $old == "$suite"-* ]] || continue
+        [[ $old == "${tree%-????-??}"-* || -z $(find "$trees/$old" -maxdepth 0 -mtime -14) ]] || continue
         rm -rf --one-file-system "${trees:?}/$old"
     done < <(find "$trees" -mindepth 1 -maxdepth 1 -type d -not -name '.*' -printf '%f\n')
 }

@@ -61,7 +61,7 @@ bundle=$(ca_bundle) && copy_in "$bundle" /etc/ssl/certs/ca-certificates.crt
 mkdir -p "$root$HOME"
 bring rw "$project"
 bring rw "$cache"
-if repository=$(git -C "$project" rev-parse --path-format=absolute --git-common-dir 2>/dev/null); then
+if repository=$(git -c safe.directory='*' -C "$project" rev-parse --path-format=absolute --git-common-dir 2>/dev/null); then
     bring ro "$repository"
 fi
 if [[ -n ${KUBEBUILDER_ASSETS-} ]]; then bring ro "$(realpath -s -- "$KUBEBUILDER_ASSETS")"; fi

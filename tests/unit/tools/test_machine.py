@@ -24,6 +24,8 @@ GOOD = {
 }
 """A machine on which a tree can be made."""
 
+NOTHING: Mapping[str, str] = {}
+
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
@@ -32,17 +34,26 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def run_machine(
-    folder: Path, programs: Mapping[str, str], *, arguments: tuple[str, ...] = ("true",), **environment: str
-) -> subprocess.CompletedProcess[str]:
-    """Run tools/machine where the programs are these; what stands for ``debootstrap`` makes no tree."""
-    place = folder / "bin"
+def make_programs(place: Path, programs: Mapping[str, str]) -> None:
+    """Fill a folder of programs, the tools that every system has among them."""
     place.mkdir()
     for name in REAL:
         (place / name).symlink_to(shutil.which(name) or pytest.skip(f"no {name}"))
     for name, body in programs.items():
         (place / name).write_text(f"#!/bin/sh\n{body}\n")
         (place / name).chmod(0o755)
+
+
+def run_machine(
+    folder: Path,
+    programs: Mapping[str, str],
+    *,
+    arguments: tuple[str, ...] = ("true",),
+    environment: Mapping[str, str] = NOTHING,
+) -> subprocess.CompletedProcess[str]:
+    """Run tools/machine where the programs are these; what stands for ``debootstrap`` makes no tree."""
+    place = folder / "bin"
+    make_programs(place, programs)
     keyring = folder / "keyring.gpg"
     keyring.touch()
     return subprocess.run(
@@ -60,10 +71,6 @@ def run_machine(
     )
 
 
-APT, DNF, PACMAN = {"apt-get": ""}, {"dnf": ""}, {"pacman": ""}
-WITHOUT = {name: body for name, body in GOOD.items() if name != "debootstrap"}
-
-
 @pytest.mark.parametrize(
     ("programs", "said"),
     [
@@ -72,10 +79,6 @@ WITHOUT = {name: body for name, body in GOOD.items() if name != "debootstrap"}
         pytest.param({**GOOD, "id": "echo 1000"}, "run it with sudo or in a root shell", id="not root"),
         pytest.param({**GOOD, "awk": "echo 65536"}, "a rootless container?", id="user namespace"),
         pytest.param({**GOOD, "stat": "echo v9fs"}, "clone it on a Linux disk", id="disk of Windows"),
-        pytest.param({**WITHOUT, **APT}, "apt-get update && apt-get install debootstrap", id="debootstrap, apt"),
-        pytest.param({**WITHOUT, **DNF}, "dnf install debootstrap", id="debootstrap, dnf"),
-        pytest.param({**WITHOUT, **PACMAN}, "pacman -S debootstrap", id="debootstrap, pacman"),
-        pytest.param(WITHOUT, "with the package manager of this system", id="debootstrap, unknown manager"),
         pytest.param({**GOOD, "unshare": "exit 1"}, "run it with --privileged", id="no namespaces"),
         pytest.param({**GOOD, "unshare": "exit 11"}, "run it with --privileged", id="no mounts"),
         pytest.param({**GOOD, "unshare": "exit 12"}, "overlays cannot be mounted", id="cache on an overlay"),
@@ -105,7 +108,7 @@ def test_what_is_missing_is_one_line_with_what_to_do(folder: Path, programs: dic
 def test_settings_that_cannot_work_are_refused(folder: Path, environment: dict[str, str], said: str) -> None:
     """Exit status 2, and the line names the value and what would be right."""
     extra = {"flock": "", "sha256sum": "echo 0123456789abcdef", "date": "echo 2026-48"}
-    done = run_machine(folder, GOOD | extra, **environment)
+    done = run_machine(folder, GOOD | extra, environment=environment)
     assert done.returncode == 2
     assert said in done.stderr
 
@@ -189,12 +192,28 @@ def test_the_sources_of_a_suite(suite: str, lines: list[str]) -> None:
     ] == lines
 
 
-def sourced(function: str, *arguments: str) -> list[str]:
-    """Call a function of archive.sh; return the lines that it prints."""
-    script = f'set -euo pipefail; . "$1"; shift; {function} "$@"'
+@pytest.mark.parametrize(
+    ("manager", "line"),
+    [
+        pytest.param("apt-get", "apt-get update && apt-get install debian-archive-keyring", id="Debian, Ubuntu"),
+        pytest.param("dnf", "dnf install debian-keyring", id="Fedora"),
+        pytest.param("zypper", "zypper install debian-archive-keyring", id="openSUSE"),
+        pytest.param("pacman", "pacman -S debian-archive-keyring", id="Arch"),
+        pytest.param("apk", "install it with the package manager of this system", id="another system"),
+    ],
+)
+def test_the_line_that_installs_what_is_missing(tmp_path: Path, manager: str, line: str) -> None:
+    """The line of the package manager that this machine has, with its name of the package."""
+    make_programs(tmp_path / "bin", {manager: ""})
+    assert sourced("how_to_install", "debian-archive-keyring", path=str(tmp_path / "bin")) == [line]
+
+
+def sourced(function: str, *arguments: str, path: str = os.environ["PATH"]) -> list[str]:
+    """Call a function of archive.sh or checks.sh; return the lines that it prints."""
+    script = f'set -euo pipefail; . "$1/archive.sh"; . "$1/checks.sh"; shift; {function} "$@"'
     return subprocess.run(
-        ["bash", "-c", script, "-", str(ROOT / "tools/tree/archive.sh"), *arguments],
-        env=os.environ,
+        [shutil.which("bash") or "bash", "-c", script, "-", str(ROOT / "tools/tree"), *arguments],
+        env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
         check=True,
