@@ -83,7 +83,7 @@ def _dockerfiles() -> dict[str, list[str]]:
 def _shell() -> dict[str, list[str]]:
     files = [ROOT / part for part in _SHELL]
     return {
-        "shell": ["shellcheck", "--severity=warning", *(str(path.relative_to(ROOT)) for path in files if path.exists())]
+        "shell": ["shellcheck", "--external-sources", "--severity=warning", *(str(path.relative_to(ROOT)) for path in files if path.exists())]
     }
 
 

@@ -6,7 +6,7 @@
 provide_tree() {
     local digest week name fresh lock
     find_archive
-    digest=$(printf '%s\n' "$suite" "$packages" "$archive" "$security_archive" "$(cat "$here/tree/build.sh")" | sha256sum)
+    digest=$(printf '%s\n' "$suite" "$packages" "$archive" "$security_archive" "$(declare -f "${parts_of_build[@]}")" | sha256sum)
     name=$suite-${digest:0:12}
     week=$(date -u +%G-%V)
     tree=$name-$week
@@ -43,12 +43,15 @@ make_tree() {
     return 1
 }
 
+# The functions that decide what a tree holds; one that is changed makes another tree.
+parts_of_build=(sources_text ca_bundle apt_settings fill_tree)
+
+# Runs them as a program of its own, process 1 of a namespace.
 in_namespaces() {
-    # The function's text, as a program of its own: process 1 of the namespace.
     setpriv --pdeathsig KILL -- \
         unshare --mount --propagation private --pid --fork --kill-child --mount-proc -- bash -euo pipefail -c "
             $(declare -p suite packages archive security_archive keyring)
-            $(declare -f sources_text ca_bundle apt_settings fill_tree)
+            $(declare -f "${parts_of_build[@]}")
             fill_tree ${1@Q}"
 }
 
