@@ -73,7 +73,7 @@ def read_snapshot(file: str) -> tuple[Snapshot, PlanSettings]:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
         return snapshot_file.from_document(yaml.safe_load(text))
-    except (OSError, ValueError, yaml.YAMLError, ConfigurationError) as error:
+    except (OSError, ValueError, OverflowError, yaml.YAMLError, ConfigurationError) as error:
         raise ConfigurationError(f"--snapshot {file}: {error}") from error
 
 

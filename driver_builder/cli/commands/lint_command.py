@@ -261,7 +261,7 @@ def parse_fleet(file: str, text: str) -> Fleet:
         held = content.get("snapshot", content)
         listed = held["nodes"] if "nodes" in held else held["items"]
         nodes = tuple(_node(item.get("metadata", item)) for item in listed)
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise ConfigurationError(
             f"--snapshot: {file} holds no nodes: pass the output of driver-builder snapshot or "
             "kubectl get nodes -o json"

@@ -97,6 +97,7 @@ def test_a_good_driver_passes(manifest: Path, capsys: pytest.CaptureFixture[str]
         pytest.param(("[edudrv]", "[edudrv]\n    names: [other]"), (16, ""), "duplicate key", id="key twice"),
         pytest.param(("[edudrv]", "[edudrv"), (16, ""), "is not YAML", id="no YAML"),
         pytest.param(("[edudrv]", "[\x01]"), (1, ""), "is not YAML", id="control character"),
+        pytest.param(("[edudrv]", '["\\UFFFFFFFF"]'), (1, ""), "is not YAML", id="no character"),
     ],
 )  # fmt: skip
 def test_an_error_is_said_with_its_line(
@@ -211,7 +212,9 @@ def test_a_label_that_a_snapshot_does_not_hold_says_nothing(manifest: Path, caps
     assert findings(capsys, str(manifest), "--snapshot", str(file)) == []
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "{nodes: [1]}", "{items: {a: b}}", "{nodes: [{}]}", "{nodes: 1", "{"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", "{nodes: [1]}", "{items: {a: b}}", "{nodes: [{}]}", "{nodes: 1", "{", '"\\UFFFFFFFF"']
+)
 def test_a_snapshot_without_nodes_is_wrong_usage(text: str) -> None:
     """The message says what can be given."""
     with pytest.raises(ConfigurationError, match="kubectl get nodes -o json"):

@@ -243,8 +243,9 @@ def test_evaluation_heeds_the_namespaces_of_a_configuration(tmp_path: Path, caps
         ("flags: {a.b: [1]}", "flags.a.b must be a list of strings"),
         ("colour: red", "colour is not one of flags, attributes, instances"),
         ("{", "is neither JSON nor YAML"),
+        ('"\\UFFFFFFFF"', "is neither JSON nor YAML"),
     ],
-    ids=["wrong type", "unknown kind", "no YAML"],
+    ids=["wrong type", "unknown kind", "no YAML", "an escape of no character"],
 )
 def test_features_that_are_none_are_wrong_usage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], features: str, message: str

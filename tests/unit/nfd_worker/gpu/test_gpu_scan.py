@@ -21,6 +21,7 @@ from nfd_worker.sources.gpu import labels, parse_answer
 from nfd_worker.sources.settings import SourceSettings
 from tests.nvml import SONAME, build
 from tests.support.nfd_worker.trees import host
+from tests.support.programs import require_program
 
 DRIVER = "driver 550.54.15\ncuda 12040\n"
 H100 = """
@@ -41,6 +42,7 @@ TWO = DRIVER + H100.format(n=1) + H100.format(n=2)
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the library once."""
+    require_program("gcc")
     return build(tmp_path_factory.mktemp("nvml"))
 
 
