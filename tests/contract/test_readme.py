@@ -12,7 +12,7 @@ from driver_builder.cli import main
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 (MANIFEST,) = re.findall(r"^```yaml\n(apiVersion: driverwright\.io/.*?)^```", README, re.MULTILINE | re.DOTALL)
-(PRINTED,) = re.findall(r"^\$ kubectl get dc .*\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+(PRINTED,) = re.findall(r"^\$ kubectl get dc [^\n]*\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 
 
 def test_the_driver_is_accepted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
