@@ -8,6 +8,8 @@ import pytest
 import yaml
 
 from driver_builder.cli import main
+from tests.support.driver_builder.factories import KERNEL
+from tests.support.driver_builder.model_world import World
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -42,3 +44,27 @@ def test_kubectl_prints_the_columns_of_the_definition() -> None:
     assert head.split() == ["NAME", *(column["name"].upper() for column in columns if not column.get("priority"))]
     driver = yaml.safe_load(MANIFEST)
     assert {tuple(row.split()[:2]) for row in rows} == {(driver["metadata"]["name"], driver["spec"]["version"])}
+
+
+def columns_of(world: World) -> list[str]:
+    """Return what the columns TARGETS, READY and MESSAGE have of the driver."""
+    status = world.status()
+    (ready,) = (condition for condition in status["conditions"] if condition["type"] == "Ready")
+    return [status["readyTargets"], ready["status"], ready["message"]]
+
+
+def test_the_row_is_what_the_controller_reports_of_a_node_with_a_new_kernel() -> None:
+    """One of three nodes boots the kernel of the row: while its driver is built, and once it is ready."""
+    row = PRINTED.splitlines()[1]
+    _, _, targets, ready, _, message = row.split(maxsplit=5)
+    (kernel,) = re.findall(r"; (\S+):", message)
+    world = World()
+    for name in ("video-1", "video-2", "video-3"):
+        world.add_node(name, KERNEL)
+    world.add_driver()
+    world.settle()
+    world.reboot("video-3", kernel)
+    world.reconcile()
+    assert columns_of(world) == [targets, ready, message]
+    world.settle()
+    assert "this prints `{}`, `{}` and `{}`".format(*columns_of(world)) in README
