@@ -11,7 +11,7 @@ import io
 import re
 import subprocess
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,7 +121,7 @@ def parse_candidates(policy: str) -> dict[str, str]:
 
 def choose_kernels(count: int, progress: Progress) -> list[KernelPackage]:
     """Return `count` kernels that refuse each other's modules, oldest first, downloaded and unpacked."""
-    ensure_packages(PACKAGES, progress)
+    ensure_packages(PACKAGES)
     with progress.step(f"Choose {count} kernels whose modules refuse each other") as step:
         apt = PrivateApt()
         apt.refresh()
@@ -140,25 +140,30 @@ def choose_kernels(count: int, progress: Progress) -> list[KernelPackage]:
 
 def newest_kernel(flavour: str, progress: Progress) -> KernelPackage:
     """Return the newest kernel of the distribution's own series in a flavour, downloaded and unpacked."""
-    ensure_packages(PACKAGES, progress)
+    ensure_packages(PACKAGES)
     with progress.step(f"Provide the newest {flavour} kernel") as step:
         apt = PrivateApt()
         apt.refresh()
         versions = available_releases(apt, flavour)
-        series = {release_key(release)[:2] for release in versions}
-        if not series:
-            raise TestbedError(f"no {flavour} kernel with headers in the archives", hint="run apt-get update")
-        release = max((name for name in versions if release_key(name)[:2] == min(series)), key=release_key)
+        release = newest_release(versions, flavour)
         symvers = _ensure_symvers(apt, {release: versions[release]}, step)[release]
         layout = parse_symvers(symvers.read_text())["module_layout"]
         return _kernel(apt, release, version=versions[release], layout=layout, symvers=symvers, step=step)
+
+
+def newest_release(releases: Collection[str], flavour: str = CLOUD) -> str:
+    """Return the newest of a flavour's releases that is of the oldest series, the distribution's own."""
+    series = {release_key(release)[:2] for release in releases}
+    if not series:
+        raise TestbedError(f"no {flavour} kernel with headers in the archives", hint="run apt-get update")
+    return max((name for name in releases if release_key(name)[:2] == min(series)), key=release_key)
 
 
 def find_kernel(release: str, progress: Progress) -> KernelPackage:
     """Return one kernel by its release, downloaded and unpacked."""
     if cached := _cached_kernel(release):
         return cached
-    ensure_packages(PACKAGES, progress)
+    ensure_packages(PACKAGES)
     with progress.step(f"Provide kernel {release}") as step:
         apt = PrivateApt()
         apt.refresh()

@@ -67,7 +67,7 @@ def ensure_kube_binaries(progress: Progress) -> KubeBinaries:
     name = f"kubernetes-{version}-{mends_digest()}"
     if (found := cache_root() / name).is_dir():
         return KubeBinaries.of(found)
-    ensure_packages(_BUILD_PACKAGES, progress)
+    ensure_packages(_BUILD_PACKAGES)
     with progress.step(f"Build Kubernetes {version} from source (about 5 min on 2 cores, once)") as step:
         return KubeBinaries.of(cached_folder(name, lambda folder: _build(apt, version, folder, step), step))
 

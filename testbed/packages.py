@@ -1,45 +1,44 @@
-"""Debian packages: installed on this machine when missing, or downloaded only, without touching its apt sources."""
+"""Debian packages: those that the tree has, and those that are downloaded only, without touching its apt sources."""
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from testbed import apt_sources
 from testbed.cache import cache_root, locked
 from testbed.command import run
 from testbed.errors import CommandError, UnsupportedMachineError
-from testbed.progress import Progress
 
-_OS_RELEASE = Path("/etc/os-release")
-_POLICY = Path("/usr/sbin/policy-rc.d")
+_MARK = Path("/etc/driverwright-machine/os-release")
+"""What tools/machine puts into its tree: the os-release of the system around it."""
+_LIST = "tools/tree/packages"
 _LISTS_STAY_FRESH = 12 * 3600.0
 _APT_TIMEOUT = 600.0
-_LOCK_WAIT = 120.0
 
 
 def why_unsupported() -> str | None:
-    """Say why this machine cannot carry a testbed and what to do, or return None when it can."""
-    release = apt_sources.parse_os_release(_OS_RELEASE.read_text()) if _OS_RELEASE.exists() else {}
-    if release.get("ID") != "debian":
-        return "the testbed takes all its parts from Debian packages: run it on Debian (a container image will do)"
-    if os.geteuid() != 0:
-        return "the testbed starts a container engine and a kubelet: run it as root (sudo, or a root shell)"
-    return None
+    """Say why the testbed cannot run here and which command runs it, or return None when it can."""
+    if _MARK.is_file():
+        return None
+    return "it needs the machine tree: make test, or make pytest TESTS=PATH for some tests (any command: tools/machine)"
 
 
 def require_supported_machine() -> None:
     """Raise when the testbed cannot run here."""
     if reason := why_unsupported():
-        raise UnsupportedMachineError("this machine cannot run the testbed", hint=reason)
+        raise UnsupportedMachineError("the testbed cannot run outside of its tree", hint=reason)
 
 
 def release_codename() -> str:
-    """Return the code name of the Debian release that this machine runs."""
-    return apt_sources.parse_os_release(_OS_RELEASE.read_text())["VERSION_CODENAME"]
+    """Return the code name of the Debian release of the tree."""
+    return apt_sources.parse_os_release(Path("/etc/os-release").read_text())["VERSION_CODENAME"]
+
+
+def surrounding_system() -> str:
+    """Return the name of the system around the tree, for records of what was tested."""
+    return apt_sources.parse_os_release(_MARK.read_text()).get("PRETTY_NAME", "unknown")
 
 
 def missing_packages(names: Iterable[str]) -> list[str]:
@@ -55,70 +54,22 @@ def installed_version(name: str) -> str:
     return run(["dpkg-query", "--show", "--showformat", "${Version}", name])
 
 
-def ensure_packages(names: Iterable[str], progress: Progress) -> None:
-    """Install the packages that are missing; their services are not started."""
-    missing = missing_packages(names)
-    if not missing:
-        return
-    by_hand = f"install by hand, as root: apt-get update && apt-get install --no-install-recommends {' '.join(missing)}"
-    if why_unsupported():
-        raise UnsupportedMachineError(f"these Debian packages are missing: {', '.join(missing)}", hint=by_hand)
-    with progress.step(f"Install {len(missing)} Debian packages") as step, locked("apt-install", step):
-        step.detail(" ".join(missing))
-        _update()
-        with _services_stay_down():
-            wait = ["-o", f"DPkg::Lock::Timeout={_LOCK_WAIT:.0f}"]
-            install = ["apt-get", *wait, "install", "--yes", "--no-install-recommends", *missing_packages(names)]
-            run(install, timeout=_APT_TIMEOUT, hint=by_hand)
+def ensure_packages(names: Iterable[str]) -> None:
+    """Check that the tree has packages.
 
-
-def _update() -> None:
-    """Update the machine's own lists; another apt that is at work is waited for, which apt itself does not do here."""
-    deadline = time.monotonic() + _LOCK_WAIT
-    while True:
-        try:
-            run(["apt-get", "update"], timeout=_APT_TIMEOUT)
-        except CommandError as error:
-            if "Could not get lock" not in error.output or time.monotonic() > deadline:
-                raise
-            time.sleep(2)
-        else:
-            return
-
-
-@contextmanager
-def _services_stay_down() -> Iterator[None]:
-    """Keep packages such as docker.io from starting a daemon of the machine's own."""
-    if _POLICY.exists():
-        yield
-        return
-    _POLICY.write_text("#!/bin/sh\n# For the moment of an installation: no service is started.\nexit 101\n")
-    _POLICY.chmod(0o755)
-    try:
-        yield
-    finally:
-        _POLICY.unlink()
-
-
-def machine_apt(*argv: str, cwd: Path | None = None) -> str:
-    """Run a command that reads the machine's own lists, while no other run updates them: there may be none then."""
-    with locked("apt-install"):
-        return run(argv, cwd=cwd)
+    Raises:
+        UnsupportedMachineError: outside of the tree, or its list lacks one of them.
+    """
+    require_supported_machine()
+    if missing := missing_packages(names):
+        hint = f"add them to {_LIST}, of which the tree is made anew"
+        raise UnsupportedMachineError(f"the tree has no {', '.join(missing)}", hint=hint)
 
 
 def machine_archives() -> list[apt_sources.Archive]:
-    """Return the Debian archives that this machine's own apt uses."""
-    codename = release_codename()
-    for attempt in ("as it is", "after an update"):
-        targets = apt_sources.parse_index_targets(machine_apt("apt-get", "indextargets", "Created-By: Packages"))
-        if archives := apt_sources.debian_archives(targets, codename):
-            return archives
-        # The lists that say whose archive it is are deleted in many container images.
-        if attempt == "as it is" and os.geteuid() == 0:
-            with locked("apt-install"):
-                _update()
-    hint = f"see that /etc/apt names an archive with suite {codename}, and run: apt-get update"
-    raise UnsupportedMachineError(f"apt knows no archive of Debian {codename}", hint=hint)
+    """Return the Debian archives that the tree was made from."""
+    targets = apt_sources.parse_index_targets(run(["apt-get", "indextargets", "Created-By: Packages"]))
+    return apt_sources.debian_archives(targets, release_codename())
 
 
 class PrivateApt:
@@ -169,6 +120,13 @@ class PrivateApt:
             self.refresh(force=True)
             run(argv, cwd=folder, timeout=_APT_TIMEOUT)
         return sorted(folder.glob("*.deb"))
+
+
+def refreshed_apt() -> PrivateApt:
+    """Return the private apt with lists of today."""
+    apt = PrivateApt()
+    apt.refresh()
+    return apt
 
 
 def unpack(deb: Path, folder: Path) -> None:

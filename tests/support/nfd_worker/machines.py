@@ -150,7 +150,7 @@ def worker_disk(ground: Testbed, folder: Path) -> WorkerDisk:
 
 def stock_kernel() -> KernelPackage:
     """Return a cloud kernel of the distribution's own series, which is the quickest to boot."""
-    ensure_packages((*disks.PACKAGES, *emulation.PACKAGES), PlainLines())
+    ensure_packages((*disks.PACKAGES, *emulation.PACKAGES))
     return choose_kernels(2, PlainLines())[0]
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from testbed.packages import machine_apt
+from testbed.packages import refreshed_apt
 from tests.support.real_parts.web_server import served
 
 SUITE_FIELDS = "Origin: test\nLabel: test\nArchitectures: amd64\nComponents: main\nDate: {date}\n"
@@ -54,8 +54,7 @@ def _suite(folder: Path, packages: bytes) -> Path:
 
 def _headers_package(folder: Path, *, like: str, kernel: str) -> None:
     """Unpack Debian's package, rename what bears the kernel's name, and pack it again."""
-    machine_apt("apt-get", "download", "-q", "-o", "APT::Sandbox::User=root", f"linux-headers-{like}", cwd=folder)
-    (original,) = folder.glob("linux-headers-*.deb")
+    (original,) = refreshed_apt().download([f"linux-headers-{like}"], folder)
     tree = folder / "tree"
     _run(["dpkg-deb", "-R", str(original), str(tree)])
     original.unlink()
