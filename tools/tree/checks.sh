@@ -43,8 +43,8 @@ how_to_install() {
 # Mounting is tried and not asked about: what a file system or a container allows shows only then.
 check_cache() {
     local trial status=0 kind
-    ((${#cache} <= 60)) ||
-        refuse "the name of the cache, $cache, has more than 60 characters: sockets below it would have no room;" \
+    ((${#cache} <= 50)) ||
+        refuse "the name of the cache, $cache, has more than 50 characters: sockets below it would have no room;" \
             "set XDG_CACHE_HOME=FOLDER with a shorter one"
     mkdir -p "$trees" || refuse "the cache $cache cannot be made: set XDG_CACHE_HOME=FOLDER"
     trial=$(mktemp -d "$trees/.trial-XXXXXX")

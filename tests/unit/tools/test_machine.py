@@ -101,7 +101,7 @@ def test_what_is_missing_is_one_line_with_what_to_do(folder: Path, programs: dic
         pytest.param(
             {"DRIVERWRIGHT_DEBIAN_KEYRING": "/no/such.gpg"}, "the keys of Debian's archive, /no/such.gpg", id="no keys"
         ),
-        pytest.param({"XDG_CACHE_HOME": f"/no/{'x' * 60}"}, "has more than 60 characters", id="a long name"),
+        pytest.param({"XDG_CACHE_HOME": f"/no/{'x' * 60}"}, "has more than 50 characters", id="a long name"),
         pytest.param({"DRIVERWRIGHT_DEBIAN_ARCHIVE": "ftp.example"}, 'it takes "URI [SECURITY-URI]"', id="no URI"),
     ],
 )
