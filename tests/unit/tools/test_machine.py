@@ -48,7 +48,7 @@ def run_machine(
     folder: Path,
     programs: Mapping[str, str],
     *,
-    arguments: tuple[str, ...] = ("true",),
+    arguments: tuple[str, ...] = ("--suite", "bookworm", "true"),
     environment: Mapping[str, str] = NOTHING,
 ) -> subprocess.CompletedProcess[str]:
     """Run tools/machine where the programs are these; what stands for ``debootstrap`` makes no tree."""
