@@ -86,8 +86,11 @@ def parse_time(text: str) -> float:
     year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
     fraction, sign, offset_hours, offset_minutes = match.groups()[6:]
     offset = timedelta(hours=int(offset_hours or 0), minutes=int(offset_minutes or 0))
-    zone = timezone(-offset if sign == "-" else offset)
-    moment = datetime(year, month, day, hour, minute, second, tzinfo=zone)
+    try:
+        zone = timezone(-offset if sign == "-" else offset)
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=zone)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is a time that does not exist") from error
     return moment.timestamp() + float(f"0.{fraction or 0}")
 
 
