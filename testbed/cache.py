@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import glob
 import hashlib
 import os
 import shutil
@@ -87,6 +88,9 @@ def cached_folder(
     with locked(name.replace("/", "-"), step):
         if found := kept_folder(name, is_checked=is_checked):
             return found
+        for left in final.parent.glob(f".{glob.escape(final.name)}-*"):
+            # Of a run that was killed.
+            shutil.rmtree(left, ignore_errors=True)
         fresh = Path(tempfile.mkdtemp(prefix=f".{final.name}-", dir=final.parent))
         try:
             fresh.chmod(0o755)

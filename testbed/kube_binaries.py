@@ -10,7 +10,6 @@ import hashlib
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -138,7 +137,10 @@ def mends_digest() -> str:
 
 def _build(apt: PrivateApt, version: str, folder: Path, step: Step) -> None:
     # Beside the entry and not in /tmp: the build takes 4 GB and /tmp may be in memory.
-    workplace = Path(tempfile.mkdtemp(prefix=".kubernetes-build-", dir=cache_root()))
+    # One name for each entry, which one run makes at a time: what a killed run has left is removed.
+    workplace = cache_root() / f".kubernetes-build-{version}-{mends_digest()}"
+    run(["rm", "-rf", workplace], timeout=300)
+    workplace.mkdir()
     log = cache_root() / "kubernetes-build.log"
     log.unlink(missing_ok=True)
     try:

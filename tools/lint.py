@@ -82,9 +82,8 @@ def _dockerfiles() -> dict[str, list[str]]:
 
 def _shell() -> dict[str, list[str]]:
     files = [ROOT / part for part in _SHELL]
-    return {
-        "shell": ["shellcheck", "--external-sources", "--severity=warning", *(str(path.relative_to(ROOT)) for path in files if path.exists())]
-    }
+    names = [str(path.relative_to(ROOT)) for path in files if path.exists()]
+    return {"shell": ["shellcheck", "--external-sources", "--severity=warning", *names]}
 
 
 if __name__ == "__main__":

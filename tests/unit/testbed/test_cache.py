@@ -134,3 +134,12 @@ def test_an_entry_whose_removal_is_ended_is_gone(tmp_path: Path, monkeypatch: py
     with pytest.raises(KeyboardInterrupt):
         remove_entry(tmp_path / "entry")
     assert not (tmp_path / "entry").exists()
+
+
+def test_what_a_killed_run_has_left_is_removed(tmp_path: Path, made: Callable[[], Path]) -> None:
+    """Half an entry takes no room for ever: the next run that makes the entry removes it."""
+    left = tmp_path / "driverwright/folder/.entry-abcdef"
+    left.mkdir(parents=True)
+    (left / "half").touch()
+    assert made().is_dir()
+    assert not left.exists()
