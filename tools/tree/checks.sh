@@ -19,7 +19,8 @@ check_machine() {
         refuse "the checkout $project is on a disk of another system (under WSL: of Windows): clone it on a Linux disk, such as ~"
         ;;
     esac
-    command -v debootstrap >/dev/null || refuse "debootstrap is not installed: $(how_to_install debootstrap)"
+    # bash finds files that cannot be run as well.
+    [[ -x $(type -P debootstrap) ]] || refuse "debootstrap is not installed: $(how_to_install debootstrap)"
     [[ -r $keyring ]] ||
         refuse "the keys of Debian's archive, $keyring, are missing: $(how_to_install debian-archive-keyring)," \
             "or set DRIVERWRIGHT_DEBIAN_KEYRING=FILE"

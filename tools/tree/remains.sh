@@ -10,7 +10,10 @@ remains() {
     for file in /sys/block/loop*/loop/backing_file; do
         [[ ! -r $file ]] || printf 'loop device %s of %s\n' "$(basename "${file%/loop/backing_file}")" "$(<"$file")"
     done 2>/dev/null
-    find /sys/fs/cgroup -mindepth 1 -maxdepth 3 -type d -name 'dw-*' -printf 'control group %p\n' 2>/dev/null
+    # Those of testbeds that run: of this run they are seen in their processes, and others started the rest.
+    while read -r file; do
+        [[ -S $cache/run/$(basename "$file")/keeper.sock ]] || printf 'control group %s\n' "$file"
+    done < <(find /sys/fs/cgroup -mindepth 1 -maxdepth 3 -type d -name 'dw-*' 2>/dev/null)
 }
 
 # Prints the processes of this run that still live, and their namespaces: what lies in its tree is seen in their mounts.
