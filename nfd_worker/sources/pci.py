@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 
 from feature_rules.features import Attributes, Features, Instances
 from nfd_worker.host import Host
-from nfd_worker.sources.settings import SourceSettings
+from nfd_worker.sources.network import is_positive
+from nfd_worker.sources.settings import SourceSettings, class_prefixes
 
 log = logging.getLogger(__name__)
 
@@ -14,7 +15,10 @@ _DEVICES = "sys/bus/pci/devices"
 FIELDS = ("class", "vendor", "device", "subsystem_vendor", "subsystem_device")
 """What every device must have; also the order of the fields in a label."""
 
-_OPTIONAL = ("sriov_totalvfs", "iommu_group/type", "iommu/intel-iommu/version")
+CLASS_DIGITS = 4
+"""Base and sub class; the programming interface is not in the feature."""
+
+OPTIONAL = ("sriov_totalvfs", "iommu_group/type", "iommu/intel-iommu/version")
 
 
 def discover(host: Host, _settings: SourceSettings) -> Features:
@@ -35,7 +39,9 @@ def labels(features: Features, settings: SourceSettings) -> dict[str, str]:
     for device in _of_class(features.instances["pci.device"], settings.pci.device_class_whitelist):
         name = "_".join(device[field] for field in fields)
         found[f"{name}.present"] = "true"
-        if "sriov_totalvfs" in device:
+        # Firmware can limit the virtual functions of a device to 0.
+        functions = device.get("sriov_totalvfs", "")
+        if is_positive(functions) or (functions and settings.upstream_hardware_labels):
             found[f"{name}.sriov.capable"] = "true"
     return found
 
@@ -54,16 +60,16 @@ def parse_device(raw: Mapping[str, str]) -> Attributes | None:
     values = {name: text.strip().removeprefix("0x") for name, text in raw.items()}
     if any(field not in values for field in FIELDS):
         return None
-    return {**values, "class": values["class"][:4]}
+    return {**values, "class": values["class"][:CLASS_DIGITS]}
 
 
 def _read_device(host: Host, address: str) -> Attributes | None:
-    device = parse_device(host.find_all(f"{_DEVICES}/{address}", (*FIELDS, *_OPTIONAL)))
+    device = parse_device(host.find_all(f"{_DEVICES}/{address}", (*FIELDS, *OPTIONAL)))
     if device is None:
         log.debug("pci: %s does not report all of %s; left out", address, ", ".join(FIELDS))
     return device
 
 
 def _of_class(devices: Instances, whitelist: tuple[str, ...]) -> Instances:
-    beginnings = tuple(entry.lower() for entry in whitelist)
+    beginnings = class_prefixes(whitelist, CLASS_DIGITS)
     return tuple(device for device in devices if device["class"].lower().startswith(beginnings))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from feature_rules.features import Attributes, Features
 from nfd_worker.host import Host
-from nfd_worker.sources.settings import SourceSettings, UsbSettings
+from nfd_worker.sources.settings import SourceSettings, UsbSettings, class_prefixes
 
 _DEVICES = "sys/bus/usb/devices"
 
@@ -13,11 +13,15 @@ _FILES = {"class": "bDeviceClass", "vendor": "idVendor", "device": "idProduct", 
 FIELDS = tuple(_FILES)
 """What a device may have; also the order of the fields in a label."""
 
+CLASS_DIGITS = 2
+
 _CLASS_OF_EACH_INTERFACE = "00"
+_COMPOSITE = "ef"
+"""Miscellaneous: what a webcam says, and others whose interfaces belong together. Their classes say what it is."""
 
 
 def discover(host: Host, _settings: SourceSettings) -> Features:
-    """List all devices, hubs too; a device whose interfaces are of different classes counts once for each interface.
+    """List all devices, hubs too; a device whose interfaces have classes of their own counts once for each interface.
 
     Raises:
         HostReadError: without a sysfs; a machine without USB simply has no devices.
@@ -31,7 +35,7 @@ def discover(host: Host, _settings: SourceSettings) -> Features:
 def labels(features: Features, settings: SourceSettings) -> dict[str, str]:
     """Label the kinds of devices that are there."""
     fields = usable_label_fields(settings.usb.device_label_fields)
-    wanted = tuple(entry.lower() for entry in settings.usb.device_class_whitelist)
+    wanted = class_prefixes(settings.usb.device_class_whitelist, CLASS_DIGITS)
     return {
         "_".join(device.get(field, "") for field in fields) + ".present": "true"
         for device in features.instances["usb.device"]
@@ -52,7 +56,8 @@ def _read(host: Host, address: str) -> Iterator[Attributes]:
         return
     if device.get("class") != _CLASS_OF_EACH_INTERFACE:
         yield device
-        return
+        if device.get("class") != _COMPOSITE:
+            return
     for interface in host.entries(f"{_DEVICES}/{address}"):
         reported = host.find(f"{_DEVICES}/{address}/{interface}/bInterfaceClass") if ":" in interface else None
         if reported is not None:

@@ -29,6 +29,10 @@ def found_on(name: str) -> Features:
         ),
         pytest.param(PciSettings(("00ff",), ("colour",)), {"00ff_1234.present"}, id="no known field: the default"),
         pytest.param(PciSettings((), ("class",)), set(), id="nothing wanted"),
+        pytest.param(PciSettings(("0x00ff",), ("class",)), {"00ff.present"}, id="class with 0x"),
+        pytest.param(PciSettings(("00ff00",), ("class",)), {"00ff.present"}, id="class with programming interface"),
+        pytest.param(PciSettings((" 00ff ",), ("class",)), {"00ff.present"}, id="class with blanks"),
+        pytest.param(PciSettings(("00*", "00ff0000"), ("class",)), set(), id="no class"),
     ],
 )
 def test_labels_say_what_the_settings_ask_for(settings: PciSettings, expected: set[str]) -> None:
@@ -43,6 +47,22 @@ def test_two_devices_of_a_kind_are_one_label() -> None:
         "0302_10de.present": "true",
         "0302_10de.sriov.capable": "true",
     }
+
+
+@pytest.mark.parametrize(
+    ("functions", "upstream", "is_capable"),
+    [
+        pytest.param("8", False, True, id="eight"),
+        pytest.param("0", False, False, id="none allowed by the firmware"),
+        pytest.param("", False, False, id="no number"),
+        pytest.param("0", True, True, id="none, as upstream"),
+    ],
+)
+def test_a_device_without_virtual_functions_cannot_make_any(functions: str, upstream: bool, is_capable: bool) -> None:
+    """That the kernel shows the amount says only that the device has the capability in its configuration space."""
+    device = {**dict.fromkeys(FIELDS, "15b3"), "class": "0300", "sriov_totalvfs": functions}
+    made = labels(Features(instances={"pci.device": (device,)}), SourceSettings(upstream_hardware_labels=upstream))
+    assert ("0300_15b3.sriov.capable" in made) is is_capable
 
 
 def test_devices_are_listed_by_address() -> None:
