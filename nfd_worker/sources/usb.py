@@ -15,13 +15,11 @@ FIELDS = tuple(_FILES)
 
 CLASS_DIGITS = 2
 
-_CLASS_OF_EACH_INTERFACE = "00"
-_COMPOSITE = "ef"
-"""Miscellaneous: what a webcam says, and others whose interfaces belong together. Their classes say what it is."""
-
 
 def discover(host: Host, _settings: SourceSettings) -> Features:
-    """List all devices, hubs too; a device whose interfaces have classes of their own counts once for each interface.
+    """List all devices, hubs too; one without a class counts once for each interface.
+
+    A composite device counts once, and once more for each class of its interfaces.
 
     Raises:
         HostReadError: without a sysfs; a machine without USB simply has no devices.
@@ -54,11 +52,19 @@ def _read(host: Host, address: str) -> Iterator[Attributes]:
     device = {field: texts[file] for field, file in _FILES.items() if texts.get(file)}
     if "device" not in device:
         return
-    if device.get("class") != _CLASS_OF_EACH_INTERFACE:
-        yield device
-        if device.get("class") != _COMPOSITE:
-            return
+    match device.get("class"):
+        case "00":
+            yield from ({**device, "class": each} for each in _interface_classes(host, address))
+        case "ef":
+            # Miscellaneous: what a webcam says, and others whose interfaces belong together.
+            yield device
+            yield from ({**device, "class": each} for each in dict.fromkeys(_interface_classes(host, address)))
+        case _:
+            yield device
+
+
+def _interface_classes(host: Host, address: str) -> Iterator[str]:
     for interface in host.entries(f"{_DEVICES}/{address}"):
         reported = host.find(f"{_DEVICES}/{address}/{interface}/bInterfaceClass") if ":" in interface else None
         if reported is not None:
-            yield {**device, "class": reported.strip()}
+            yield reported.strip()

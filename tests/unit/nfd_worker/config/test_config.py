@@ -298,7 +298,9 @@ def test_unknown_label_fields_are_noted_and_dropped() -> None:
         pytest.param("pci.device_class_whitelist", "030200", "'030200' counts as 0302", id="programming interface"),
         pytest.param("usb.device_class_whitelist", "ef02", "'ef02' counts as ef", id="subclass"),
         pytest.param("usb.device_class_whitelist", "video", "such as 03", id="name of a class"),
-        pytest.param("cpu.cpuid_whitelist", "avx512f", "flag 'avx512f'; did you mean AVX512F?", id="flag in lower case"),
+        pytest.param(
+            "cpu.cpuid_whitelist", "avx512f", "flag 'avx512f'; did you mean AVX512F?", id="flag in lower case"
+        ),
         pytest.param("cpu.cpuid_blacklist", "sse4_1", "flag 'sse4_1'; did you mean SSE4?", id="the kernel's name"),
         pytest.param("cpu.cpuid_blacklist", "AVX512", "no CPU has the flag 'AVX512'; did you mean", id="no flag"),
     ],

@@ -36,9 +36,13 @@ def test_a_device_without_a_class_counts_once_for_each_interface(tmp_path: Path)
     assert found.instances["usb.device"] == ({**stick, "class": "08"}, {**stick, "class": "03"})
 
 
-def test_a_composite_device_counts_once_more_for_each_interface(tmp_path: Path) -> None:
+def test_a_composite_device_counts_once_more_for_each_class_of_its_interfaces(tmp_path: Path) -> None:
     """A webcam says miscellaneous (ef); its interfaces say video and audio. Other classes have no interfaces to see."""
-    interfaces = {"1-2/1-2:1.0/bInterfaceClass": "0e\n", "1-2/1-2:1.1/bInterfaceClass": "01\n"}
+    interfaces = {
+        "1-2/1-2:1.0/bInterfaceClass": "0e\n",
+        "1-2/1-2:1.1/bInterfaceClass": "01\n",
+        "1-2/1-2:1.2/bInterfaceClass": "01\n",
+    }
     other = {
         "1-3/bDeviceClass": "ff\n",
         "1-3/idVendor": "1\n",
