@@ -26,7 +26,7 @@ _WORDS: Mapping[str, Mapping[int, str]] = {
 }
 """What NVML's enumerations mean."""
 
-_DEVICE_FIELDS = (
+DEVICE_FIELDS = (
     "uuid", "name", "pci_bus_id", "pci_class", "numa_node", "memory_mib", "compute_major", "compute_minor", "ecc_mode",
     "persistence_mode", "mig_mode", "virtualization", "nvlink_links",
 )  # fmt: skip
@@ -139,7 +139,7 @@ def _driver(version: str, cuda: int) -> Attributes:
 
 def _device(index: int, raw: Mapping[str, Any]) -> Attributes:
     """Make one ``gpu.device``; what this GPU or driver does not know is left out."""
-    known = {name: raw[name] for name in _DEVICE_FIELDS if raw[name] is not None}
+    known = {name: raw[name] for name in DEVICE_FIELDS if raw[name] is not None}
     values = {"index": str(index), **{name: _word(name, value) for name, value in known.items()}}
     if "compute_major" in known:
         values["family"] = family(known["compute_major"], known["compute_minor"])

@@ -9,7 +9,7 @@ _BLOCK_DEVICES = "sys/block"
 _QUEUE = ("dax", "rotational", "nr_zones", "zoned")
 """Files below ``queue`` of each device; which there are depends on the kernel's version."""
 
-QUEUE_AND_OWN = ("name", "type", *_QUEUE)
+ATTRIBUTES = ("name", "type", *_QUEUE)
 """All attributes that a ``storage.block`` can have."""
 
 DISK, ROM, VIRTUAL = TYPES = ("disk", "rom", "virtual")

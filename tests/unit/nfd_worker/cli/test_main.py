@@ -264,6 +264,40 @@ def test_mistakes_in_rules_are_reported_with_their_lines(tmp_path: Path, capsys:
     assert [line.split(":")[1] for line in lines] == ["4", "5", "6", "7", "9", "12"]
 
 
+def test_what_no_source_makes_is_reported_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A rule that can never match says nothing on a node; here it names what is meant, in the order of the file."""
+    rules = written(
+        tmp_path,
+        "r",
+        """\
+apiVersion: nfd.k8s-sigs.io/v1alpha1
+kind: NodeFeatureRule
+metadata: {name: site}
+spec:
+  rules:
+    - name: plural
+      labels: {"example.com/x ": "@kernel.version.majr"}
+      matchAny:
+        - matchFeatures:
+            - feature: pci.device
+              matchExpressions:
+                vendor: {op: In, value: ["8086"]}
+                device: {op: In, value: ["0x1572"]}
+            - feature: pci.devices
+""",
+    )
+    assert run(["rules", "validate", rules], {}) == 1
+    start, place = f"{rules}:%d: rule site/plural: ", "matchAny[0].matchFeatures"
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(": rule ")[0] for line in lines] == [f"{rules}:{number}" for number in (7, 7, 13, 14)]
+    assert lines[0].startswith(f"{start % 7}labels.'example.com/x ': '@kernel.version.majr' can have no value: ")
+    assert lines[1].startswith(f"{start % 7}labels.'example.com/x ': ")
+    assert lines[2].startswith(
+        f"{start % 13}{place}[0].matchExpressions.device: pci.device never has the device 0x1572"
+    )
+    assert lines[3].startswith(f"{start % 14}{place}[1].feature: no source makes the feature pci.devices")
+
+
 def test_good_rules_have_no_mistakes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
