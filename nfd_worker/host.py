@@ -55,6 +55,7 @@ class Host:
         self._base = root.rstrip("/") + "/"
         self._logged: set[str] = set()
         self._parsed: dict[str, tuple[bytes, Any]] = {}
+        self._remembered: dict[str, dict[str, tuple[int, Any]]] = {}
         self._files: dict[str, dict[str, bytes | None]] = {}
 
     def read_bytes(self, path: str) -> bytes:
@@ -237,13 +238,36 @@ class Host:
         Raises:
             HostReadError: when it is there and cannot be listed.
         """
+        return [name for name, _ in self._inodes(path)]
+
+    def _inodes(self, path: str) -> list[tuple[str, int]]:
         try:
             with os.scandir(self._below_root(path)) as found:
-                return sorted(entry.name for entry in found)
+                return sorted((entry.name, entry.inode()) for entry in found)
         except OSError as error:
             if error.errno in _NOT_THERE:
                 return []
             raise self._unreadable(path, error) from error
+
+    def remembered(self, directory: str, read: Callable[[str], _Parsed | None]) -> dict[str, _Parsed]:
+        """Read what does not change about the devices of a directory in sysfs: name -> value, sorted.
+
+        Each device is read once: one that goes away and comes back under its name has another inode, as the kernel
+        draws these anew. ``read`` gets a name; what it gives None for is left out, and read again next time. A directory
+        has one reader.
+
+        Raises:
+            HostReadError: as :meth:`entries`, and as ``read`` does.
+        """
+        before = self._remembered.get(directory, {})
+        now: dict[str, tuple[int, _Parsed]] = {}
+        for name, inode in self._inodes(directory):
+            known = before.get(name)
+            value = known[1] if known is not None and known[0] == inode else read(name)
+            if value is not None:
+                now[name] = inode, value
+        self._remembered[directory] = now
+        return {name: value for name, (_, value) in now.items()}
 
     def has(self, path: str) -> bool:
         """Return whether there is something at this path."""

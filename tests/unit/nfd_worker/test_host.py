@@ -179,3 +179,21 @@ def test_a_directory_among_files_of_others_is_passed_over_in_silence(
     """A directory among the files is skipped without a warning."""
     assert host(tmp_path, {"d/x": ""}).find_regular("d", 10) is None
     assert not caplog.records
+
+
+def test_what_is_remembered_of_a_device_goes_with_it(tmp_path: Path) -> None:
+    """A device is read once; one in its place is read anew, one that is gone is forgotten, and nothing is not kept."""
+    it = host(tmp_path, {"sys/a/x": "", "sys/b/x": "", "other/x": ""})
+    asked: list[str] = []
+
+    def read(name: str) -> str | None:
+        asked.append(name)
+        return None if name == "b" else f"{name}{len(asked)}"
+
+    assert it.remembered("sys", read) == {"a": "a1"}
+    assert it.remembered("sys", read) == {"a": "a1"}
+    (tmp_path / "sys/a").rename(tmp_path / "gone")
+    assert it.remembered("sys", read) == {}
+    (tmp_path / "other").rename(tmp_path / "sys/a")
+    assert it.remembered("sys", read) == {"a": "a5"}
+    assert asked == ["a", "b", "b", "b", "a", "b"]

@@ -136,6 +136,22 @@ def test_scan_of_another_root_takes_its_configuration_and_rules(
     assert json_of(capsys)["labels"] == {f"{PREFIX}/of-cluster": "1", f"{PREFIX}/of-node": "1"}
 
 
+def test_scan_of_another_root_reads_the_configuration_that_it_is_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file of this machine, as it is named; the default name is no exception, and the hint names that of the root."""
+    file = "/etc/kubernetes/node-feature-discovery/nfd-worker.conf"
+    below = f"{tmp_path}{file}"
+    Path(below).parent.mkdir(parents=True)
+    Path(below).write_text("core: {labelSources: [], featureSources: [fake]}")
+    assert run(["scan", "--root", str(tmp_path), "--config", below, "-o", "json"], {}) == 0
+    assert json_of(capsys)["labels"] == {}
+    assert run(["scan", "--root", str(tmp_path), "--config", file], {}) == 2
+    assert capsys.readouterr().err == (
+        f"nfd-worker: there is no configuration file {file}; to use that of the scanned host, give --config {below}\n"
+    )
+
+
 def test_scan_applies_rules_that_are_not_in_the_cluster_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Rules of several files are applied in the order of the files."""
     first = written(tmp_path, "a", "[{name: a, labels: {x: '1', y: '1'}}]")
