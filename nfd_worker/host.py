@@ -253,8 +253,8 @@ class Host:
         """Read what does not change about the devices of a directory in sysfs: name -> value, sorted.
 
         Each device is read once: one that goes away and comes back under its name has another inode, as the kernel
-        draws these anew. ``read`` gets a name; what it gives None for is left out, and read again next time. A directory
-        has one reader.
+        draws these anew. ``read`` gets a name; what it gives None for is left out, and read again next time.
+        A directory has one reader.
 
         Raises:
             HostReadError: as :meth:`entries`, and as ``read`` does.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from feature_rules.features import Failed, Features
 from kube_api.names import is_label_value, is_qualified_name
 from nfd_worker.errors import HostReadError
-from nfd_worker.host import BOOT_ID, Host
+from nfd_worker.host import BOOT_ID
 from nfd_worker.sources import SOURCES
 from nfd_worker.sources.gpu import discover, family, labels, mig_profile, needs_scan, parse_answer
 from nfd_worker.sources.gpu_labels import label_text
