@@ -87,6 +87,7 @@ FILE_KEYS: Mapping[str, tuple[str, Read]] = {
     "core.featureSources": ("feature_sources", _texts),
     "core.labelSources": ("label_sources", _texts),
     "core.sources": ("core_sources", _texts),
+    "core.upstreamHardwareLabels": ("upstream_hardware_labels", _boolean),
     "core.sleepInterval": ("sleep_interval", _parsed(parse_interval)),
     "sources.cpu.cpuid.attributeBlacklist": ("cpu.cpuid_blacklist", _texts),
     "sources.cpu.cpuid.attributeWhitelist": ("cpu.cpuid_whitelist", _texts),

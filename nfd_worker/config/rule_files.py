@@ -120,9 +120,9 @@ def _object_name(path: str) -> str:
 
 
 def _visible(host: Host, directory: str) -> Iterator[tuple[str, bool]]:
-    """List what is not hidden, and whether it is a directory; a mounted ConfigMap hides its own machinery (..data)."""
+    """List what is neither hidden nor a backup, and whether it is a directory; a mounted ConfigMap hides ``..data``."""
     for name in host.entries(directory):
-        if not name.startswith("."):
+        if not name.startswith(".") and not host.is_left_over(directory, name):
             path = f"{directory}/{name}"
             yield path, host.has(f"{path}/.")
 

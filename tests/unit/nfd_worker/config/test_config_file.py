@@ -39,6 +39,7 @@ def values(text: str) -> dict[str, object]:
                      {"pci.device_class_whitelist": ("03", "12", "0b4")}, id="number for a text"),
         pytest.param("sources: {cpu: {cpuid: {attributeBlacklist: []}}}", {"cpu.cpuid_blacklist": ()}, id="empty list"),
         pytest.param("sources: {gpu: {migStrategy: mixed}}", {"gpu.mig_strategy": "mixed"}, id="one of some words"),
+        pytest.param("core: {upstreamHardwareLabels: true}", {"upstream_hardware_labels": True}, id="as upstream"),
         pytest.param("sources: {fake: {labels: {a: true}, attributeFeatures: {b: 10}}}",
                      {"fake.labels": {"a": "true"}, "fake.attribute_features": {"b": "10"}}, id="mapping of texts"),
         pytest.param("sources: {fake: {instanceFeatures: [{name: n, attributes: {a: 1}}, {attributes: {name: m}}]}}",

@@ -167,6 +167,17 @@ def test_a_bad_file_is_reported_once_and_stops_no_other(tmp_path: Path, caplog: 
     ]
 
 
+@pytest.mark.parametrize("backup", ["gfd~", "gfd.bak", "gfd.dpkg-old", "gfd.rpmsave", "gfd.orig", "#gfd#", "gfd.swp"])
+def test_a_backup_of_a_file_does_not_count(tmp_path: Path, caplog: pytest.LogCaptureFixture, backup: str) -> None:
+    """It sorts behind the file, and would win over it; the log names it once."""
+    it = files(tmp_path, {"gfd": "count=4\n", backup: "count=2\n"})
+    assert found_on(it).attributes["local.label"] == {"count": "4"}
+    assert found_on(it).attributes["local.label"] == {"count": "4"}
+    assert [record.getMessage() for record in caplog.records] == [
+        f"host: {tmp_path / FEATURE_FILES / backup} left out: it is named as a backup of another file"
+    ]
+
+
 def test_a_link_to_a_file_is_read(tmp_path: Path) -> None:
     """Links are followed, as a mounted ConfigMap consists of links."""
     it = files(tmp_path, {"..data/real": "a=1\n"})
