@@ -42,7 +42,9 @@ class Settings(NamedTuple):
     ``oneshot``: one cycle and no more. ``no_publish``: labels are found and not sent.
     ``take_over``: whether to remove what an upstream Node Feature Discovery left on the Node.
     ``sleep_interval``: seconds from one cycle to the next; infinite for only on events.
-    ``resync_seconds``: after how long everything is sent again, changed or not; infinite for never.
+    ``resync_seconds``: after how long it is checked whether the Node still carries everything; infinite for never, None
+    for five minutes, or five intervals where these are shorter.
+    ``removal_grace``: for how many seconds what is gone is held, since it may come back.
     ``feature_sources``: which are read. ``label_sources``: which of these also make labels, and ``custom``.
     ``namespaces``: which labels, annotations, resources and taints are allowed.
     ``custom_rules``: the good rules of the configuration; ``rule_problems``: what is wrong with the others.
@@ -63,7 +65,8 @@ class Settings(NamedTuple):
     no_publish: bool = False
     take_over: bool = False
     sleep_interval: float = 60.0
-    resync_seconds: float = 3600.0
+    resync_seconds: float | None = None
+    removal_grace: float = 60.0
     feature_sources: tuple[str, ...] = _defaults(FEATURE_SOURCES)
     label_sources: tuple[str, ...] = _defaults(LABEL_SOURCES)
     namespaces: NamespaceOptions = NamespaceOptions()

@@ -58,9 +58,9 @@ options._SHORTEST_INTERVAL = 0.1
 cycles = threading.Semaphore(0)
 cycle = daemon.run_cycle
 
-def counted(*arguments):
+def counted(*arguments, **named):
     cycles.release()
-    return cycle(*arguments)
+    return cycle(*arguments, **named)
 
 daemon.run_cycle = counted
 threading.Thread(target=look).start()

@@ -102,7 +102,7 @@ def test_without_anything_the_defaults_are_upstreams() -> None:
     settings = load_settings({}, {})
     assert settings == Settings()
     assert settings.config_file == DEFAULT_FILE
-    assert (settings.sleep_interval, settings.resync_seconds) == (60, 3600)
+    assert (settings.sleep_interval, settings.resync_seconds, settings.removal_grace) == (60, None, 60)
     assert settings.feature_sources == DEFAULT_SOURCES
     assert settings.label_sources == (*DEFAULT_SOURCES, "custom")
     assert settings.namespaces == NamespaceOptions()
@@ -239,6 +239,9 @@ def test_flags_without_effect_are_noted() -> None:
         ("oneshot", "maybe", "flag --oneshot: 'maybe' is neither true nor false"),
         ("log-level", "loud", "flag --log-level: 'loud' is not one of"),
         ("sleep-interval", "60", "flag --sleep-interval: '60' is not a duration"),
+        ("removal-grace", "2h", "flag --removal-grace: '2h' is not a duration from 0 to 1h"),
+        ("removal-grace", "-1s", "flag --removal-grace: '-1s' is not a duration from 0 to 1h"),
+        ("removal-grace", "soon", "flag --removal-grace: 'soon' is not a duration"),
         ("label-whitelist", "(", r"flag --label-whitelist: '\(' is not a regular expression"),
         ("label-sources", "pcii", r"there is no source 'pcii'; did you mean pci\?"),
         ("feature-gates", "Nope=true", "flag --feature-gates: there is no feature gate 'Nope'; there are AllAlpha"),

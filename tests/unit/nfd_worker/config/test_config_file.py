@@ -31,6 +31,8 @@ def values(text: str) -> dict[str, object]:
         pytest.param("core: {sleepInterval: 90s}", {"sleep_interval": 90.0}, id="duration"),
         pytest.param("core: {sleepInterval: 0}", {"sleep_interval": float("inf")}, id="never"),
         pytest.param("resyncPeriod: 2h", {"resync_seconds": 7200.0}, id="key of the master"),
+        pytest.param("core: {removalGrace: 5m}", {"removal_grace": 300.0}, id="grace"),
+        pytest.param("core: {removalGrace: 0s}", {"removal_grace": 0.0}, id="no grace"),
         pytest.param("core: {labelWhiteList: a.b}", {"source_label_whitelist": "a.b"}, id="whitelist of sources"),
         pytest.param("labelWhiteList: a.b", {"label_whitelist": "a.b"}, id="whitelist of everything"),
         pytest.param("denyLabelNs: ['*.x', y.io]", {"deny_label_ns": ("*.x", "y.io")}, id="list"),
