@@ -24,6 +24,7 @@ NO_VERSION = "0"
 """What is written where a Module has no version."""
 _DEFAULT_FOLDER = "/opt"
 _KMM = "kmm.node.kubernetes.io/"
+_NAMESPACE = "MOD_NAMESPACE"
 
 _OF_A_LOADER = {
     "serviceAccountName": "driver pods have no token and need no service account of their own",
@@ -44,8 +45,8 @@ _OF_A_BUILD = {
 }
 _DROPPED_OF_A_BUILD = {
     "kanikoParams": "builds do not use kaniko",
-    "selector": "nodes that build are chosen for all drivers by --job-node-selector",
 }
+_SELECTOR_OF_A_BUILD = "nodes that build are chosen for all drivers by --job-node-selector"
 _OF_A_SIGNATURE = {
     "unsignedImage": "an image that exists is not signed here: sign its modules where it is built, or have it built "
     "with spec.source",
@@ -101,7 +102,7 @@ def convert(module: Mapping[str, Any], known: Known) -> Conversion:
         top.raw(name)
     metadata = top.object("metadata")
     metadata.asked.update(map(str, metadata.given))
-    name, namespace = metadata.needed("name", OBJECT_NAME), metadata.text("namespace", OBJECT_NAME) or "default"
+    name, namespace = metadata.needed("name", OBJECT_NAME), metadata.text("namespace", OBJECT_NAME)
     spec = _spec(top.object("spec"), namespace, name, known, remarks)
     for problem in notes.problems:
         remarks.error(problem.path, problem.message)
@@ -110,13 +111,13 @@ def convert(module: Mapping[str, Any], known: Known) -> Conversion:
     driver = {
         "apiVersion": DRIVER_CONTAINERS.api_version,
         "kind": DRIVER_CONTAINERS.kind,
-        "metadata": {"name": name, "namespace": namespace},
+        "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
         "spec": spec,
     }
     return Conversion(driver=driver if name and spec else None, remarks=remarks)
 
 
-def _spec(module: Reader, namespace: str, name: str, known: Known, remarks: Remarks) -> Json:
+def _spec(module: Reader, namespace: str | None, name: str, known: Known, remarks: Remarks) -> Json:
     """Return the spec of the driver; empty where there is no driver."""
     remarks.lost(module, _OF_A_MODULE)
     remarks.dropped(module, _DROPPED_OF_A_MODULE)
@@ -125,7 +126,10 @@ def _spec(module: Reader, namespace: str, name: str, known: Known, remarks: Rema
     remarks.dropped(loader, _OF_A_LOADER)
     remarks.dropped(container, _OF_A_CONTAINER)
     modprobe = container.object("modprobe")
-    mappings = list(_mappings(container, {"MOD_NAME": name, "MOD_NAMESPACE": namespace}))
+    mappings = list(_mappings(container, {"MOD_NAME": name, **({_NAMESPACE: namespace} if namespace else {})}))
+    if any(_NAMESPACE in kmm_images.variables_of(mapping.image) for mapping in mappings):
+        remarks.error(("metadata",), f"is missing, and an image is named by it (${{{_NAMESPACE}}}): write it",
+                      "namespace")  # fmt: skip
     folder = modprobe.text("dirName", TEXT) or _DEFAULT_FOLDER
     secret = module.object("imageRepoSecret").text("name", TEXT)
     spec: Json = {
@@ -153,10 +157,17 @@ def _spec(module: Reader, namespace: str, name: str, known: Known, remarks: Rema
     return _without_empty(spec)
 
 
+_MEANT_IF_EMPTY = ("nodeSelector", "stages")
+"""Fields of which an empty object means something: every node, and the labels of stages without a plugin."""
+
+
 def _without_empty(spec: Json) -> Json:
-    """Leave out what is empty, except ``stages``, where an empty object means something."""
-    cleaned = {key: _without_empty(value) if isinstance(value, dict) else value for key, value in spec.items()}
-    return {key: value for key, value in cleaned.items() if value or (key == "stages" and value is not None)}
+    """Leave out fields that are not set. Labels of ``nodeSelector`` stay as they are: many have no value."""
+    cleaned = {
+        key: _without_empty(value) if isinstance(value, dict) and key != "nodeSelector" else value
+        for key, value in spec.items()
+    }
+    return {key: value for key, value in cleaned.items() if value or (key in _MEANT_IF_EMPTY and value is not None)}
 
 
 def _version(container: Reader, remarks: Remarks) -> str:
@@ -170,6 +181,9 @@ def _version(container: Reader, remarks: Remarks) -> str:
 
 def _selector(module: Reader, remarks: Remarks) -> dict[str, str]:
     selector = module.pairs("selector", TEXT, TEXT)
+    if not module.raw("selector"):
+        remarks.warning(module.path, "selects every node, control planes as well, and driver pods tolerate every taint "
+                        "unless spec.tolerations says which: select a label of the nodes that need the driver", "selector")  # fmt: skip
     for key in selector:
         if _KMM in key:
             remarks.error(module.path, "is a label of KMM and goes with it: select another one, and name a driver that "
@@ -290,6 +304,8 @@ def _build(container: Reader, mappings: list[_Mapping], remarks: Remarks) -> Jso
     for build in _levels(container, mappings, "build"):
         remarks.lost(build, _OF_A_BUILD)
         remarks.dropped(build, _DROPPED_OF_A_BUILD)
+        if build.raw("selector"):
+            remarks.warning(build.path, _SELECTOR_OF_A_BUILD, "selector")
         secrets += [item.needed("name", TEXT) for item in build.objects("secrets")]
     named = [{"name": secret} for secret in dict.fromkeys(secrets)]
     return {"builder": "job", "secrets": named} if named else {}

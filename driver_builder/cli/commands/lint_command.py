@@ -36,6 +36,10 @@ from driver_builder.reasons import Reason
 from kube_api.resources import DRIVER_CONTAINERS
 
 _WITHOUT_IMAGE = "is not acted on without spec.validation.image: name the image that the command runs in"
+_EVERY_NODE = (
+    "is missing: every node gets the driver, control planes as well; select a label of the nodes that need it, or write "
+    "{} if all do"
+)
 
 
 class Severity(StrEnum):
@@ -203,6 +207,8 @@ def _spec(key: str, spec: object, fleet: Fleet) -> Iterator[_Said]:
     yield from _unknown(reading.unknown)
     if reading.spec is None:
         return
+    if isinstance(spec, Mapping) and spec.get("nodeSelector") is None:
+        yield Severity.WARNING, ("spec", "nodeSelector"), _EVERY_NODE
     for unused in reading.spec.unused:
         is_of_image = unused.startswith("spec.validation.")
         words = _WITHOUT_IMAGE if is_of_image else "is reserved: this version ignores it"

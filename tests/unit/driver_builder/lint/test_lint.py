@@ -111,6 +111,24 @@ def test_an_error_is_said_with_its_line(
 
 
 @pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        pytest.param("", "every node gets the driver", id="missing"),
+        pytest.param("  nodeSelector:\n", "every node gets the driver", id="null"),
+        pytest.param("  nodeSelector: {}\n", "", id="meant"),
+        pytest.param('  nodeSelector: {node-role.kubernetes.io/worker: ""}\n', "", id="label without a value"),
+    ],
+)
+def test_a_driver_for_every_node_is_said(
+    manifest: Path, capsys: pytest.CaptureFixture[str], written: str, words: str
+) -> None:
+    """A warning; an object without labels says that it is meant."""
+    found = findings(capsys, spoil(manifest, "  nodeSelector: {pool: edu}\n", written))
+    assert [(item["severity"], item["field"]) for item in found] == [("warning", "spec.nodeSelector")] * bool(words)
+    assert all(words in str(item["message"]) for item in found)
+
+
+@pytest.mark.parametrize(
     ("field", "message"),
     [
         pytest.param("retention: {versions: 2}", "spec.retention: is reserved: this version ignores it", id="reserved"),
