@@ -295,7 +295,7 @@ def _mapping(item: Reader) -> KernelMapping:
 def _prebuilt(item: Reader) -> str | None:
     text = item.text("image", PREBUILT_IMAGE)
     try:
-        return text if text is None else str(images.parse_reference(text))
+        return text if text is None else str(images.parse_full_reference(text))
     except ValueError as error:
         item.wrong(str(error), "image")
         return None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from driver_builder.api.rollout_settings import PAUSE_LABEL
-from driver_builder.model import cron, quantities
+from driver_builder.model import cron, images, quantities
 from driver_builder.model.engine_images import is_reserved
 from driver_builder.model.kernels import KERNEL_VERSION
 from driver_builder.model.userspace import NVIDIA_PATH
@@ -85,10 +85,11 @@ CONFIG_MAP_KEY = Rule(
     re.compile(r"[A-Za-z0-9._-]+"), "is not a key of a ConfigMap: use letters, digits, '-', '_' and '.'"
 )
 REPOSITORY = Rule(
-    re.compile(r"(?P<host>[a-zA-Z0-9.-]+(?::[0-9]+)?)/(?P<repository>[a-z0-9]+(?:[._/-][a-z0-9]+)*)"),
+    re.compile(images.REPOSITORY),
     "must be a repository: write host[:port]/path without a tag; the tag is made by driver-builder from everything "
     "that goes into the image",
     512,
+    images.wrong_registry,
 )
 BASE_IMAGE = Rule(
     re.compile(rf"(?:{_HOST}/)?{_COMPONENTS}(?:{_TAG})?(?:{_DIGEST})?"),

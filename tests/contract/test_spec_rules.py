@@ -138,6 +138,8 @@ HOST = "no host name: labels are joined by one dot, and begin and end with a let
 NULL = "the API server drops a null of a mapping; the parser, which also reads files, names it"
 WIDER: dict[str, tuple[Any, str]] = {
     "nodeSelector": ({"a b": "c"}, "keys have no patterns in a schema"),
+    "image": ("a/b", "a limit is never tightened, and a host without dot and port was stored"),
+    "kernelMappings.[].image": ("a/b:1", "as above"),
     "source.image": ({"reference": f"a..b/c{DIGEST}"}, HOST),
     "source.image.reference": (f"r.io/a//b{DIGEST}", "objects were stored under a pattern that is no grammar of names"),
     "source.git.url": ("https://a..b/c", HOST),
