@@ -13,6 +13,7 @@ from driver_builder.api.spec_rules import OBJECT_NAME, TEXT
 from driver_builder.convert import kmm_images
 from driver_builder.convert.kmm_stages import stages_of
 from driver_builder.convert.remarks import Remarks
+from driver_builder.objects.loaded import plain
 from kube_api.resources import DRIVER_CONTAINERS
 
 Json = dict[str, Any]
@@ -46,6 +47,10 @@ _OF_A_BUILD = {
 _DROPPED_OF_A_BUILD = {
     "kanikoParams": "builds do not use kaniko",
 }
+_EVERY_NODE = (
+    "selects every node, control planes as well, and driver pods tolerate every taint unless spec.tolerations says "
+    "which: select a label of the nodes that need the driver"
+)
 _SELECTOR_OF_A_BUILD = "nodes that build are chosen for all drivers by --job-node-selector"
 _OF_A_SIGNATURE = {
     "unsignedImage": "an image that exists is not signed here: sign its modules where it is built, or have it built "
@@ -182,8 +187,7 @@ def _version(container: Reader, remarks: Remarks) -> str:
 def _selector(module: Reader, remarks: Remarks) -> dict[str, str]:
     selector = module.pairs("selector", TEXT, TEXT)
     if not module.raw("selector"):
-        remarks.warning(module.path, "selects every node, control planes as well, and driver pods tolerate every taint "
-                        "unless spec.tolerations says which: select a label of the nodes that need the driver", "selector")  # fmt: skip
+        remarks.warning(module.path, _EVERY_NODE, "selector")
     for key in selector:
         if _KMM in key:
             remarks.error(module.path, "is a label of KMM and goes with it: select another one, and name a driver that "
@@ -252,7 +256,8 @@ def _say_of_kernels(mapping: _Mapping, own: list[str], kernels: tuple[str, ...],
 def _module(container: Reader, modprobe: Reader, mappings: list[_Mapping], remarks: Remarks) -> Json:
     remarks.lost(modprobe, _OF_A_COMMAND_LINE)
     name, order = modprobe.text("moduleName", TEXT), modprobe.words("modulesLoadingOrder", TEXT)
-    names = [*reversed(order), *([name] if name and name not in order else [])]
+    is_ordered = name is not None and plain(name) in map(plain, order)
+    names = [*reversed(order), *([name] if name and not is_ordered else [])]
     if not names and not modprobe.has("rawArgs"):
         remarks.error(modprobe.path, "is missing", "moduleName")
     parameters = list(modprobe.words("parameters", TEXT))
@@ -265,11 +270,16 @@ def _module(container: Reader, modprobe: Reader, mappings: list[_Mapping], remar
                           "DriverContainer of their own for these kernels", "inTreeModulesToRemove")  # fmt: skip
     return {
         "names": names,
-        "parameters": {name or names[-1]: parameters} if parameters and names else {},
+        "parameters": {_written(name, names): parameters} if parameters and names else {},
         "inTreeModulesToRemove": each[0] if each and is_same else common,
         "firmwarePath": modprobe.text("firmwarePath", TEXT),
         "trustImage": True,
     }
+
+
+def _written(name: str | None, names: list[str]) -> str:
+    """Return the name among those to load that is the module's, which may be written with ``-`` or ``_``."""
+    return next((item for item in names if name and plain(item) == plain(name)), names[-1])
 
 
 def _in_tree(fields: Reader) -> list[str]:

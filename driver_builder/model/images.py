@@ -100,8 +100,8 @@ def wrong_registry(name: str) -> str:
     if is_registry(name.partition("/")[0]):
         return ""
     return (
-        "names no registry, and nodes would pull it from Docker Hub: write the registry's host with a dot or a port, or "
-        f"{_HUB}/{name} for that one"
+        "names no registry, and nodes would pull it from Docker Hub: write the registry's host with a dot or a port, "
+        f"or {_HUB}/{name} for that one"
     )
 
 

@@ -148,7 +148,7 @@ F = Reason
             68, "", NO_HOST, F.SOURCE_MISSING, "edu.git cannot be fetched (unable to access", id="git server away"
         ),
         pytest.param(68, "", CHECKSUM, F.SOURCE_MISSING, "has sha256 00, not 11", id="checksum"),
-        pytest.param(68, "", "strange", F.SOURCE_MISSING, "cannot be fetched: strange", id="no source, unknown words"),
+        pytest.param(68, "", "strange", F.SOURCE_MISSING, "cannot be used: strange", id="no source, unknown words"),
         pytest.param(
             69, "", EXCLUDED, F.NOT_APPLICABLE, 'its dkms.conf: BUILD_EXCLUSIVE_CONFIG="CONFIG_DRM"', id="excluded"
         ),

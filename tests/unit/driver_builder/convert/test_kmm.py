@@ -127,6 +127,13 @@ def test_modules_are_loaded_in_the_reverse_of_the_order_written() -> None:
     assert spec["kernelMappings"][0]["dirName"] == "/modules"
 
 
+def test_a_module_of_the_order_is_named_once() -> None:
+    """The kernel knows no difference between ``-`` and ``_``; parameters go to the name that is written."""
+    modprobe = {"moduleName": "edu_drv", "modulesLoadingOrder": ["edu-drv", "b"], "parameters": ["x=1"]}
+    written = spec_of(modprobe=modprobe)["module"]
+    assert (written["names"], written["parameters"]) == (["b", "edu-drv"], {"edu-drv": ["x=1"]})
+
+
 def test_secret_and_tolerations_and_plain_registry() -> None:
     """One Secret both pulls and pushes."""
     tolerations = [{"key": "gpu", "operator": "Exists"}]

@@ -95,6 +95,10 @@ def test_a_good_driver_passes(manifest: Path, capsys: pytest.CaptureFixture[str]
         ),
         pytest.param(("{name: edu-source}", "{}"), (11, "spec.source.configMap.name"), "is missing", id="not written"),
         pytest.param(("[edudrv]", "[edudrv]\n    names: [other]"), (16, ""), "duplicate key", id="key twice"),
+        pytest.param(("[edudrv]", "[edudrv, edudrv]"), (15, "spec.module.names[1]"), "'edudrv' is the same module as "
+                     "'edudrv'", id="module twice"),
+        pytest.param(("[edudrv]", "[edu-drv, other, edu_drv]"), (15, "spec.module.names[2]"), "'edu_drv' is the same "
+                     "module as 'edu-drv'", id="module twice, in two spellings"),
         pytest.param(("[edudrv]", "[edudrv"), (16, ""), "is not YAML", id="no YAML"),
         pytest.param(("[edudrv]", "[\x01]"), (1, ""), "is not YAML", id="control character"),
     ],
