@@ -11,7 +11,7 @@ from types import MappingProxyType
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec, KernelMapping
 from driver_builder.api.spec_reader import Path, dotted, shown
-from driver_builder.model import images, permissions, quantities
+from driver_builder.model import driver_key, images, permissions, quantities
 from driver_builder.model.build import MIRROR_ARG, Signing, SourceArchive, SourceGit, SourceImage
 from driver_builder.model.permissions import Permissions, Setting
 from driver_builder.model.userspace import UserspaceArchive
@@ -132,8 +132,8 @@ def protected_secrets(
     """
     if not allowed.protected_secrets or not spec.build.secrets:
         return NO_SECRETS
-    namespace = key.partition("/")[0]
-    specs = {name: item for name, item in drivers() if name.partition("/")[0] == namespace}
+    namespace = driver_key.namespace_of(key)
+    specs = {name: item for name, item in drivers() if driver_key.namespace_of(name) == namespace}
     return {secret: field for name in sorted(specs) for secret, field in _named(name, specs[name])}
 
 

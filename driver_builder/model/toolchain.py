@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from driver_builder.model import images
+from driver_builder.model import driver_key, images
 from driver_builder.model.build import MIRROR_ARG, BuildRequest
 from driver_builder.model.images import ImageRef
 
@@ -31,7 +31,7 @@ def toolchain_key(request: BuildRequest) -> str | None:
         return None
     parts: Mapping[str, object] = {
         "form": FORM,
-        "namespace": request.driver.partition("/")[0],
+        "namespace": driver_key.namespace_of(request.driver),
         "target": request.target.id,
         "recipe": request.recipe,
         "baseImage": request.base_image,
