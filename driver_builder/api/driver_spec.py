@@ -81,6 +81,7 @@ class BuildSettings:
     """``spec.build``: ``template`` names one of ours, ``template_config_map`` has a custom one.
 
     ``reuse_across_kernels`` allows modules of one kernel on another one that takes them. ``secrets`` are names.
+    ``packages`` are further ones that a build needs, by the ``ID`` of the operating system.
     """
 
     template: str | None
@@ -92,6 +93,7 @@ class BuildSettings:
     resources: Json
     deadline_seconds: float | None
     builder: BuilderKind | None
+    packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,6 +71,7 @@ class FlatSpec:
     depends_on: tuple[str, ...] = ()
     stages: StageSettings | None = None
     userspace: UserspaceSettings | None = None
+    build_packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def flattened(spec: DriverSpec) -> FlatSpec:
@@ -108,6 +109,7 @@ def flattened(spec: DriverSpec) -> FlatSpec:
         depends_on=spec.depends_on,
         stages=spec.stages,
         userspace=spec.userspace,
+        build_packages=build.packages,
     )
 
 
@@ -148,6 +150,7 @@ def _build(flat: FlatSpec) -> BuildSettings:
         resources=flat.build_resources,
         deadline_seconds=flat.deadline_seconds,
         builder=flat.builder,
+        packages=flat.build_packages,
     )
 
 

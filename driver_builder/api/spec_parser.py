@@ -44,6 +44,8 @@ from driver_builder.api.spec_rules import (
     MIRROR,
     MODULE,
     OBJECT_NAME,
+    OPERATING_SYSTEM,
+    PACKAGE,
     PARAMETER,
     PREBUILT_IMAGE,
     QUANTITY,
@@ -72,6 +74,8 @@ MAX_REGEXPS = 16384
 
 MAX_SECRETS = 16
 """Secrets of a build."""
+MAX_SYSTEMS, MAX_PACKAGES = 16, 32
+"""Operating systems with further packages, and packages of one."""
 MAX_DEVICE_NODES = 16
 MAX_RETRIES = 10
 MAX_DEPENDENCIES = 8
@@ -194,6 +198,7 @@ def _build(build: Reader) -> BuildSettings:
         resources=_resources(build.object("resources")),
         deadline_seconds=build.duration("deadline"),
         builder=build.choice("builder", BuilderKind),
+        packages=_packages(build.object("packages")),
     )
 
 
@@ -214,6 +219,15 @@ def _args(fields: Reader) -> dict[str, str]:
     if MIRROR_ARG in args:
         fields.check(args[MIRROR_ARG], MIRROR, "args", MIRROR_ARG)
     return args
+
+
+def _packages(packages: Reader) -> dict[str, tuple[str, ...]]:
+    """Read the packages of each operating system, whose order means nothing."""
+    packages.bound(len(packages.given), MAX_SYSTEMS)
+    for system in packages.given:
+        packages.check(system, OPERATING_SYSTEM, system)
+    each = {system: packages.words(system, PACKAGE, most=MAX_PACKAGES) for system in packages.given}
+    return {system: tuple(sorted(set(names))) for system, names in each.items()}
 
 
 def _template_config_map(build: Reader) -> ConfigMapKey | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from driver_builder.api.rollout_settings import PAUSE_LABEL
 from driver_builder.model import cron, images, quantities
 from driver_builder.model.engine_images import is_reserved
-from driver_builder.model.kernels import KERNEL_VERSION
+from driver_builder.model.kernels import KERNEL_VERSION, OS_ID
 from driver_builder.model.userspace import NVIDIA_PATH
 from kube_api.names import GROUP
 
@@ -150,6 +150,9 @@ PACKAGE_VERSION = Rule(
     re.compile(r"[A-Za-z0-9][A-Za-z0-9.+:~_-]*"),
     "is not a package version: write one such as 0.12.7-2",
     128,
+)
+OPERATING_SYSTEM = Rule(
+    OS_ID, "is not an operating system: write the ID of its os-release, such as debian or rocky", 63
 )
 TEMPLATE = Rule(re.compile(r"[a-z0-9-]+"), "is not a template: write its name, lower case letters, digits and '-'", 63)
 ARG = Rule(

@@ -39,7 +39,8 @@ _OF_A_COMMAND_LINE = {
 }
 _OF_A_BUILD = {
     "dockerfileConfigMap": "the source is known to that Dockerfile alone: write it to spec.source (git, archive, "
-    "image, configMap or package), or make a template of the Dockerfile (docs/migrate/kmm.md)",
+    "image, configMap or package) and packages that it installs to spec.build.packages, or make a template of the "
+    "Dockerfile (docs/migrate/kmm.md)",
     "buildArgs": "these are arguments of the Dockerfile, and spec.build.args are words for the driver's make: write "
     "there what make needs",
     "baseImageRegistryTLS": "the engine or the Job that builds has its own settings for registries (docs/registry.md)",

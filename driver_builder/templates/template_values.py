@@ -80,6 +80,7 @@ def template_values(request: BuildRequest) -> dict[str, object]:
         "modules": [_checked("module name", module.name, MODULE) for module in request.modules],
         "firmware_path": _checked("module.firmwarePath", firmware, ABSOLUTE_PATH) if firmware else "",
         "extra_symvers": EXTRA_SYMVERS if request.depends else "",
+        "build_packages": [_checked("build package", name, PACKAGE) for name in request.packages],
         **dict.fromkeys(SOURCE_VARIABLES),
         **_source_values(request.source),
         **_userspace_values(request.userspace),

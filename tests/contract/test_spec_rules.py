@@ -46,6 +46,7 @@ FULL: Json = {
         "baseImage": "debian:12",
         "args": {"A": "b"},
         "reuseAcrossKernels": True,
+        "packages": {"a": ["b"]},
         "secrets": [{"name": "a"}],
         "resources": {"requests": {"cpu": 1}, "limits": {"memory": "1Gi"}},
         "deadline": "30m",
@@ -146,6 +147,7 @@ WIDER: dict[str, tuple[Any, str]] = {
     "source.archive.url": ("https://a-.b/c", HOST),
     "build.baseImage": ("debian::12", "objects were stored under a pattern that is no grammar of names"),
     "build.args": ({"A B": "c"}, "keys have no patterns in a schema"),
+    "build.packages": ({"a b": ["c"]}, "keys have no patterns in a schema"),
     "build.secrets": ([{"name": "a"}, {"name": "a"}], "a Secret is mounted once; stored objects may name one twice"),
     "dependsOn": ([{"name": "a"}, {"name": "a"}], "as build.secrets"),
     "build.args.*": (None, NULL),
@@ -340,7 +342,10 @@ def rules() -> dict[str, Rule]:
         patch.setattr(Reader, "check", tapped)
         for instead in ({}, *INSTEAD.values()):
             assert read_spec({**FULL, **instead}).spec is not None
-    return {name.replace("parameters.a", "parameters.*"): rule for name, rule in found.items()}
+    return {
+        name.replace("parameters.a", "parameters.*").replace("packages.a", "packages.*"): rule
+        for name, rule in found.items()
+    }
 
 
 PATTERNS = {field: part["pattern"] for field, part in FIELDS.items() if "pattern" in part}

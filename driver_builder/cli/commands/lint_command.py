@@ -27,6 +27,7 @@ from driver_builder.errors import ConfigurationError, InvalidDriver
 from driver_builder.lint.lint_files import Document, Unreadable, read_documents, read_text
 from driver_builder.lint.lint_mappings import oddities, undrained, untrusted
 from driver_builder.lint.lint_modules import repeated, shared_modules, shared_resource
+from driver_builder.lint.lint_packages import without_packages
 from driver_builder.lint.lint_signing import unsigned
 from driver_builder.model.permissions import Permissions
 from driver_builder.observed import inventory
@@ -220,6 +221,8 @@ def _spec(key: str, spec: object, fleet: Fleet) -> Iterator[_Said]:
         yield Severity.ERROR, refusal.path, refusal.message
     for message in unsigned(reading.spec, fleet.nodes or ()):
         yield Severity.WARNING, ("spec", "signing"), message
+    for message in without_packages(reading.spec, fleet.nodes or ()):
+        yield Severity.WARNING, ("spec", "build", "packages"), message
     for message in shared_modules(key, reading.spec, fleet.drivers, fleet.nodes or ()):
         yield Severity.WARNING, ("spec", "module"), message
     for message in shared_resource(key, reading.spec, fleet.drivers, fleet.nodes or ()):

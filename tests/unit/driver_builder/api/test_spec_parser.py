@@ -220,6 +220,34 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
         pytest.param({"version": "v" * 64}, "spec.version", "vvv", "at most 63 letters", id="version too long"),
         pytest.param({"image": None}, "spec.image", "missing", "without a tag", id="image missing"),
         pytest.param({"image": "r.io/edu:1"}, "spec.image", "'r.io/edu:1'", "without a tag", id="image with a tag"),
+        pytest.param(
+            {"build": {"packages": {"Debian 12": ["g++"]}}},
+            "spec.build.packages.Debian 12",
+            "'Debian 12'",
+            "ID of its os-release",
+            id="packages of no system",
+        ),
+        pytest.param(
+            {"build": {"packages": {"debian": ["g++ flex"]}}},
+            "spec.build.packages.debian[0]",
+            "'g++ flex'",
+            "name of a distribution's package",
+            id="two packages in one",
+        ),
+        pytest.param(
+            {"build": {"packages": {"debian": ["a"] * 33}}},
+            "spec.build.packages.debian",
+            "33 entries",
+            "at most 32",
+            id="too many packages",
+        ),
+        pytest.param(
+            {"build": {"packages": {f"s{number}": [] for number in range(17)}}},
+            "spec.build.packages",
+            "17 entries",
+            "at most 16",
+            id="packages of too many systems",
+        ),
         pytest.param({"image": "edu"}, "spec.image", "'edu'", "host[:port]/path", id="image without host"),
         pytest.param({"image": "linbit/drbd9"}, "spec.image", "'linbit/drbd9'", "docker.io/linbit/drbd9",
                      id="image without registry"),
@@ -705,3 +733,9 @@ def test_expressions_are_bounded_together() -> None:
     assert read_spec(spec(kernelMappings=[{"regexp": regexp}] * 64)).problems == ()
     (problem,) = read_spec(spec(kernelMappings=[{"regexp": regexp + "6"}] * 64)).problems
     assert str(problem).startswith("spec.kernelMappings: their expressions have ")
+
+
+def test_the_order_of_further_packages_means_nothing() -> None:
+    """They are installed together: another order builds nothing anew."""
+    read = parse_spec(spec(build={"packages": {"debian": ["spatch", "g++", "g++"], "openEuler": []}}))
+    assert read.build.packages == {"debian": ("g++", "spatch"), "openEuler": ()}

@@ -57,6 +57,7 @@ REQUEST = BuildRequest(
         pytest.param({"rebuild": "token"}, id="rebuild"),
         pytest.param({"firmware_path": "/source/firmware"}, id="firmware"),
         pytest.param({"userspace": USERSPACE}, id="user space"),
+        pytest.param({"packages": ("g++",)}, id="further packages"),
         pytest.param({"signing_certificate": b"der"}, id="signing certificate"),
     ],
 )
