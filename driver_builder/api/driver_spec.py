@@ -81,7 +81,8 @@ class BuildSettings:
     """``spec.build``: ``template`` names one of ours, ``template_config_map`` has a custom one.
 
     ``reuse_across_kernels`` allows modules of one kernel on another one that takes them. ``secrets`` are names.
-    ``packages`` are further ones that a build needs, by the ``ID`` of the operating system.
+    ``packages`` are further ones that a build needs, by the ``ID`` of the operating system. ``tools_image`` is the
+    Debian image of the tools that templates of other distributions need.
     """
 
     template: str | None
@@ -94,6 +95,7 @@ class BuildSettings:
     deadline_seconds: float | None
     builder: BuilderKind | None
     packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tools_image: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

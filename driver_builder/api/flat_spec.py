@@ -72,6 +72,7 @@ class FlatSpec:
     stages: StageSettings | None = None
     userspace: UserspaceSettings | None = None
     build_packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tools_image: str | None = None
 
 
 def flattened(spec: DriverSpec) -> FlatSpec:
@@ -110,6 +111,7 @@ def flattened(spec: DriverSpec) -> FlatSpec:
         stages=spec.stages,
         userspace=spec.userspace,
         build_packages=build.packages,
+        tools_image=build.tools_image,
     )
 
 
@@ -151,6 +153,7 @@ def _build(flat: FlatSpec) -> BuildSettings:
         deadline_seconds=flat.deadline_seconds,
         builder=flat.builder,
         packages=flat.build_packages,
+        tools_image=flat.tools_image,
     )
 
 

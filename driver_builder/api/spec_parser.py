@@ -199,6 +199,7 @@ def _build(build: Reader) -> BuildSettings:
         deadline_seconds=build.duration("deadline"),
         builder=build.choice("builder", BuilderKind),
         packages=_packages(build.object("packages")),
+        tools_image=build.text("toolsImage", BASE_IMAGE),
     )
 
 

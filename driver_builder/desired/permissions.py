@@ -12,14 +12,13 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec, KernelMapping
 from driver_builder.api.spec_reader import Path, dotted, shown
 from driver_builder.model import driver_key, images, permissions, quantities
-from driver_builder.model.build import MIRROR_ARG, Signing, SourceArchive, SourceGit, SourceImage
+from driver_builder.model.build import MIRROR_ARG, TOOLS_IMAGE, Signing, SourceArchive, SourceGit, SourceImage
 from driver_builder.model.permissions import Permissions, Setting
 from driver_builder.model.userspace import UserspaceArchive
 from kube_api.text import first_few
 
 NO_SECRETS: Mapping[str, str] = MappingProxyType({})
 
-TOOLS_IMAGE = "debian:bookworm-slim"
 TEMPLATES_WITH_TOOLS = frozenset({"amazon", "fedora", "rhel", "sles"})
 """Templates of ours that start another image beside the base image, for tools that this one does not have."""
 
@@ -66,7 +65,7 @@ def of_target(
     of_nodes = (*_selector(spec, allowed), *of_validation(spec, allowed), *of_stages(spec, allowed))
     if rule.image is not None:
         return (*of_nodes, *_prebuilt(spec, rule, allowed))
-    of_images = (*_base_image(base_image, allowed), *_tools_image(_TEMPLATE, template, allowed))
+    of_images = (*_base_image(base_image, allowed), *_tools_image(spec, _TEMPLATE, template, allowed))
     return (*of_nodes, *_build(spec, allowed, secrets), *of_images, *_mirror(spec, rule, allowed))
 
 
@@ -206,9 +205,9 @@ def _rule(spec: DriverSpec, rule: KernelMapping | None, allowed: Permissions) ->
         return
     yield from _mirror(spec, rule, allowed)
     if rule is not None and rule.template is not None:
-        yield from _tools_image((*_path(spec, rule), "template"), rule.template, allowed)
+        yield from _tools_image(spec, (*_path(spec, rule), "template"), rule.template, allowed)
     elif spec.build.template_config_map is None:
-        yield from _tools_image(_TEMPLATE, spec.build.template, allowed)
+        yield from _tools_image(spec, _TEMPLATE, spec.build.template, allowed)
 
 
 def _mirror(spec: DriverSpec, rule: KernelMapping | None, allowed: Permissions) -> Iterator[Refusal]:
@@ -238,9 +237,11 @@ def _base_image(image: str | None, allowed: Permissions) -> Iterator[Refusal]:
         yield Refusal(path=_BASE_IMAGE, value=shown(image), setting=permissions.BASE_IMAGES)
 
 
-def _tools_image(path: Path, template: str | None, allowed: Permissions) -> Iterator[Refusal]:
-    if template in TEMPLATES_WITH_TOOLS and not permissions.allows_image(allowed.base_images, TOOLS_IMAGE):
-        value = f"{shown(TOOLS_IMAGE)}, which template {template} starts for its tools,"
+def _tools_image(spec: DriverSpec, path: Path, template: str | None, allowed: Permissions) -> Iterator[Refusal]:
+    image = spec.build.tools_image or TOOLS_IMAGE
+    if template in TEMPLATES_WITH_TOOLS and not permissions.allows_image(allowed.base_images, image):
+        path = ("spec", "build", "toolsImage") if spec.build.tools_image else path
+        value = f"{shown(image)}, which template {template} starts for its tools,"
         yield Refusal(path=path, value=value, setting=permissions.BASE_IMAGES)
 
 

@@ -136,6 +136,10 @@ class Signing:
     image_key_secret: str | None = None
 
 
+TOOLS_IMAGE = "debian:bookworm-slim"
+"""What templates of other distributions take their tools from, where a spec names no other image."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class BuildRequest:
     """Everything that goes into one driver image, and with it the image's ``key``.
@@ -148,7 +152,8 @@ class BuildRequest:
     empty for a driver without. ``depends`` are the drivers whose symbols the modules may use, each with what identifies
     its image; ``extra_symvers`` has these symbols in the form of Module.symvers, once those images are read.
     ``userspace`` is what the image has besides modules, None for nothing. ``packages`` are those of the base image's
-    distribution that the build needs besides the template's own.
+    distribution that the build needs besides the template's own. ``tools_image`` is the Debian image from which
+    templates of other distributions have their tools, empty for ours.
     """
 
     driver: str
@@ -170,6 +175,7 @@ class BuildRequest:
     extra_symvers: str = ""
     userspace: Userspace | None = None
     packages: tuple[str, ...] = ()
+    tools_image: str = ""
 
     @cached_property
     def key(self) -> str:
@@ -202,6 +208,8 @@ class BuildRequest:
             parts["userspace"] = self.userspace.digest
         if self.packages:
             parts["packages"] = list(self.packages)
+        if self.tools_image:
+            parts["toolsImage"] = self.tools_image
         if self.depends:
             parts["dependsOn"] = [list(pair) for pair in self.depends]
         if self.signing_certificate:

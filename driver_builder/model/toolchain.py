@@ -9,7 +9,6 @@ called and when it is the right one; ``templates/toolchain_stage`` makes Dockerf
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 
 from driver_builder.model import driver_key, images
 from driver_builder.model.build import MIRROR_ARG, BuildRequest
@@ -29,7 +28,7 @@ def toolchain_key(request: BuildRequest) -> str | None:
     """
     if request.own_template is not None:
         return None
-    parts: Mapping[str, object] = {
+    parts: dict[str, object] = {
         "form": FORM,
         "namespace": driver_key.namespace_of(request.driver),
         "target": request.target.id,
@@ -38,6 +37,8 @@ def toolchain_key(request: BuildRequest) -> str | None:
         "mirror": request.args.get(MIRROR_ARG, ""),
         "rebuild": request.rebuild,
     }
+    if request.tools_image:
+        parts["toolsImage"] = request.tools_image
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
 
 

@@ -31,6 +31,7 @@ from driver_builder.api.spec_rules import (
 from driver_builder.errors import BuildFailed
 from driver_builder.model.build import (
     MIRROR_ARG,
+    TOOLS_IMAGE,
     BuildRequest,
     ModuleSpec,
     Source,
@@ -75,6 +76,7 @@ def template_values(request: BuildRequest) -> dict[str, object]:
         "os_version": request.target.os_version,
         "architecture": request.target.architecture,
         "base_image": _checked("baseImage", request.base_image, BASE_IMAGE),
+        "tools_image": _checked("toolsImage", request.tools_image or TOOLS_IMAGE, BASE_IMAGE),
         "make_args": _make_args(request.args),
         "headers_mirror": _checked(MIRROR_ARG, mirror, MIRROR) if mirror else "",
         "modules": [_checked("module name", module.name, MODULE) for module in request.modules],

@@ -105,6 +105,12 @@ CASES: dict[str, Case] = {
             ("sles:15.6", "6.4.0-150600.23.25-default", {}),
         )
     },
+    "tools-of-another-image": Case(
+        os="rocky:9.4",
+        kernel="5.14.0-427.13.1.el9_4.x86_64",
+        spec={"build": {"toolsImage": "registry.example.com/mirror/debian:12"}},
+    ),
+    "tools-of-no-image": Case(spec={"build": {"toolsImage": "registry.example.com/mirror/debian:12"}}),
     "user-space": Case(
         spec={
             "userspace": {
