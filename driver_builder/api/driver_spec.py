@@ -16,6 +16,7 @@ import re2
 from driver_builder.api.rollout_settings import RolloutSettings
 from driver_builder.api.stage_settings import DevicePluginSettings, StageSettings
 from driver_builder.model.build import ModuleSpec, Signing, SourceArchive, SourceGit, SourceImage, SourcePackage
+from driver_builder.model.build_proxy import BuildProxy
 from driver_builder.model.images import ImageRepository
 from driver_builder.model.userspace import Userspace
 
@@ -96,6 +97,7 @@ class BuildSettings:
     builder: BuilderKind | None
     packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     tools_image: str | None = None
+    proxy: BuildProxy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,11 +43,13 @@ from driver_builder.api.spec_rules import (
     MAX_ITEMS,
     MIRROR,
     MODULE,
+    NO_PROXY,
     OBJECT_NAME,
     OPERATING_SYSTEM,
     PACKAGE,
     PARAMETER,
     PREBUILT_IMAGE,
+    PROXY,
     QUANTITY,
     REGEXP,
     REPOSITORY,
@@ -61,6 +63,7 @@ from driver_builder.api.vendor_parser import check_given, read_vendor
 from driver_builder.errors import InvalidDriver
 from driver_builder.model import images
 from driver_builder.model.build import MIRROR_ARG
+from driver_builder.model.build_proxy import BuildProxy
 from driver_builder.model.images import ImageRepository
 from driver_builder.model.userspace import FOLDER
 
@@ -200,6 +203,7 @@ def _build(build: Reader) -> BuildSettings:
         builder=build.choice("builder", BuilderKind),
         packages=_packages(build.object("packages")),
         tools_image=build.text("toolsImage", BASE_IMAGE),
+        proxy=_proxy(build.object("proxy")) if build.has("proxy") else None,
     )
 
 
@@ -229,6 +233,17 @@ def _packages(packages: Reader) -> dict[str, tuple[str, ...]]:
         packages.check(system, OPERATING_SYSTEM, system)
     each = {system: packages.words(system, PACKAGE, most=MAX_PACKAGES) for system in packages.given}
     return {system: tuple(sorted(set(names))) for system, names in each.items()}
+
+
+def _proxy(proxy: Reader) -> BuildProxy:
+    if not proxy.has("httpProxy") and not proxy.has("httpsProxy"):
+        proxy.wrong("it names no proxy: write httpProxy, httpsProxy or both")
+    return BuildProxy(
+        http=proxy.text("httpProxy", PROXY) or "",
+        https=proxy.text("httpsProxy", PROXY) or "",
+        no_proxy=proxy.text("noProxy", NO_PROXY) or "",
+        secret=proxy.reference("secretRef"),
+    )
 
 
 def _template_config_map(build: Reader) -> ConfigMapKey | None:

@@ -169,6 +169,17 @@ MIRROR = Rule(
     "is not the address of a package repository: write https://host/path (or http), without a user and a query",
     1024,
 )
+PROXY = Rule(
+    re.compile(rf"https?://{_HOST}/?"),
+    "is not the address of a proxy: write http://host:port, without a user and a password, which are in a Secret "
+    "(spec.build.proxy.secretRef)",
+    512,
+)
+NO_PROXY = Rule(
+    re.compile(r"[A-Za-z0-9.:/*_,[\]-]+"),
+    "is not a list of hosts: write names, domains such as .example.com and addresses, with commas and without blanks",
+    4096,
+)
 MODULE = Rule(re.compile(r"[A-Za-z0-9_-]{1,55}"), "is not a module name: use letters, digits, '_' and '-'", 55)
 PARAMETER = Rule(
     re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:=[]A-Za-z0-9!#%()*+,./:=?@[^_{}~-]*)?"),

@@ -129,7 +129,8 @@ def protected_secrets(
 
     ``drivers`` are all drivers by their keys. They are not looked at for a driver whose builds mount nothing.
     """
-    if not allowed.protected_secrets or not spec.build.secrets:
+    has_any = spec.build.secrets or (spec.build.proxy is not None and spec.build.proxy.secret is not None)
+    if not allowed.protected_secrets or not has_any:
         return NO_SECRETS
     namespace = driver_key.namespace_of(key)
     specs = {name: item for name, item in drivers() if driver_key.namespace_of(name) == namespace}
@@ -170,6 +171,7 @@ def _build(spec: DriverSpec, allowed: Permissions, secrets: Mapping[str, str]) -
     yield from _source(spec, allowed)
     yield from _userspace(spec, allowed)
     yield from _resources(spec, allowed)
+    yield from _proxy(spec, allowed, secrets)
     for number, name in enumerate(spec.build.secrets):
         if name in secrets:
             value = f"Secret {name}, which is {secrets[name]},"
@@ -196,6 +198,19 @@ def _userspace(spec: DriverSpec, allowed: Permissions) -> Iterator[Refusal]:
     if isinstance(content, UserspaceArchive) and not permissions.allows_url(allowed.source_hosts, content.url):
         path = ("spec", "userspace", "archive", "url")
         yield Refusal(path=path, value=shown(content.url), setting=permissions.SOURCE_HOSTS)
+
+
+def _proxy(spec: DriverSpec, allowed: Permissions, secrets: Mapping[str, str]) -> Iterator[Refusal]:
+    """Judge a proxy: it answers for every host."""
+    proxy, path = spec.build.proxy, ("spec", "build", "proxy")
+    if proxy is None:
+        return
+    for field, url in (("httpProxy", proxy.http), ("httpsProxy", proxy.https)):
+        if url and not permissions.allows_url(allowed.source_hosts, url):
+            yield Refusal(path=(*path, field), value=shown(url), setting=permissions.SOURCE_HOSTS)
+    if proxy.secret is not None and proxy.secret in secrets:
+        value = f"Secret {proxy.secret}, which is {secrets[proxy.secret]},"
+        yield Refusal(path=(*path, "secretRef"), value=value, setting=permissions.PROTECTED_SECRETS)
 
 
 def _rule(spec: DriverSpec, rule: KernelMapping | None, allowed: Permissions) -> Iterator[Refusal]:

@@ -220,6 +220,21 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
         pytest.param({"version": "v" * 64}, "spec.version", "vvv", "at most 63 letters", id="version too long"),
         pytest.param({"image": None}, "spec.image", "missing", "without a tag", id="image missing"),
         pytest.param({"image": "r.io/edu:1"}, "spec.image", "'r.io/edu:1'", "without a tag", id="image with a tag"),
+        pytest.param({"build": {"proxy": {"noProxy": ".svc"}}}, "spec.build.proxy", "", "httpsProxy", id="no proxy"),
+        pytest.param(
+            {"build": {"proxy": {"httpProxy": "http://me:secret@p:1"}}},
+            "spec.build.proxy.httpProxy",
+            "",
+            "spec.build.proxy.secretRef",
+            id="password in a proxy's address",
+        ),
+        pytest.param(
+            {"build": {"proxy": {"httpProxy": "http://p:1", "noProxy": "a, b"}}},
+            "spec.build.proxy.noProxy",
+            "'a, b'",
+            "without blanks",
+            id="blank between hosts",
+        ),
         pytest.param(
             {"build": {"packages": {"Debian 12": ["g++"]}}},
             "spec.build.packages.Debian 12",

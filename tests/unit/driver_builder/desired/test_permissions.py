@@ -369,6 +369,21 @@ def test_the_image_of_the_tools_is_judged_as_it_is_named() -> None:
     assert str(refusal).startswith("spec.build.toolsImage: ")
 
 
+def test_a_proxy_is_a_host_of_sources() -> None:
+    """It answers for every host; its Secret is none that another driver keeps."""
+    proxy = {"httpProxy": "http://p.example:3128", "httpsProxy": "http://q.example:3128", "secretRef": {"name": "push"}}
+    spec = spec_of(driver(spec_changes={"build": {"proxy": proxy}}))
+    assert [
+        str(item).partition(":")[0]
+        for item in permissions.of_spec(spec, allowed(allowed_source_hosts="p.example:3128"))
+    ] == ["spec.build.proxy.httpsProxy"]
+    other = spec_of(driver(spec_changes={"registry": {"secretRef": {"name": "push"}}}))
+    limits = replace(allowed(), protected_secrets=True)
+    secrets = permissions.protected_secrets("a/b", spec, lambda: [("a/c", other)], limits)
+    (refusal,) = permissions.of_spec(spec, limits, secrets)
+    assert str(refusal).startswith("spec.build.proxy.secretRef: ")
+
+
 def test_only_the_targets_that_are_not_allowed_are_blocked() -> None:
     """A prebuilt image of one kernel may be refused while another kernel's is built."""
     rules = [{"literal": KERNEL, "image": "evil.example/x:1"}, {"regexp": ".*"}]
