@@ -8,7 +8,6 @@ goes. What is wanted may also be what the other one has: after the spec is set b
 import json
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import islice
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Strategy
@@ -19,13 +18,10 @@ from driver_builder.objects.yielding import label_of, yielding_of
 from driver_builder.observed.evidence import Finding, is_current, judge
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DaemonSet
-from driver_builder.planning.actions import Action, DeleteDaemonSet, MoveNode, PlaceDaemonSet
+from driver_builder.planning.actions import Action, DeleteDaemonSet, PlaceDaemonSet
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.planning.standing import Lanes, may_work
 from kube_api import names
-
-MAX_TIDIED = 200
-"""Labels of waves that ended, which one reconcile removes."""
 
 
 def lanes(
@@ -106,8 +102,12 @@ def _has_something_to_lose(
     if any(is_current(pod, existing) and may_work(node, pod, view.driver.ready_label, view.record)
            for node, pod in pods):  # fmt: skip
         return True
-    # A node that was outside the selector for a while has kept its modules, and not its pod.
-    return any(not view.pods_on(node.name) and is_live(view, node, existing.target) for node in every)
+    # A node that was outside the selector for a while has kept its modules, and not its pod. Nor has one that is
+    # registered anew: that it records nothing proves nothing.
+    return any(
+        not view.pods_on(node.name) and (view.record not in node.annotations or is_live(view, node, existing.target))
+        for node in every
+    )
 
 
 def is_live(view: DriverView, node: Node, target: str) -> bool:
@@ -178,23 +178,3 @@ def placing(
 def release(view: DriverView, target: str, item: DaemonSet) -> tuple[Action, ...]:
     """Let the DaemonSet that a wave has left be for all nodes, whatever is wanted of it."""
     return () if item.slot.place is Place.ALL else (placing(view, target, item),)
-
-
-def tidy(view: DriverView) -> tuple[MoveNode, ...]:
-    """Remove the labels of waves that have ended."""
-    stale = (node for node in view.others if _is_stale(view, node))
-    return tuple(_unlabel(view, node.name) for node in islice(stale, MAX_TIDIED))
-
-
-def _is_stale(view: DriverView, node: Node) -> bool:
-    """Return whether a node's wave label names no DaemonSet that is for such nodes."""
-    value = node.labels.get(view.wave_label)
-    if value is None:
-        return False
-    named = view.daemon_sets.get(slots.parse_name(value)[0])
-    is_for_moved = named is not None and (named.slot.place is Place.MOVED or named.target in view.pairs)
-    return named is None or named.target_label != value or not is_for_moved
-
-
-def _unlabel(view: DriverView, node: str) -> MoveNode:
-    return MoveNode(node=node, driver=view.driver.key, label=view.wave_label, value=None, why="the wave has ended")
