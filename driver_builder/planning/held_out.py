@@ -96,7 +96,12 @@ def keep_out_exposed(
 
 
 def _is_exposed(view: DriverView, node: Node, item: DaemonSet) -> bool:
-    return view.yield_label not in node.labels and not all(_is_of(view, load, item) for load in _live(view, node))
+    return view.yield_label not in node.labels and not has_all_of(view, node, item)
+
+
+def has_all_of(view: DriverView, node: Node, item: DaemonSet) -> bool:
+    """Return whether a DaemonSet's pods would replace nothing of what a node records as loaded."""
+    return all(_is_of(view, load, item) for load in _live(view, node))
 
 
 def _live(view: DriverView, node: Node) -> list[Load]:
@@ -107,12 +112,11 @@ def _live(view: DriverView, node: Node) -> list[Load]:
 
 def _may_come(view: DriverView, node: Node, target: str, written: frozenset[str]) -> bool:
     """Return whether the next pod on a node takes no loaded modules away."""
-    live = _live(view, node)
-    if not live:
+    if not _live(view, node):
         return True
     pair = view.pairs.get(target)
     item = pair.of_node(node, view.wave_label) if pair is not None else view.daemon_sets.get(target)
-    return item is not None and item.name not in written and all(_is_of(view, load, item) for load in live)
+    return item is not None and item.name not in written and has_all_of(view, node, item)
 
 
 def _is_of(view: DriverView, load: Load, item: DaemonSet) -> bool:

@@ -12,6 +12,7 @@ from itertools import islice
 from driver_builder.objects import slots
 from driver_builder.objects.slots import Place
 from driver_builder.observed.inventory import Node
+from driver_builder.planning import held_out
 from driver_builder.planning.actions import LabelNode, MoveNode
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.status.rollout_status import MAX_REACHED, Reached, Wave, previous_wave
@@ -22,16 +23,13 @@ MAX_TIDIED = 200
 
 
 def with_reached(view: DriverView, wave: Wave | None, before: Wave | None) -> Wave | None:
-    """Record in a wave which nodes have its label, and on which boot; ``before`` is what the status says.
-
-    Those that nothing has changed on are not looked at again, once any is recorded.
-    """
+    """Record in a wave which nodes have its label, and on which boot; ``before`` is what the status says."""
     if wave is None:
         return None
     known = before.reached if before is not None else {}
     returned = frozenset(wave.returned)
     reached = {name: found for name, found in known.items() if name not in returned}
-    for node in view.others if known else view.nodes.values():
+    for node in view.snapshot.nodes:
         value = node.labels.get(view.wave_label)
         if node.name in returned:
             continue
@@ -55,7 +53,7 @@ def restore(view: DriverView) -> tuple[LabelNode, ...]:
     return tuple(
         LabelNode(node=node.name, driver=view.driver.key, label=view.wave_label, version=found.label, why=why)
         for node, found in lost
-        if _is_same_boot(node, found) and _is_of_wave(view, found.label)
+        if _is_same_boot(node, found) and _is_of_wave(view, found.label) and not _has_others(view, node, found.label)
     )
 
 
@@ -77,6 +75,14 @@ def _is_clearing(node: Node) -> bool:
 def _is_same_boot(node: Node, found: Reached | None) -> bool:
     """Return whether a node may be on the boot that is recorded: also while its own is not known."""
     return found is not None and (node.boot_id is None or found.is_on(node.boot_id))
+
+
+def _has_others(view: DriverView, node: Node, label: str) -> bool:
+    """Return whether something else than what the wave brings is loaded there by now: the label would replace it."""
+    target, slot = slots.parse_name(label)
+    if any(pod.proof is not None and (pod.target, pod.slot) != (target, slot) for pod in view.own_pods.on(node.name)):
+        return True
+    return not held_out.has_all_of(view, node, view.daemon_sets[target])
 
 
 def _is_stale(view: DriverView, node: Node) -> bool:
