@@ -15,8 +15,9 @@ from itertools import islice
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Strategy
-from driver_builder.objects import loaded
+from driver_builder.objects import loaded, slots
 from driver_builder.objects.loaded import Load
+from driver_builder.objects.slots import Place
 from driver_builder.objects.yielding import OUTSIDE, is_held_out
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DaemonSet
@@ -82,20 +83,28 @@ def keep_out_exposed(
     """Keep pods from the nodes that would lose loaded modules at once if a DaemonSet were for all nodes of its target.
 
     The one that these nodes had is missing: somebody has deleted it, or it cannot be recognized any more. ``left`` is
-    that of a wave, whose own nodes have it already. With strategy ``immediate`` only a refused image waits.
+    the other one of a wave, whose own nodes have it already. With strategy ``immediate`` only a refused image waits.
     """
     spec, wave = view.driver.spec, previous_wave(view.driver.status)
     is_refused = wave is not None and item.target in wave.refused
     if isinstance(spec, DriverSpec) and spec.rollout.strategy is Strategy.IMMEDIATE and not is_refused:
         return ()
     found = (view.nodes[name] for name in nodes if name in view.nodes)
-    moved = left.target_label if left is not None else ""
-    losing = (node for node in found if node.labels.get(view.wave_label) != moved and _is_exposed(view, node, item))
+    losing = (node for node in found if not _is_of_left(view, node, left) and is_exposed(view, node, item))
     why = "the DaemonSet that it had is missing, and another one would replace what is loaded there"
     return tuple(action for node in islice(losing, MAX_KEPT_OUT) for action in keep_out(view, node, why))
 
 
-def _is_exposed(view: DriverView, node: Node, item: DaemonSet) -> bool:
+def _is_of_left(view: DriverView, node: Node, left: DaemonSet | None) -> bool:
+    if left is None:
+        return False
+    is_for_moved = left.slot.place is Place.MOVED
+    moved = left.target_label if is_for_moved else slots.name_in(left.target, slots.other(left.slot.name))
+    return (node.labels.get(view.wave_label) == moved) is is_for_moved
+
+
+def is_exposed(view: DriverView, node: Node, item: DaemonSet) -> bool:
+    """Return whether a node would lose loaded modules if a pod of a DaemonSet came: nothing keeps it from there."""
     return view.yield_label not in node.labels and not has_all_of(view, node, item)
 
 

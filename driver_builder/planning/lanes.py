@@ -42,7 +42,9 @@ def lanes(
         return Lanes(front=existing, slot=Slot(existing.slot.name))
     slot = Slot(slots.other(existing.slot.name), Place.MOVED)
     named = slots.name_in(existing.target, slot.name)
-    if any(node.labels.get(view.wave_label) == named for node in view.nodes.values()):
+    # Where the DaemonSet that they name is missing, such labels are of this wave.
+    is_missing = existing.slot.place is Place.OTHERS
+    if not is_missing and any(node.labels.get(view.wave_label) == named for node in view.nodes.values()):
         return Lanes(front=existing, slot=existing.slot, waits=True)
     return Lanes(front=None, slot=slot, spare=existing, front_value=named)
 

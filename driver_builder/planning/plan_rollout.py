@@ -138,9 +138,10 @@ def _kept_out(view: DriverView, item: ImageTarget, found: Lanes, written: Daemon
     known = view.daemon_sets.get(item.target.short_hash)
     if known is None:
         return held_out.keep_out_exposed(view, item.nodes, written, None)
-    if known.slot.place is not Place.MOVED or item.target.short_hash in view.pairs:
+    if known.slot.place is Place.ALL or item.target.short_hash in view.pairs:
         return ()
-    return held_out.keep_out_exposed(view, item.nodes, found.spare or written, known)
+    coming = found.spare if found.spare is not None and known.slot.place is Place.MOVED else written
+    return held_out.keep_out_exposed(view, item.nodes, coming, known)
 
 
 def _is_written_otherwise(front: DaemonSet, written: DaemonSet) -> bool:

@@ -95,7 +95,7 @@ def _released(view: DriverView, item: DesiredTarget, part: TargetPart) -> Target
     is_placed = any(isinstance(action, ApplyDaemonSet | PlaceDaemonSet) for action in part.actions)
     if existing is None or is_placed or item.target.short_hash in view.pairs:
         return part
-    is_left = existing.slot.place is Place.MOVED
+    is_left = existing.slot.place is not Place.ALL
     kept_out = held_out.keep_out_exposed(view, item.nodes, existing, existing) if is_left else ()
     if kept_out:
         others = (action for action in part.actions if action not in kept_out)
