@@ -90,7 +90,7 @@ def keep_out_exposed(
     if isinstance(spec, DriverSpec) and spec.rollout.strategy is Strategy.IMMEDIATE and not is_refused:
         return ()
     found = (view.nodes[name] for name in nodes if name in view.nodes)
-    losing = (node for node in found if not _is_of_left(view, node, left) and is_exposed(view, node, item))
+    losing = (node for node in found if not _is_of_left(view, node, left) and _is_exposed(view, node, item))
     why = "the DaemonSet that it had is missing, and another one would replace what is loaded there"
     return tuple(action for node in islice(losing, MAX_KEPT_OUT) for action in keep_out(view, node, why))
 
@@ -103,8 +103,7 @@ def _is_of_left(view: DriverView, node: Node, left: DaemonSet | None) -> bool:
     return (node.labels.get(view.wave_label) == moved) is is_for_moved
 
 
-def is_exposed(view: DriverView, node: Node, item: DaemonSet) -> bool:
-    """Return whether a node would lose loaded modules if a pod of a DaemonSet came: nothing keeps it from there."""
+def _is_exposed(view: DriverView, node: Node, item: DaemonSet) -> bool:
     return view.yield_label not in node.labels and not has_all_of(view, node, item)
 
 

@@ -59,7 +59,7 @@ def restore(view: DriverView) -> tuple[LabelNode, ...]:
 
 def tidy(view: DriverView) -> tuple[MoveNode, ...]:
     """Remove the labels of waves that have ended."""
-    stale = (node for node in view.others if _is_stale(view, node) and not _is_kept_by_it(view, node))
+    stale = (node for node in view.others if _is_stale(view, node) and not _is_missed(view, node))
     return tuple(_unlabel(view, node.name) for node in islice(stale, MAX_TIDIED))
 
 
@@ -91,10 +91,10 @@ def _is_stale(view: DriverView, node: Node) -> bool:
     return value is not None and not _is_of_wave(view, value)
 
 
-def _is_kept_by_it(view: DriverView, node: Node) -> bool:
-    """Return whether only its label keeps a node from a DaemonSet that would replace what is loaded there."""
+def _is_missed(view: DriverView, node: Node) -> bool:
+    """Return whether a node's label keeps it from the DaemonSet that is left of a wave: the other one is missing."""
     left = view.daemon_sets.get(slots.parse_name(node.labels[view.wave_label])[0])
-    return left is not None and left.slot.place is Place.OTHERS and held_out.is_exposed(view, node, left)
+    return left is not None and left.slot.place is Place.OTHERS
 
 
 def _is_of_wave(view: DriverView, value: str) -> bool:
