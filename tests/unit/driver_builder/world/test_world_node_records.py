@@ -64,7 +64,9 @@ def identities(world: AttackWorld) -> dict[str, str]:
 
 def ready_nodes(world: AttackWorld) -> set[str]:
     """Name the nodes with the ready label."""
-    return {name for name in world.kernels if READY in world.client.objects[NODES.path(name=name)]["metadata"]["labels"]}
+    return {
+        name for name in world.kernels if READY in world.client.objects[NODES.path(name=name)]["metadata"]["labels"]
+    }
 
 
 @pytest.mark.parametrize("rounds", [pytest.param(1, id="while it builds"), pytest.param(8, id="in the wave")])
@@ -109,14 +111,16 @@ def test_immediate_is_no_exception_for_a_refused_image() -> None:
 
 def test_the_record_of_a_node_that_leaves_says_what_its_pod_has_loaded() -> None:
     """It leaves the selector between the load and the next reconcile (N3)."""
-    world = fleet()
+    world = fleet(canary=1, soak="1h")
     first = identities(world)
     while identities(world) == first:
         world.one_round()
     (node,) = [name for name, identity in identities(world).items() if identity != first[name]]
     world.move_node(node, "away")
     pass_rounds(world, 3)
-    text = world.client.objects[NODES.path(name=node)]["metadata"]["annotations"][f"loaded.{names.GROUP}/{NAMESPACE}.edu"]
+    text = world.client.objects[NODES.path(name=node)]["metadata"]["annotations"][
+        f"loaded.{names.GROUP}/{NAMESPACE}.edu"
+    ]
     assert json.loads(text)["loads"][0]["modules"] == [f"edudrv:{identities(world)[node]}"]
 
 
@@ -159,7 +163,9 @@ def test_another_machine_under_the_name_is_not_taken_for_the_one_before() -> Non
     node = registered_anew(world)
     world.reboot(node, KERNEL)
     world.one_round()
-    assert f"{names.GROUP}/{NAMESPACE}.edu.wave" not in world.client.objects[NODES.path(name=node)]["metadata"]["labels"]
+    assert (
+        f"{names.GROUP}/{NAMESPACE}.edu.wave" not in world.client.objects[NODES.path(name=node)]["metadata"]["labels"]
+    )
 
 
 def test_a_wave_label_that_somebody_removes_is_put_back() -> None:
