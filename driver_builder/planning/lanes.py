@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Strategy
+from driver_builder.model import driver_key
 from driver_builder.objects import loaded, slots
 from driver_builder.objects.fingerprint import is_of_this_form
 from driver_builder.objects.slots import Place, Slot
@@ -75,8 +76,7 @@ def _is_proven(view: DriverView, node: Node, target: str) -> bool:
 
 
 def _ready_label(driver: str) -> str:
-    namespace, _, name = driver.partition("/")
-    return names.ready_label(namespace, name)
+    return names.ready_label(*driver_key.split(driver))
 
 
 def end(view: DriverView, target: str, left: DaemonSet | None, spent: DaemonSet) -> tuple[Action, ...]:

@@ -9,6 +9,7 @@ anywhere continues from what it reads there.
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
+from driver_builder.model import driver_key
 from driver_builder.objects.yielding import yielding_of
 from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
@@ -68,7 +69,7 @@ def _holders(node: Node) -> set[str]:
 
 def _is_gone(driver: str, snapshot: Snapshot) -> bool:
     """Return whether a driver is not there any more, as far as this can be seen."""
-    return driver.partition("/")[0] not in snapshot.forbidden
+    return driver_key.namespace_of(driver) not in snapshot.forbidden
 
 
 def _released(nodes: Iterable[Node], now: float) -> Iterator[HoldNode]:

@@ -42,7 +42,7 @@ def daemon_sets(seen: Snapshot, which: str) -> tuple[DaemonSet, ...]:
     ("which", "changes", "actions", "target_state", "words"),
     [
         pytest.param("none", None, ["ApplyDaemonSet"], "RollingOut", "no driver pod yet", id="no DaemonSet"),
-        pytest.param("old", None, ["PlaceDaemonSet", "ApplyDaemonSet"], "RollingOut", "no driver pod yet", id="old DaemonSet"),
+        pytest.param("old", None, ["ApplyDaemonSet"], "RollingOut", "no driver pod yet", id="old DaemonSet"),
         pytest.param("current", None, [], "RollingOut", "no driver pod yet", id="pod not made yet"),
         pytest.param(
             "current",
