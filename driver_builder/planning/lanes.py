@@ -6,11 +6,11 @@ goes. What is wanted may also be what the other one has: after the spec is set b
 """
 
 import json
-from collections.abc import Iterable
 from dataclasses import replace
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Strategy
+from driver_builder.desired.desired_target import ImageTarget
 from driver_builder.model import driver_key
 from driver_builder.objects import loaded, slots
 from driver_builder.objects.fingerprint import is_of_this_form
@@ -26,7 +26,7 @@ from kube_api import names
 
 
 def lanes(
-    view: DriverView, spec: DriverSpec, nodes: Iterable[str], existing: DaemonSet | None, written: DaemonSet
+    view: DriverView, spec: DriverSpec, item: ImageTarget, existing: DaemonSet | None, written: DaemonSet
 ) -> Lanes:
     """Decide where what is wanted goes; ``written`` is how the ``existing`` DaemonSet would be written in place."""
     if existing is None:
@@ -39,7 +39,7 @@ def lanes(
             return Lanes(front=pair.others, slot=place, spare=pair.moved, spare_value=named)
         place = Slot(pair.moved.slot.name, Place.MOVED)
         return Lanes(front=pair.moved, slot=place, spare=pair.others, front_value=named)
-    if not _has_something_to_lose(view, spec, nodes, existing, written):
+    if not _has_something_to_lose(view, spec, item, existing, written):
         return Lanes(front=existing, slot=Slot(existing.slot.name))
     slot = Slot(slots.other(existing.slot.name), Place.MOVED)
     named = slots.name_in(existing.target, slot.name)
@@ -88,7 +88,7 @@ def end(view: DriverView, target: str, left: DaemonSet | None, spent: DaemonSet)
 
 
 def _has_something_to_lose(
-    view: DriverView, spec: DriverSpec, nodes: Iterable[str], existing: DaemonSet, written: DaemonSet
+    view: DriverView, spec: DriverSpec, item: ImageTarget, existing: DaemonSet, written: DaemonSet
 ) -> bool:
     """Return whether a node works with the image of before, or is about to, which a wave is to replace."""
     if spec.rollout.strategy is Strategy.IMMEDIATE or existing.fingerprint == written.fingerprint:
@@ -96,7 +96,7 @@ def _has_something_to_lose(
     # A rebuild for some nodes changes nothing for the others. Pods of an older form know no second DaemonSet.
     if existing.fingerprint in written.kept or not is_of_this_form(existing.fingerprint):
         return False
-    every = [view.nodes[node] for node in nodes if node in view.nodes]
+    every = [view.nodes[node] for node in item.nodes if node in view.nodes]
     pods = [(node, pod) for node in every for pod in view.pods_on(node.name) if pod.target == existing.target]
     # A pod that unloads when it ends would do so beside another one.
     if not all(pod.leaves_modules and is_of_this_form(pod.fingerprint) for _, pod in pods):
@@ -105,9 +105,12 @@ def _has_something_to_lose(
            for node, pod in pods):  # fmt: skip
         return True
     # A node that was outside the selector for a while has kept its modules, and not its pod. Nor has one that is
-    # registered anew: that it records nothing proves nothing.
+    # registered anew: where the driver has just worked, that it records nothing proves nothing.
+    before = view.before.get(item.target.id)
+    has_worked = before is not None and before.ready_nodes > 0
     return any(
-        not view.pods_on(node.name) and (view.record not in node.annotations or is_live(view, node, existing.target))
+        not view.pods_on(node.name)
+        and (is_live(view, node, existing.target) or (has_worked and view.record not in node.annotations))
         for node in every
     )
 

@@ -45,7 +45,7 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
     """Roll the image out to exactly the target's nodes and count where it is proven."""
     known = view.daemon_sets.get(item.target.short_hash)
     written, manifest = _wanted(view, spec, item, state, known, slot=known.slot if known is not None else slots.ONLY)
-    found = lanes(view, spec, item.nodes, known, written)
+    found = lanes(view, spec, item, known, written)
     if found.front is not known or found.slot != written.slot:
         written, manifest = _wanted(view, spec, item, state, found.front, slot=found.slot, basis=found.spare)
     kept_out = _kept_out(view, item, found, written)
