@@ -39,13 +39,13 @@ from driver_builder.planning.actions import (
     StartBuild,
 )
 from driver_builder.planning.drift import repair
-from driver_builder.planning.lanes import tidy
 from driver_builder.planning.ordinary import ordinary_nodes
 from driver_builder.planning.plan_labels import evidence_of_weighed, relabel, unlabel
 from driver_builder.planning.plan_memory import Inputs, PlanMemory
 from driver_builder.planning.plan_reuse import Reusable
 from driver_builder.planning.plan_target import plan_target
 from driver_builder.planning.plan_view import DriverPlan, DriverView, PlanSettings
+from driver_builder.planning.wave_labels import restore, tidy
 from driver_builder.reasons import Reason
 from driver_builder.removal import plan_loaded, removal, vacant
 from driver_builder.removal.removal import Leaving
@@ -254,7 +254,7 @@ def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, me
     nameless = view.nodes if is_astray else stock.unknown
     relabelled = [item for item in relabel(view, known, nameless) if not _is_leaving(item, leaving)]
     staying = [node for item in wanted for node in view.weighed(item) if node not in leaving.nodes]
-    actions += tidy(view)
+    actions += (*tidy(view), *restore(view))
     actions += (
         *plan_loaded.remember(view, staying, relabelled),
         *plan_loaded.clean_up(view, (*staying, *removal.left(view, leaving.nodes.union(staying)))),

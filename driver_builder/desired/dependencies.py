@@ -28,7 +28,8 @@ class Obstacle:
 class Dependencies:
     """What one driver needs of others, and others of it.
 
-    ``first`` are the drivers whose modules are loaded before, by ``namespace/name``, each with its modules.
+    ``first`` are the drivers whose modules are loaded before, by ``namespace/name``, each with its modules. They are
+    named also where an ``obstacle`` is that a spec is invalid: what they have on nodes stays there.
     ``dependents`` are the drivers that depend on this one: while there is any, a deleted driver stays.
     """
 
@@ -60,7 +61,7 @@ def dependencies(
                 dependents.setdefault(other, []).append(key)
     return {
         key: Dependencies(
-            first=tuple((other, specs[other].module.names) for other in wanted.get(key, ()) if other in specs),
+            first=tuple((other, _modules(specs.get(other))) for other in wanted.get(key, ()) if other in by_key),
             obstacle=_obstacle(key, wanted, by_key, specs),
             dependents=tuple(dependents.get(key, ())),
         )
@@ -104,6 +105,11 @@ def _reachable(start: str, wanted: _Wanted) -> frozenset[str]:
 def _keys(key: str, spec: DriverSpec) -> tuple[str, ...]:
     namespace = driver_key.namespace_of(key)
     return tuple(f"{namespace}/{name}" for name in spec.depends_on)
+
+
+def _modules(spec: DriverSpec | None) -> tuple[str, ...]:
+    """Return the modules that others wait for: none of a driver whose spec is invalid, and which blocks the others."""
+    return spec.module.names if spec is not None else ()
 
 
 def _obstacle(key: str, wanted: _Wanted, drivers: Collection[str], specs: Collection[str]) -> Obstacle | None:

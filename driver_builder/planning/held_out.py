@@ -5,18 +5,29 @@ that records since when the node is outside the selector, or once the pods are g
 of its kernel. If the node returns in time, its pods come at once where nothing of the driver is loaded any more, or
 just what they would load. Where they would load something else, a wave lets them in, as it replaces a driver that
 works (:mod:`driver_builder.rollout`).
+
+The same holds where a DaemonSet is gone that no plan deleted: before another one is for its nodes, pods are kept from
+those that record other live modules.
 """
 
 from collections.abc import Iterable
+from itertools import islice
 
-from driver_builder.objects import loaded
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.rollout_settings import Strategy
+from driver_builder.objects import loaded, slots
 from driver_builder.objects.loaded import Load
+from driver_builder.objects.slots import Place
 from driver_builder.objects.yielding import OUTSIDE, is_held_out
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DaemonSet
 from driver_builder.planning.actions import ApplyDaemonSet, LabelNode
 from driver_builder.planning.kept_modules import may_reload
 from driver_builder.planning.plan_view import DriverView, TargetPart
+from driver_builder.status.rollout_status import previous_wave
+
+MAX_KEPT_OUT = 200
+"""Nodes that one reconcile keeps the pods of a DaemonSet from before it is for them."""
 
 
 def is_kept_out(view: DriverView, node: Node) -> bool:
@@ -66,15 +77,54 @@ def returned(view: DriverView, parts: Iterable[TargetPart]) -> frozenset[str]:
     )
 
 
+def keep_out_exposed(
+    view: DriverView, nodes: Iterable[str], item: DaemonSet, left: DaemonSet | None
+) -> tuple[LabelNode, ...]:
+    """Keep pods from the nodes that would lose loaded modules at once if a DaemonSet were for all nodes of its target.
+
+    The one that these nodes had is missing: somebody has deleted it, or it cannot be recognized any more. ``left`` is
+    the other one of a wave, whose own nodes have it already. With strategy ``immediate`` only a refused image waits.
+    """
+    spec, wave = view.driver.spec, previous_wave(view.driver.status)
+    is_refused = wave is not None and item.target in wave.refused
+    if isinstance(spec, DriverSpec) and spec.rollout.strategy is Strategy.IMMEDIATE and not is_refused:
+        return ()
+    found = (view.nodes[name] for name in nodes if name in view.nodes)
+    losing = (node for node in found if not _is_of_left(view, node, left) and _is_exposed(view, node, item))
+    why = "the DaemonSet that it had is missing, and another one would replace what is loaded there"
+    return tuple(action for node in islice(losing, MAX_KEPT_OUT) for action in keep_out(view, node, why))
+
+
+def _is_of_left(view: DriverView, node: Node, left: DaemonSet | None) -> bool:
+    if left is None:
+        return False
+    is_for_moved = left.slot.place is Place.MOVED
+    moved = left.target_label if is_for_moved else slots.name_in(left.target, slots.other(left.slot.name))
+    return (node.labels.get(view.wave_label) == moved) is is_for_moved
+
+
+def _is_exposed(view: DriverView, node: Node, item: DaemonSet) -> bool:
+    return view.yield_label not in node.labels and not has_all_of(view, node, item)
+
+
+def has_all_of(view: DriverView, node: Node, item: DaemonSet) -> bool:
+    """Return whether a DaemonSet's pods would replace nothing of what a node records as loaded."""
+    return all(_is_of(view, load, item) for load in _live(view, node))
+
+
+def _live(view: DriverView, node: Node) -> list[Load]:
+    """Return what is loaded on a node, as it records."""
+    record = loaded.parse(node.annotations.get(view.record))
+    return [load for load in record.loads if load.is_live(node.boot_id)] if record is not None else []
+
+
 def _may_come(view: DriverView, node: Node, target: str, written: frozenset[str]) -> bool:
     """Return whether the next pod on a node takes no loaded modules away."""
-    record = loaded.parse(node.annotations.get(view.record))
-    live = [load for load in record.loads if load.is_live(node.boot_id)] if record is not None else []
-    if not live:
+    if not _live(view, node):
         return True
     pair = view.pairs.get(target)
     item = pair.of_node(node, view.wave_label) if pair is not None else view.daemon_sets.get(target)
-    return item is not None and item.name not in written and all(_is_of(view, load, item) for load in live)
+    return item is not None and item.name not in written and has_all_of(view, node, item)
 
 
 def _is_of(view: DriverView, load: Load, item: DaemonSet) -> bool:

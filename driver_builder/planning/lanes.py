@@ -6,12 +6,11 @@ goes. What is wanted may also be what the other one has: after the spec is set b
 """
 
 import json
-from collections.abc import Iterable
 from dataclasses import replace
-from itertools import islice
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Strategy
+from driver_builder.desired.desired_target import ImageTarget
 from driver_builder.model import driver_key
 from driver_builder.objects import loaded, slots
 from driver_builder.objects.fingerprint import is_of_this_form
@@ -20,17 +19,14 @@ from driver_builder.objects.yielding import label_of, yielding_of
 from driver_builder.observed.evidence import Finding, is_current, judge
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DaemonSet
-from driver_builder.planning.actions import Action, DeleteDaemonSet, MoveNode, PlaceDaemonSet
+from driver_builder.planning.actions import Action, DeleteDaemonSet, PlaceDaemonSet
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.planning.standing import Lanes, may_work
 from kube_api import names
 
-MAX_TIDIED = 200
-"""Labels of waves that ended, which one reconcile removes."""
-
 
 def lanes(
-    view: DriverView, spec: DriverSpec, nodes: Iterable[str], existing: DaemonSet | None, written: DaemonSet
+    view: DriverView, spec: DriverSpec, item: ImageTarget, existing: DaemonSet | None, written: DaemonSet
 ) -> Lanes:
     """Decide where what is wanted goes; ``written`` is how the ``existing`` DaemonSet would be written in place."""
     if existing is None:
@@ -43,11 +39,13 @@ def lanes(
             return Lanes(front=pair.others, slot=place, spare=pair.moved, spare_value=named)
         place = Slot(pair.moved.slot.name, Place.MOVED)
         return Lanes(front=pair.moved, slot=place, spare=pair.others, front_value=named)
-    if not _has_something_to_lose(view, spec, nodes, existing, written):
+    if not _has_something_to_lose(view, spec, item, existing, written):
         return Lanes(front=existing, slot=Slot(existing.slot.name))
     slot = Slot(slots.other(existing.slot.name), Place.MOVED)
     named = slots.name_in(existing.target, slot.name)
-    if any(node.labels.get(view.wave_label) == named for node in view.nodes.values()):
+    # Where the DaemonSet that they name is missing, such labels are of this wave.
+    is_missing = existing.slot.place is Place.OTHERS
+    if not is_missing and any(node.labels.get(view.wave_label) == named for node in view.nodes.values()):
         return Lanes(front=existing, slot=existing.slot, waits=True)
     return Lanes(front=None, slot=slot, spare=existing, front_value=named)
 
@@ -90,7 +88,7 @@ def end(view: DriverView, target: str, left: DaemonSet | None, spent: DaemonSet)
 
 
 def _has_something_to_lose(
-    view: DriverView, spec: DriverSpec, nodes: Iterable[str], existing: DaemonSet, written: DaemonSet
+    view: DriverView, spec: DriverSpec, item: ImageTarget, existing: DaemonSet, written: DaemonSet
 ) -> bool:
     """Return whether a node works with the image of before, or is about to, which a wave is to replace."""
     if spec.rollout.strategy is Strategy.IMMEDIATE or existing.fingerprint == written.fingerprint:
@@ -98,7 +96,7 @@ def _has_something_to_lose(
     # A rebuild for some nodes changes nothing for the others. Pods of an older form know no second DaemonSet.
     if existing.fingerprint in written.kept or not is_of_this_form(existing.fingerprint):
         return False
-    every = [view.nodes[node] for node in nodes if node in view.nodes]
+    every = [view.nodes[node] for node in item.nodes if node in view.nodes]
     pods = [(node, pod) for node in every for pod in view.pods_on(node.name) if pod.target == existing.target]
     # A pod that unloads when it ends would do so beside another one.
     if not all(pod.leaves_modules and is_of_this_form(pod.fingerprint) for _, pod in pods):
@@ -106,8 +104,15 @@ def _has_something_to_lose(
     if any(is_current(pod, existing) and may_work(node, pod, view.driver.ready_label, view.record)
            for node, pod in pods):  # fmt: skip
         return True
-    # A node that was outside the selector for a while has kept its modules, and not its pod.
-    return any(not view.pods_on(node.name) and is_live(view, node, existing.target) for node in every)
+    # A node that was outside the selector for a while has kept its modules, and not its pod. Nor has one that is
+    # registered anew: where the driver has just worked, that it records nothing proves nothing.
+    before = view.before.get(item.target.id)
+    has_worked = before is not None and before.ready_nodes > 0
+    return any(
+        not view.pods_on(node.name)
+        and (is_live(view, node, existing.target) or (has_worked and view.record not in node.annotations))
+        for node in every
+    )
 
 
 def is_live(view: DriverView, node: Node, target: str) -> bool:
@@ -178,23 +183,3 @@ def placing(
 def release(view: DriverView, target: str, item: DaemonSet) -> tuple[Action, ...]:
     """Let the DaemonSet that a wave has left be for all nodes, whatever is wanted of it."""
     return () if item.slot.place is Place.ALL else (placing(view, target, item),)
-
-
-def tidy(view: DriverView) -> tuple[MoveNode, ...]:
-    """Remove the labels of waves that have ended."""
-    stale = (node for node in view.others if _is_stale(view, node))
-    return tuple(_unlabel(view, node.name) for node in islice(stale, MAX_TIDIED))
-
-
-def _is_stale(view: DriverView, node: Node) -> bool:
-    """Return whether a node's wave label names no DaemonSet that is for such nodes."""
-    value = node.labels.get(view.wave_label)
-    if value is None:
-        return False
-    named = view.daemon_sets.get(slots.parse_name(value)[0])
-    is_for_moved = named is not None and (named.slot.place is Place.MOVED or named.target in view.pairs)
-    return named is None or named.target_label != value or not is_for_moved
-
-
-def _unlabel(view: DriverView, node: str) -> MoveNode:
-    return MoveNode(node=node, driver=view.driver.key, label=view.wave_label, value=None, why="the wave has ended")

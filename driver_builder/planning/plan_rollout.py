@@ -26,10 +26,10 @@ from driver_builder.observed.evidence import NodeEvidence, ValidationState, is_c
 from driver_builder.observed.rebuild import is_due, served
 from driver_builder.observed.snapshot import DaemonSet, DriverPod
 from driver_builder.planning import held_out
-from driver_builder.planning.actions import Action, ApplyDaemonSet
+from driver_builder.planning.actions import Action, ApplyDaemonSet, LabelNode
 from driver_builder.planning.lanes import lanes, place
 from driver_builder.planning.plan_view import DriverView, TargetPart
-from driver_builder.planning.standing import Standing, TargetStanding, Weighing, stand
+from driver_builder.planning.standing import Lanes, Standing, TargetStanding, Weighing, stand
 from driver_builder.reasons import Reason, TargetState
 from driver_builder.status.status import timestamp
 
@@ -45,11 +45,13 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
     """Roll the image out to exactly the target's nodes and count where it is proven."""
     known = view.daemon_sets.get(item.target.short_hash)
     written, manifest = _wanted(view, spec, item, state, known, slot=known.slot if known is not None else slots.ONLY)
-    found = lanes(view, spec, item.nodes, known, written)
+    found = lanes(view, spec, item, known, written)
     if found.front is not known or found.slot != written.slot:
         written, manifest = _wanted(view, spec, item, state, found.front, slot=found.slot, basis=found.spare)
-    actions: list[Action] = [*place(view, item.target.id, found, written)]
-    if not found.waits and (found.front is None or _is_written_otherwise(found.front, written)):
+    kept_out = _kept_out(view, item, found, written)
+    actions: list[Action] = [*(kept_out or place(view, item.target.id, found, written))]
+    is_other = found.front is None or _is_written_otherwise(found.front, written)
+    if is_other and not (found.waits or kept_out):
         actions.append(
             ApplyDaemonSet(
                 namespace=view.driver.namespace,
@@ -129,6 +131,17 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
         words = f"{failed}: {part.of_node(failed).why.removeprefix(f'{Reason.VALIDATION_FAILED}: ')}"
         return made.blocked(Reason.VALIDATION_FAILED, words)
     return made
+
+
+def _kept_out(view: DriverView, item: ImageTarget, found: Lanes, written: DaemonSet) -> tuple[LabelNode, ...]:
+    """Keep pods from nodes whose DaemonSet is missing, before another one comes to them."""
+    known = view.daemon_sets.get(item.target.short_hash)
+    if known is None:
+        return held_out.keep_out_exposed(view, item.nodes, written, None)
+    if known.slot.place is Place.ALL or item.target.short_hash in view.pairs:
+        return ()
+    coming = found.spare if found.spare is not None and known.slot.place is Place.MOVED else written
+    return held_out.keep_out_exposed(view, item.nodes, coming, known)
 
 
 def _is_written_otherwise(front: DaemonSet, written: DaemonSet) -> bool:

@@ -18,7 +18,8 @@ from driver_builder.desired.desired_target import (
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.image_state import Absent, Invalid, NoAnswer, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.kernels import KernelTarget
-from driver_builder.planning import image_trust
+from driver_builder.objects.slots import Place
+from driver_builder.planning import held_out, image_trust
 from driver_builder.planning.actions import ApplyDaemonSet, PlaceDaemonSet, ReuseCandidate, StartBuild, WidenDaemonSet
 from driver_builder.planning.lanes import release
 from driver_builder.planning.plan_labels import evidence_of, usual_evidence
@@ -94,6 +95,11 @@ def _released(view: DriverView, item: DesiredTarget, part: TargetPart) -> Target
     is_placed = any(isinstance(action, ApplyDaemonSet | PlaceDaemonSet) for action in part.actions)
     if existing is None or is_placed or item.target.short_hash in view.pairs:
         return part
+    is_left = existing.slot.place is not Place.ALL
+    kept_out = held_out.keep_out_exposed(view, item.nodes, existing, existing) if is_left else ()
+    if kept_out:
+        others = (action for action in part.actions if action not in kept_out)
+        return replace(part, actions=(*others, *kept_out))
     return replace(part, actions=(*part.actions, *release(view, item.target.id, existing)))
 
 

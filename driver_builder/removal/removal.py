@@ -95,8 +95,9 @@ def leaving(view: DriverView, wanted: Iterable[DesiredTarget]) -> Leaving:
     nameless: set[str] = set()
     actions: list[Action] = []
     for node in view.others:
-        known = memory_of(view, node)
-        if known is None or node.name in selected:
+        written = memory_of(view, node)
+        known = _with_reports(view, node, written) if node.name not in selected else None
+        if known is None:
             continue
         is_loaded = any(load.is_live(node.boot_id) for load in known.loads)
         if not isinstance(inventory.target_of(node), KernelTarget):
@@ -104,6 +105,8 @@ def leaving(view: DriverView, wanted: Iterable[DesiredTarget]) -> Leaving:
             if is_loaded and not view.pods_on(node.name):
                 nameless.add(node.name)
                 actions += held_out.keep_out(view, node, "it has lost the labels of its kernel")
+            if known != written:
+                actions.append(remember(view, node, known, "its driver pod has reported"))
             continue
         since = _since(view, known.outside_since)
         if view.snapshot.now >= since + OUTSIDE_SECONDS:
@@ -113,8 +116,8 @@ def leaving(view: DriverView, wanted: Iterable[DesiredTarget]) -> Leaving:
         if is_loaded:
             still.add(node.name)
             actions += held_out.keep_out(view, node, "the driver no longer selects it")
-        if since != known.outside_since:
-            outside = replace(known, outside_since=since)
+        outside = replace(known, outside_since=since)
+        if outside != written:
             actions.append(remember(view, node, outside, "the driver no longer selects it"))
     return Leaving(
         nodes=frozenset(gone),
@@ -123,6 +126,16 @@ def leaving(view: DriverView, wanted: Iterable[DesiredTarget]) -> Leaving:
         actions=tuple(actions),
         requeue_at=min(due.values(), default=None),
     )
+
+
+def _with_reports(view: DriverView, node: Node, known: Loaded | None) -> Loaded | None:
+    """Add to a Node's record what its pods have reported since: the node may have left before that was recorded."""
+    reported = [pod for pod in pods_on(view, node) if pod.proof is not None]
+    if known is not None and known.given_up == UNREADABLE:
+        return known
+    found = with_pods(view, node, Loaded() if known is None else known, reported)
+    found = found if known is None else found.as_written(known)
+    return found if known is not None or found.loads else None
 
 
 def yielding(

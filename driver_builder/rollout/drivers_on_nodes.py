@@ -121,6 +121,13 @@ class DriversOnNodes:
             return None
         return MoveNode(node=node.name, driver=driver, label=label, value=placed.lanes.spare_value)
 
+    def has_next(self, node: Node, driver: str) -> bool:
+        """Return whether a wave has brought a driver other modules than the image of before has, where it is loaded."""
+        if self.way_back(node, driver) is None or not self.is_loaded(node, driver):
+            return False
+        pairs_here = self.pairs_of_kernel(node, driver)
+        return not pairs_here or any(pair.moved.expected != pair.others.expected for pair in pairs_here)
+
     def is_overtaken(self, node: Node, driver: str) -> bool:
         """Return whether a node has other modules of a driver than its DaemonSet has by now."""
         item, pods = self.daemon_set(node, driver), self.pods(node, driver)

@@ -76,7 +76,11 @@ class Order:
         record = yielding_of(node.annotations)
         if label_of(driver) in node.labels and record is not None and driver in record.drivers:
             return f"driver {record.first}, on which {driver} depends, is replaced on node {node.name}"
-        if not self.known.is_way_back(node, driver, action):
+        if self.known.is_way_back(node, driver, action):
+            for first, _ in needs.first:
+                if self.known.has_next(node, first):
+                    return f"the image of before of {driver} is built for other symbols than {first} has on {node.name}"
+        else:
             for first, _ in needs.first:
                 if self.known.is_behind(node, first) or self._has_other(node, first, driver):
                     return f"driver {first}, on which {driver} depends, is not replaced on node {node.name} yet"

@@ -31,6 +31,7 @@ from driver_builder.planning.standing import (
     stand,
     without_image,
 )
+from driver_builder.planning.wave_labels import with_reached
 from driver_builder.reasons import Reason, TargetState
 from driver_builder.rollout.wave_fleet import Seen
 from driver_builder.rollout.waves import Decision, next_nodes
@@ -67,7 +68,7 @@ def roll(view: DriverView, spec: DriverSpec, parts: Sequence[TargetPart]) -> Rol
     decided = next_nodes(spec.rollout, seen, before, view.snapshot.now)
     return Rolled(
         parts=tuple(with_since(view, _with(view, part, decided)) for part in parts),
-        wave=decided.wave,
+        wave=with_reached(view, decided.wave, before),
         busy=decided.busy,
         taken=decided.taken,
         budgeted=decided.budgeted,

@@ -67,7 +67,7 @@ def next_nodes(settings: RolloutSettings, seen: Seen, before: Wave | None, now: 
         return Decision(busy=fleet.busy, taken=fleet.taken, wave=waiting)
     if wave is None:
         return Decision(busy=fleet.busy)
-    if is_at_once and not fleet.is_undone:
+    if is_at_once and not (fleet.is_undone or wave.refused):
         chosen = tuple(fleet.ready_to_go(*OUTDATED))
         return Decision(
             chosen=chosen, busy=fleet.busy, taken=fleet.taken, wave=fleet.counted(wave, Phase.ROLLING, fleet.progress)

@@ -17,6 +17,7 @@ Json = dict[str, Any]
 MAX_TARGETS = 1000
 MAX_FAILED_ON = 1000
 MAX_FAILED_BEFORE = 5000
+MAX_REACHED = 5000
 MAX_WHY = 200
 
 
@@ -33,6 +34,36 @@ class Phase(StrEnum):
     """Something else has to come first: a maintenance window, or an admin's label."""
     HALTED = "Halted"
     """It failed on more nodes than may fail."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The wave label of a node, and the first characters of the boot id on which it had it: a status is small."""
+
+    label: str
+    boot: str
+
+    @classmethod
+    def of(cls, label: str, boot_id: str) -> "Reached":
+        """Take the label of a node that is on a boot."""
+        return cls(label, boot_id[:_BOOT_CHARACTERS])
+
+    @classmethod
+    def parse(cls, text: str) -> "Reached":
+        """Read what :meth:`__str__` wrote."""
+        label, _, boot = text.partition(" ")
+        return cls(label, boot)
+
+    def __str__(self) -> str:
+        """Write it as the status has it."""
+        return f"{self.label} {self.boot}"
+
+    def is_on(self, boot_id: str) -> bool:
+        """Return whether it is of this boot."""
+        return boot_id[:_BOOT_CHARACTERS] == self.boot
+
+
+_BOOT_CHARACTERS = 13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +98,8 @@ class Wave(NodeCounts):
     """Nodes where it failed, which have the image of before again."""
     failed_on: Mapping[str, str] = field(default_factory=dict)
     """Those of them that are allowed to fail, and why they did: the wave goes on, and does not come to them again."""
+    reached: Mapping[str, Reached] = field(default_factory=dict)
+    """Nodes that have the label of the wave: a Node that is registered anew has lost it."""
 
 
 def previous_wave(status: Mapping[str, Any]) -> Wave | None:
@@ -86,6 +119,7 @@ def previous_wave(status: Mapping[str, Any]) -> Wave | None:
             refused={str(target): str(why) for target, why in (entry.get("refused") or {}).items()},
             returned=tuple(str(node) for node in entry.get("returned") or ()),
             failed_on={str(node): str(why) for node, why in (entry.get("failedOn") or {}).items()},
+            reached={str(node): Reached.parse(str(it)) for node, it in (entry.get("reached") or {}).items()},
         )
     except (KeyError, ValueError, TypeError, AttributeError, OverflowError):
         return None
@@ -115,6 +149,10 @@ def _bounded(whys: Mapping[str, str], most: int) -> Json:
     return {name: bounded_message(why)[:MAX_WHY] for name, why in sorted(whys.items())[:most]}
 
 
+def _reached(wave: Wave) -> Json:
+    return {name: str(found) for name, found in sorted(wave.reached.items())[:MAX_REACHED]}
+
+
 def render_wave(wave: Wave) -> Json:
     """Write ``status.rollout``."""
     canary = {"canaryProvenTime": timestamp(wave.canary_proven)} if wave.canary_proven is not None else {}
@@ -129,4 +167,5 @@ def render_wave(wave: Wave) -> Json:
         **({"refused": _bounded(wave.refused, MAX_TARGETS)} if wave.refused else {}),
         **({"returned": sorted(wave.returned)[:MAX_FAILED_BEFORE]} if wave.returned else {}),
         **({"failedOn": _bounded(wave.failed_on, MAX_FAILED_ON)} if wave.failed_on else {}),
+        **({"reached": _reached(wave)} if wave.reached else {}),
     }

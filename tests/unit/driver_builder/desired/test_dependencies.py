@@ -62,7 +62,7 @@ def found(*drivers: DriverContainer) -> Found:
         ),
         pytest.param(
             (named("a", version="-"), named("b", "a")),
-            {"a": ([], None, ["b"]), "b": ([], Reason.WAITING_FOR_DEPENDENCY, [])},
+            {"a": ([], None, ["b"]), "b": (["a"], Reason.WAITING_FOR_DEPENDENCY, [])},
             id="invalid",
         ),
     ],

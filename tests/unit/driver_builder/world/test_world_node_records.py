@@ -1,0 +1,246 @@
+"""What works on a node is believed from its record: DaemonSets and Nodes that go and come take nothing away."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from kube_api import names
+from kube_api.client import Object
+from kube_api.resources import DRIVER_CONTAINERS, NODES
+from tests.support.driver_builder.factories import KERNEL, NAMESPACE
+from tests.unit.driver_builder.world.test_world_attack import AttackWorld, forget_node
+from tests.unit.driver_builder.world.test_world_drain import DRAIN
+from tests.unit.driver_builder.world.test_world_order import FIRST, MODULES, SECOND, OrderWorld, ordered
+from tests.unit.driver_builder.world.test_world_rollout import BAD, GOOD, NODE_NAMES, result_of
+
+READY = f"driverwright.io/{NAMESPACE}.edu.ready"
+
+
+def fleet(*, rounds: int = 0, source: str = GOOD[1], **rollout: object) -> AttackWorld:
+    """Make a world of four nodes in a wave; each round is checked: what is replaced goes by the wave."""
+    world = AttackWorld()
+    for name in NODE_NAMES:
+        world.add_node(name, KERNEL)
+    world.add_driver("edu", rollout={"maxUnavailable": 1, "drain": DRAIN, **rollout})
+    world.arrive()
+    world.edit_source(source)
+    pass_rounds(world, rounds)
+    return world
+
+
+def pass_rounds(world: AttackWorld, number: int) -> None:
+    """Let rounds pass."""
+    for _ in range(number):
+        world.one_round()
+
+
+def delete_daemon_sets(world: AttackWorld, which: Callable[[str], bool]) -> None:
+    """Let somebody delete DaemonSets by hand: their pods go."""
+    for path in [path for path in world.client.objects if "/daemonsets/" in path and which(path)]:
+        world.client.delete(path)
+    world._collect_orphans()
+
+
+def is_new(path: str) -> bool:
+    """Return whether a DaemonSet is the one that a first wave has added."""
+    return path.endswith("-b")
+
+
+def is_before(path: str) -> bool:
+    """Return whether it is the one that was there before."""
+    return not is_new(path)
+
+
+def is_any(_path: str) -> bool:
+    """Return true of each."""
+    return True
+
+
+def identities(world: AttackWorld) -> dict[str, str]:
+    """Return what is live, by node."""
+    return {name: live["edudrv"] for name, live in world.live.items()}
+
+
+def ready_nodes(world: AttackWorld) -> set[str]:
+    """Name the nodes with the ready label."""
+    return {
+        name for name in world.kernels if READY in world.client.objects[NODES.path(name=name)]["metadata"]["labels"]
+    }
+
+
+@pytest.mark.parametrize("rounds", [pytest.param(1, id="while it builds"), pytest.param(8, id="in the wave")])
+@pytest.mark.parametrize(
+    "which",
+    [pytest.param(is_before, id="of before"), pytest.param(is_new, id="new"), pytest.param(is_any, id="both")],
+)
+def test_a_daemon_set_that_somebody_deletes(rounds: int, which: Callable[[str], bool]) -> None:
+    """Its nodes keep what is loaded until the wave comes to them, and have the new version in the end (N1)."""
+    world = fleet(rounds=rounds)
+    delete_daemon_sets(world, which)
+    pass_rounds(world, 10)
+    world.arrive()
+    assert len(set(identities(world).values())) == 1
+    assert ready_nodes(world) == set(NODE_NAMES)
+    assert (world.leftovers(), world.wave_labels()) == ([], [])
+
+
+@pytest.mark.parametrize("strategy", ["waves", "immediate"])
+@pytest.mark.parametrize("which", [pytest.param(is_before, id="of before"), pytest.param(is_any, id="both")])
+def test_a_refused_image_goes_to_no_node_that_works(which: Callable[[str], bool], strategy: str) -> None:
+    """The DaemonSet with the image of before is deleted in a halted wave: no node gets the other image (N1)."""
+    world = fleet(rounds=25, source=BAD[0])
+    assert world.status()["rollout"]["phase"] == "Halted"
+    before = identities(world)
+    world.roll({"strategy": strategy})
+    delete_daemon_sets(world, which)
+    pass_rounds(world, 30)
+    assert identities(world) == before
+    assert ready_nodes(world) == set(NODE_NAMES)
+    assert [pod for pod in world._pods() if result_of(pod) == "LoadFailed"] == []
+
+
+def test_immediate_is_no_exception_for_a_refused_image() -> None:
+    """The strategy is changed after the wave has halted."""
+    world = fleet(rounds=25, source=BAD[0])
+    before = identities(world)
+    world.roll({"strategy": "immediate"})
+    pass_rounds(world, 10)
+    assert (identities(world), world.status()["rollout"]["phase"]) == (before, "Halted")
+
+
+def test_the_record_of_a_node_that_leaves_says_what_its_pod_has_loaded() -> None:
+    """It leaves the selector between the load and the next reconcile (N3)."""
+    world = fleet(canary=1, soak="1h")
+    first = identities(world)
+    while identities(world) == first:
+        world.one_round()
+    (node,) = [name for name, identity in identities(world).items() if identity != first[name]]
+    world.move_node(node, "away")
+    pass_rounds(world, 3)
+    text = world.client.objects[NODES.path(name=node)]["metadata"]["annotations"][
+        f"loaded.{names.GROUP}/{NAMESPACE}.edu"
+    ]
+    assert json.loads(text)["loads"][0]["modules"] == [f"edudrv:{identities(world)[node]}"]
+
+
+def registered_anew(world: AttackWorld) -> str:
+    """Let the wave reach a node, and register that one anew, without any label or record."""
+    first = identities(world)
+    while identities(world) == first:
+        world.one_round()
+    world.one_round()
+    (node,) = [name for name, identity in identities(world).items() if identity != first[name]]
+    forget_node(world, node)
+    return node
+
+
+def test_a_node_that_is_registered_anew_keeps_what_the_wave_has_brought() -> None:
+    """The status knows its label and its boot: a missing record proves nothing (N9)."""
+    world = fleet(canary=1, soak="1h")
+    node = registered_anew(world)
+    brought = identities(world)[node]
+    pass_rounds(world, 8)
+    assert identities(world)[node] == brought
+    assert node in ready_nodes(world)
+
+
+def test_all_nodes_are_registered_anew_as_the_next_image_arrives() -> None:
+    """None of them has a pod or a record: they get the image of before, and the next one by the wave (N9)."""
+    world = fleet()
+    world.reconcile(world.look)
+    world.finish_builds()
+    for node in NODE_NAMES:
+        forget_node(world, node)
+    pass_rounds(world, 5)
+    world.arrive()
+    assert ready_nodes(world) == set(NODE_NAMES)
+
+
+def test_another_machine_under_the_name_is_not_taken_for_the_one_before() -> None:
+    """Its boot is another one: nothing is put back."""
+    world = fleet(canary=1, soak="1h")
+    node = registered_anew(world)
+    world.reboot(node, KERNEL)
+    world.one_round()
+    assert (
+        f"{names.GROUP}/{NAMESPACE}.edu.wave" not in world.client.objects[NODES.path(name=node)]["metadata"]["labels"]
+    )
+
+
+def test_a_wave_label_that_somebody_removes_is_put_back() -> None:
+    """The controller is there before the DaemonSet's pods are replaced (N4, as far as an affinity allows it)."""
+    world = fleet(canary=1, soak="1h")
+    while world.status().get("rollout", {}).get("phase") != "Soaking":
+        world.one_round()
+    before = identities(world)
+    for node in NODE_NAMES:
+        label = {f"{names.GROUP}/{NAMESPACE}.edu.wave": None}
+        world.client.patch(NODES.path(name=node), {"metadata": {"labels": label}})
+    pass_rounds(world, 4)
+    assert identities(world) == before
+
+
+@pytest.mark.xfail(strict=True, reason="N2: a third version is written into the DaemonSet of the second one")
+def test_a_node_that_loses_its_pod_after_another_edit_keeps_the_second_version() -> None:
+    """docs/upgrades.md: a node whose pod is deleted gets the image that it had."""
+    world = fleet(rounds=12)
+    world.edit_source(GOOD[2])
+    pass_rounds(world, 2)
+    for name in NODE_NAMES:
+        for pod in world.pods_on(name):
+            world.client.delete(f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}")
+    pass_rounds(world, 10)
+
+
+# ---------------------------------------------------------------- drivers that depend on each other
+
+
+def _driver(name: str) -> str:
+    return DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=name)
+
+
+def _undo(world: OrderWorld, name: str) -> None:
+    status: Object = world.client.objects[_driver(name)].get("status") or {}
+    words = ",".join(status.get("rollout", {}).get("targets", {}).values())
+    world.client.patch(_driver(name), {"metadata": {"annotations": {names.UNDO_ROLLOUT_ANNOTATION: words}}})
+
+
+def test_an_undo_of_a_dependent_alone_is_refused_with_the_reason() -> None:
+    """Its image of before is built for the symbols that the first driver had before (N5)."""
+    world = ordered(2)
+    before = dict(world.live["node-0"])
+    world.edit(FIRST, "int y;")
+    while world.live["node-0"].get(MODULES[FIRST]) == before[MODULES[FIRST]] or world.down():
+        _one_round(world)
+    live = dict(world.live["node-0"])
+    _undo(world, SECOND)
+    messages = []
+    for _ in range(5):
+        _one_round(world)
+        messages.append(world.status(SECOND).get("rollout", {}).get("message", ""))
+    assert (world.failed, world.live["node-0"]) == ([], live)
+    assert any(f"is built for other symbols than {NAMESPACE}/{FIRST} has on node-0" in words for words in messages)
+
+
+@pytest.mark.parametrize("number", range(5, 10))
+def test_an_invalid_spec_of_the_first_driver_brings_no_dependent_for_other_symbols(number: int) -> None:
+    """The dependent has yielded, and the node is left out by an admin: the dependent comes back as it was (N5)."""
+    world = ordered(1)
+    world.edit(FIRST, "int y;")
+    for _ in range(number):
+        _one_round(world)
+    skip = {names.SKIP_ROLLOUT_ANNOTATION: "true"}
+    world.client.patch(NODES.path(name="node-0"), {"metadata": {"annotations": skip}})
+    _one_round(world)
+    world.client.patch(_driver(FIRST), {"spec": {"version": "not valid!!"}})
+    for _ in range(40):
+        _one_round(world)
+    assert (world.failed, world.down()) == ([], set())
+
+
+def _one_round(world: OrderWorld) -> None:
+    world.reconcile(lambda _action: False)
+    world.finish_builds()
+    world.turn()
+    world.now += 5.0
