@@ -6,6 +6,7 @@ status has the label and the boot of each node that a wave has reached.
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import islice
 
@@ -22,12 +23,17 @@ MAX_TIDIED = 200
 """Labels of waves that ended, which one reconcile removes."""
 
 
-def with_reached(view: DriverView, wave: Wave | None, before: Wave | None) -> Wave | None:
-    """Record in a wave which nodes have its label, and on which boot; ``before`` is what the status says."""
+def with_reached(
+    view: DriverView, wave: Wave | None, before: Wave | None, leaving: AbstractSet[str] = frozenset()
+) -> Wave | None:
+    """Record in a wave which nodes have its label, and on which boot; ``before`` is what the status says.
+
+    Of nodes that are ``leaving`` the label is about to be removed: it is not to come back.
+    """
     if wave is None:
         return None
     known = before.reached if before is not None else {}
-    returned = frozenset(wave.returned)
+    returned = leaving | frozenset(wave.returned)
     reached = {name: found for name, found in known.items() if name not in returned}
     for node in view.snapshot.nodes:
         value = node.labels.get(view.wave_label)

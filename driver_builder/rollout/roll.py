@@ -66,9 +66,11 @@ def roll(view: DriverView, spec: DriverSpec, parts: Sequence[TargetPart]) -> Rol
     if before is not None:
         seen = replace(seen, imageless=_imageless(view, parts))
     decided = next_nodes(spec.rollout, seen, before, view.snapshot.now)
+    rolled = tuple(with_since(view, _with(view, part, decided)) for part in parts)
+    moves = (action for part in rolled for action in part.actions if isinstance(action, MoveNode))
     return Rolled(
-        parts=tuple(with_since(view, _with(view, part, decided)) for part in parts),
-        wave=with_reached(view, decided.wave, before),
+        parts=rolled,
+        wave=with_reached(view, decided.wave, before, leaving={move.node for move in moves if move.value is None}),
         busy=decided.busy,
         taken=decided.taken,
         budgeted=decided.budgeted,
