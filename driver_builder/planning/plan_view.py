@@ -1,6 +1,6 @@
 """What the parts of a plan share: one driver's view of a snapshot, and what one target adds to a plan. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -120,6 +120,15 @@ class DriverPlan(WavePart):
     """Nodes that could not be drained and keep their driver, with what was in the way."""
     unyielded: Mapping[str, str] = field(default_factory=dict)
     """Nodes where a driver that depends on this one cannot be unloaded, with the driver and what holds its modules."""
+
+
+Alone = Callable[[DriverPlan, Callable[[], DriverPlan]], DriverPlan]
+"""Does some work for one driver's plan among those of all: its errors concern that driver alone."""
+
+
+def unguarded(_part: DriverPlan, work: Callable[[], DriverPlan]) -> DriverPlan:
+    """Do the work; the caller handles its errors."""
+    return work()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,6 +83,29 @@ def _restored(node: Node, record: Draining | None) -> dict[str, str | None]:
     return {key: value for key, value in known.items() if node.labels.get(key) == PAUSED}
 
 
+def renewals(driver: str, snapshot: Snapshot) -> Step:
+    """Keep the locks of a driver of which nothing is decided: what it has begun is not over."""
+    every = [renewal(node, driver, snapshot.now) for node in inventory.held(snapshot.nodes)]
+    times = [step.requeue_at for step in every if step.requeue_at is not None]
+    return Step(actions=tuple(action for step in every for action in step.actions), requeue_at=min(times, default=None))
+
+
+def renewal(node: Node, driver: str, now: float) -> Step:
+    """Renew a lock that a driver has on a node, where that is due."""
+    lock = lock_of(node)
+    if lock is None or lock.holder != driver:
+        return Step()
+    if lock.renewed is not None and not lock.is_due(node, now):
+        return Step(requeue_at=lock.renewed + RENEW_SECONDS)
+    return Step(actions=(_lock(node, driver, now, "renew its lock"),), requeue_at=now + LOOK_SECONDS)
+
+
+def _lock(node: Node, driver: str, now: float, why: str) -> HoldNode:
+    annotations = {names.LOCK_ANNOTATION: render_lock(driver, node, now)}
+    seen = node.annotations.get(names.LOCK_ANNOTATION)
+    return HoldNode(node=node.name, driver=driver, seen=seen, annotations=annotations, why=why)
+
+
 @dataclass(frozen=True, slots=True)
 class Hold:
     """What one driver does on nodes."""
@@ -220,10 +243,9 @@ class Hold:
         if lock is not None and not is_own and not lock.is_expired(self.now):
             # It expired while no controller ran, and somebody else has taken it since.
             return Step(words=words, requeue_at=self.now + LOOK_SECONDS)
-        if lock is not None and is_own and lock.renewed is not None and not lock.is_due(node, self.now):
-            return Step(words=words, requeue_at=lock.renewed + RENEW_SECONDS)
-        verb = "renew" if is_own else "take"
-        action = self._write(node, {names.LOCK_ANNOTATION: self._lock(node)}, why=f"{verb} its lock")
+        if is_own:
+            return replace(renewal(node, self.driver, self.now), words=words)
+        action = _lock(node, self.driver, self.now, "take its lock")
         return Step(actions=(action,), words=words, requeue_at=self.now + LOOK_SECONDS)
 
     def leave(self, node: Node) -> Step:

@@ -47,3 +47,7 @@ class Holds:
     def is_begun(self, node: str, driver: str) -> bool:
         """Return whether a driver has locked a node."""
         return node in self.locks and self.locks[node].holder == driver
+
+    def begun(self, driver: str) -> tuple[str, ...]:
+        """Return the nodes that a driver has locked."""
+        return tuple(node for node in self.locks if self.is_begun(node, driver))
