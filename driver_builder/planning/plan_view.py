@@ -28,6 +28,7 @@ from driver_builder.planning.plan_reuse import Reusable
 from driver_builder.planning.settled import Settled
 from driver_builder.planning.standing import Placed, TargetStanding
 from driver_builder.reasons import Reason, TargetState
+from driver_builder.status.begun_drains import BegunDrain
 from driver_builder.status.node_notes import NodeNote, previous_notes
 from driver_builder.status.prebuild_status import AheadStatus, previous_ahead
 from driver_builder.status.rollout_status import Wave, previous_wave
@@ -118,6 +119,8 @@ class DriverPlan(WavePart):
     stages: StageStatus | None = None
     undrained: Mapping[str, str] = field(default_factory=dict)
     """Nodes that could not be drained and keep their driver, with what was in the way."""
+    draining: Mapping[str, BegunDrain] = field(default_factory=dict)
+    """The nodes that are drained for this driver."""
     unyielded: Mapping[str, str] = field(default_factory=dict)
     """Nodes where a driver that depends on this one cannot be unloaded, with the driver and what holds its modules."""
 

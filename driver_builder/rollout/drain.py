@@ -45,8 +45,9 @@ def progress(
     now: float,
 ) -> Progress:
     """Decide what comes next on one node; ``refused`` are evictions by the uid of the pod."""
+    is_late = now >= record.since + settings.deadline_seconds
     if found is None:
-        return Progress(words="its pods are not read yet")
+        return Progress(words="its pods are not read yet", has_failed=is_late)
     if found.unread:
         return Progress(is_drained=True, note=_without_rights(found.unread))
     leaving = [pod for pod in found.pods if not pod.has_ended and DRIVER_LABEL not in pod.labels]
@@ -62,7 +63,7 @@ def progress(
     if forbidden is not None:
         return Progress(is_drained=True, note=_without_rights(forbidden.message))
     words = _words(awaited, users, daemons, refused)
-    if now >= record.since + settings.deadline_seconds:
+    if is_late:
         return Progress(words=words, has_failed=True)
     # Jobs first: what they need may be among the others.
     due = [] if awaited else [pod for pod in users if not pod.deleting and _is_due(refused.get(pod.uid), now)]

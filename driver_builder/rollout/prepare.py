@@ -21,11 +21,12 @@ from driver_builder.planning.actions import (
     SetFinalizer,
 )
 from driver_builder.planning.plan_view import Alone, DriverPlan, unguarded
-from driver_builder.rollout.draining import draining_of
-from driver_builder.rollout.hold_node import TAKES, Hold, Step, renewal, restoration
+from driver_builder.rollout.draining import Draining, draining_of
+from driver_builder.rollout.hold_node import MAX_REST_SECONDS, TAKES, Hold, Step, renewal, restoration, restored
 from driver_builder.rollout.node_lock import lock_of
 from driver_builder.rollout.order import Order
 from driver_builder.rollout.pulls import Pulls, with_pulls
+from driver_builder.status.begun_drains import previous_drains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +61,10 @@ def prepare(
             held.setdefault(driver, []).append(node)
 
     def prepared(part: DriverPlan) -> DriverPlan:
-        own = held.get(part.driver.key, ())
-        return _prepared(with_pulls(part, snapshot, pulls, loader_image), nodes, own, order)
+        own = [*held.get(part.driver.key, ()), *_with_paused_labels(part, nodes, held.get(part.driver.key, ()))]
+        found = _prepared(with_pulls(part, snapshot, pulls, loader_image), nodes, own, order)
+        drains = Hold(found, order).drains() if found.trouble is None else {}
+        return replace(found, draining=drains) if drains else found
 
     done = tuple(alone(part, partial(prepared, part)) for part in parts)
     known = {part.driver.key for part in parts}
@@ -78,6 +81,14 @@ def _holders(node: Node) -> set[str]:
     return holders | ({record.driver} if record is not None and not (record.driver == "" and holders) else set())
 
 
+def _with_paused_labels(part: DriverPlan, nodes: Mapping[str, Node], held: Iterable[Node]) -> Iterable[Node]:
+    """Return the nodes of which only labels that a drain has paused are left: the status has their values."""
+    known = {node.name for node in held}
+    for name, begun in previous_drains(part.driver.status).items():
+        if name in nodes and name not in known and restored(nodes[name], Draining(labels=begun.labels)):
+            yield nodes[name]
+
+
 def _is_gone(driver: str, snapshot: Snapshot) -> bool:
     """Return whether a driver is not there any more, as far as this can be seen."""
     return driver.partition("/")[0] not in snapshot.forbidden
@@ -91,7 +102,8 @@ def _released(node: Node, now: float) -> HoldNode | None:
 def _left(node: Node, now: float) -> HoldNode | None:
     lock, record, yielding = lock_of(node), draining_of(node), yielding_of(node.annotations)
     is_locked = lock is not None and not lock.is_expired(now)
-    is_resting = record is not None and record.is_resting(now)
+    # One that was written while a clock was ahead counts no longer than any may.
+    is_resting = record is not None and record.is_resting(now) and record.retry_at <= now + MAX_REST_SECONDS
     if is_locked or (record is None and yielding is None) or (is_resting and yielding is None):
         return None
     driver = record.driver if record is not None else yielding.first if yielding is not None else ""
