@@ -89,7 +89,10 @@ class Observer:
         daemon_sets, plugin_sets = self._ours(drivers)
         found = self._pods.read(cache, drivers, daemon_sets)
         nodes = cache.nodes.collection.values()
-        node_pods = read_node_pods(self._client, drained(held(nodes), (driver.key for driver in drivers)))
+        owners = [(item.namespace, item.uid) for item in drivers]
+        owners += [(item.namespace, item.uid) for item in daemon_sets]
+        ours = frozenset([*owners, *((item.namespace, item.uid) for item in plugin_sets)])
+        node_pods = read_node_pods(self._client, drained(held(nodes), (driver.key for driver in drivers)), ours)
         snapshot = Snapshot(
             now=self._clock(),
             nodes=nodes,
@@ -122,7 +125,7 @@ class Observer:
             running_discoveries=discoveries.running,
         )
         if looked_at := self._next_nodes.of(snapshot):
-            snapshot = replace(snapshot, resource_users=read_node_pods(self._client, looked_at))
+            snapshot = replace(snapshot, resource_users=read_node_pods(self._client, looked_at, ours))
         self._contents.sweep()
         self._inputs.sweep(snapshot.sources)
         _report(cache)

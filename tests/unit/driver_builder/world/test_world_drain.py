@@ -58,7 +58,9 @@ class DrainWorld(WaveWorld):
                 owner = {"kind": "DaemonSet", "controller": True, "uid": "plugin"}
                 self._add(f"plugin-{name}", name, {"nodeSelector": {LABEL: "true"}}, ownerReferences=[owner])
             if not is_tainted(node):
-                self._add(f"web-{name}", name, {"containers": [{"resources": {"requests": {RESOURCE: "1"}}}]})
+                spec = {"containers": [{"resources": {"requests": {RESOURCE: "1"}}}]}
+                owner = {"kind": "ReplicaSet", "controller": True, "uid": "web"}
+                self._add(f"web-{name}", name, spec, ownerReferences=[owner])
 
     def _stays(self, pod: Object, node: Object) -> bool:
         wanted: Object = pod["spec"].get("nodeSelector", {})
