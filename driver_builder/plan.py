@@ -164,7 +164,8 @@ def _together(
         return contained("driver", part.driver.key, work, undecided)
 
     parts = tuple(parts)
-    holds = Holds.of(inventory.held(snapshot.nodes), snapshot.now, inventory.pressed(snapshot.nodes))
+    nodes, pressed = inventory.held(snapshot.nodes), inventory.pressed(snapshot.nodes)
+    holds = Holds.of(nodes, snapshot.now, pressed, snapshot.locks_first_seen)
     pulls = Pulls.of(snapshot.pull_pods, snapshot.now, inventory.by_name(snapshot.nodes))
     order = Order.of(parts, needs, snapshot)
     admitted = admit(parts, settings.max_unavailable_nodes, holds, pulls, order, alone=alone)

@@ -573,7 +573,8 @@ _DRIVERS = {
     Reason.DRAIN_TIMEOUT: _means(
         "Nodes were not drained before the deadline: they keep their driver, and the wave takes other nodes",
         "End the pods that the message names, let their PodDisruptionBudget allow it, or set the field of rollout.drain"
-        " that the message names: the controller tries the nodes again, at once without their annotation driverwright.io/draining (docs/upgrades.md)",
+        " that the message names: the controller tries the nodes again, at once without their annotation"
+        " driverwright.io/draining (docs/upgrades.md)",
     ),
     Reason.DEPENDENT_NOT_UNLOADED: _means(
         "A driver that depends on this one cannot be unloaded on nodes: they keep both, and the wave takes other nodes",

@@ -24,7 +24,7 @@ from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.rollout.clearance import Clearing, Return
 from driver_builder.rollout.drain import progress
 from driver_builder.rollout.draining import PAUSED, Draining, draining_of, parse_draining, render_draining
-from driver_builder.rollout.node_lock import RENEW_SECONDS, lock_of, render_lock
+from driver_builder.rollout.node_lock import RENEW_SECONDS, Lock, lock_of, render_lock
 from driver_builder.rollout.order import Order
 from driver_builder.status.begun_drains import BegunDrain, previous_drains
 from kube_api import names
@@ -172,7 +172,7 @@ class Hold:
 
     def clear(self, node: Node) -> Step:
         """Lock and clear a node, and let its driver be replaced."""
-        lock = lock_of(node)
+        lock = self._lock_of(node)
         if lock is not None and lock.holder != self.driver and not lock.is_expired(self.now):
             return Step(words=f"node {node.name} {lock}", requeue_at=self.now + LOOK_SECONDS)
         return self._cleared(node, replace(self.keep(node), goes=True))
@@ -251,7 +251,7 @@ class Hold:
         """Hold the lock of a node, and renew it where that is due."""
         record = self._record(node)
         words = _said(node, record.note if record is not None else "")
-        lock = lock_of(node)
+        lock = self._lock_of(node)
         is_own = lock is not None and lock.holder == self.driver
         if lock is not None and not is_own and not lock.is_expired(self.now):
             # It expired while no controller ran, and somebody else has taken it since.
@@ -381,6 +381,9 @@ class Hold:
             for name, record in known.items()
             if record is not None and record.since and not record.failed
         }
+
+    def _lock_of(self, node: Node) -> Lock | None:
+        return lock_of(node, self.snapshot.locks_first_seen)
 
     def _is_locked(self, node: Node) -> bool:
         lock = lock_of(node)

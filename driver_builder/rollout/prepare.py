@@ -69,7 +69,7 @@ def prepare(
     done = tuple(alone(part, partial(prepared, part)) for part in parts)
     known = {part.driver.key for part in parts}
     gone = (driver for driver in sorted(held.keys() - known) if _is_gone(driver, snapshot))
-    released = (_released(node, snapshot.now) for driver in gone for node in held[driver])
+    released = (_released(node, snapshot) for driver in gone for node in held[driver])
     return Prepared(parts=done, released=tuple(action for action in released if action is not None))
 
 
@@ -94,13 +94,14 @@ def _is_gone(driver: str, snapshot: Snapshot) -> bool:
     return driver.partition("/")[0] not in snapshot.forbidden
 
 
-def _released(node: Node, now: float) -> HoldNode | None:
+def _released(node: Node, snapshot: Snapshot) -> HoldNode | None:
     """Release a node whose driver is gone; of another controller's driver nothing is known but its lock."""
-    return contained("node", node.name, partial(_left, node, now), lambda _error: None)
+    return contained("node", node.name, partial(_left, node, snapshot), lambda _error: None)
 
 
-def _left(node: Node, now: float) -> HoldNode | None:
-    lock, record, yielding = lock_of(node), draining_of(node), yielding_of(node.annotations)
+def _left(node: Node, snapshot: Snapshot) -> HoldNode | None:
+    lock, now = lock_of(node, snapshot.locks_first_seen), snapshot.now
+    record, yielding = draining_of(node), yielding_of(node.annotations)
     is_locked = lock is not None and not lock.is_expired(now)
     # One that was written while a clock was ahead counts no longer than any may.
     is_resting = record is not None and record.is_resting(now) and record.retry_at <= now + MAX_REST_SECONDS

@@ -57,7 +57,6 @@ def owned(metadata: Object | None = None, spec: Object | None = None, uid: str =
         pytest.param(pod(status={"phase": "Succeeded"}), {"has_ended": True, "is_bare": True}, id="ended"),
         pytest.param(owned({"deletionTimestamp": "2023-11-14T22:13:20Z"}), {"deleting": True}, id="on its way"),
         pytest.param(owned(spec={"volumes": [{"emptyDir": {}}]}), {"has_local_data": True}, id="files on the disk"),
-        pytest.param(owned(spec={"volumes": [{"emptyDir": {"medium": "HugePages"}}]}), {"has_local_data": True}, id="2"),
         pytest.param(owned(spec={"volumes": [{"emptyDir": {"medium": "Memory"}}, {"secret": {}}]}), {}, id="in memory"),
         pytest.param(owned({"labels": {"driverwright.io/driver-container": "x"}}),
                      {"labels": {"driverwright.io/driver-container": "x"}}, id="our label, which anybody may write"),

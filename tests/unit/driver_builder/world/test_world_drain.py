@@ -1,5 +1,6 @@
 """Draining in any history of a fleet: what leaves a node, and that everything is as it was in the end."""
 
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from driver_builder.objects import manifests
 from driver_builder.objects.pull_pod import PULL_LABEL
 from driver_builder.planning.actions import Action, MoveNode, TakeNode
 from driver_builder.rollout.draining import PAUSED
+from driver_builder.status.status import timestamp
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
@@ -341,6 +343,23 @@ def test_a_drain_that_fails_while_the_clock_is_ahead_is_tried_again(is_deleted: 
     world.rounds(15)
     world.arrive()
     assert_all_is_well(world)
+
+
+@pytest.mark.parametrize("is_renewed", [False, True], ids=["", "and is renewed"])
+def test_another_programs_lock_from_the_future_expires_after_it_was_first_seen(is_renewed: bool) -> None:
+    """Its clock is wrong; while it renews the lock, that is honoured."""
+    world = drained_world(KERNEL)
+    world.drains, before = False, world.live["node-0"]
+    world.edit_source(GOOD[1])
+    for number in range(60):
+        if number == 0 or (is_renewed and number % 10 == 0):
+            lock = {"holder": "gpu-partitioner", "renewTime": timestamp(world.now + YEAR)}
+            world.patch_node("node-0", {"metadata": {"annotations": {names.LOCK_ANNOTATION: json.dumps(lock)}}})
+        world.rounds(1)
+        world.now += 10.0
+        if number < 35:
+            assert world.live["node-0"] == before
+    assert (world.live["node-0"] == before) is is_renewed
 
 
 def _hold(world: WaveWorld, node: str, yes: bool) -> None:
