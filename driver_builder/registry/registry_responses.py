@@ -73,7 +73,7 @@ class Response:
             return f"{self.status} (from another host)"
         errors = islice(self._errors(), _ERRORS_SHOWN)
         said = "; ".join(f"{shown(code)}: {shown(message)}" for code, message in errors)
-        return f"{self.status} {said}".strip()
+        return f"{self.status} {said or ('(no error of a registry)' if self.body else '')}".strip()
 
     @property
     def says_full(self) -> bool:
