@@ -4,35 +4,47 @@ SHELL := /bin/bash
 # Tests start many processes of ours: where this is set, each would compile all that it imports anew.
 export PYTHONDONTWRITEBYTECODE :=
 
+# Some targets run in the machine tree (tools/machine) only: elsewhere they go in. A demo on a cluster of the user's own stays outside.
+TREE := $(wildcard /etc/driverwright-machine/os-release)
+ifdef TREE
+override PYTHON := /usr/bin/python3
+override VENV := .venv-machine
+else
 PYTHON ?= python3
 VENV := .venv
+endif
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
+IN_TREE := $(if $(TREE),$(READY))
+in_tree = @$(if $(TREE),$(1),tools/machine make --no-print-directory $@)
 PYTEST := $(BIN)/python -m pytest
 LONG_BENCHES := bench/driver_matrix.py bench/nvidia_case.py
 
-.PHONY: help demo test test-long unit integration e2e fuzz lint format docs manifests images release bench driver-matrix nvidia-case clean
+.PHONY: help venv demo test test-long unit pytest integration e2e fuzz lint format docs manifests images release bench driver-matrix nvidia-case clean
 
 help: ## Show this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-demo: $(READY) ## Run the demo on this machine with real nodes (DEMO_KEEP=1 keeps it running)
-	@$(BIN)/python -m demo
+demo: $(if $(DEMO_KUBECONFIG),$(READY),$(IN_TREE)) ## Run the demo on this machine with real nodes (DEMO_KEEP=1 keeps it running)
+	$(if $(DEMO_KUBECONFIG),@$(BIN)/python -m demo,$(call in_tree,$(BIN)/python -m demo))
 
-test: $(READY) ## Run the tests: unit, integration, e2e
-	@$(BIN)/python tools/run_tests.py
+test: $(IN_TREE) ## Run the tests: unit, integration, e2e
+	$(call in_tree,$(BIN)/python tools/run_tests.py)
 
-test-long: $(READY) ## Run the long tests: studies, soaks, tests of the testbed
-	@$(BIN)/python tools/run_tests.py --long
+test-long: $(IN_TREE) ## Run the long tests: studies, soaks, tests of the testbed
+	$(call in_tree,$(BIN)/python tools/run_tests.py --long)
 
 unit: $(READY) ## Run the unit tests, which need only Python (a minute)
 	@$(BIN)/python tools/run_tests.py --unit
 
-integration: $(READY) ## Run the tests against a real API server, engine and registry
-	@$(PYTEST) -m "(api or engine) and not long"
+pytest: $(IN_TREE) ## Run some of the tests: make pytest TESTS="tests/engine/test_registry.py -k password"
+	$(call in_tree,$(PYTEST) $(TESTS))
 
-e2e: $(READY) ## Run the tests on real kernels in QEMU
-	@$(PYTEST) -m "(kernel or cluster) and not long"
+integration: $(IN_TREE) ## Run the tests against a real API server, engine and registry
+	$(call in_tree,$(PYTEST) -m "(api or engine) and not long")
+
+e2e: $(IN_TREE) ## Run the tests on real kernels in QEMU
+	$(call in_tree,$(PYTEST) -m "(kernel or cluster) and not long")
 
 fuzz: $(READY) ## Try ten thousand hostile hosts, rules, templates and settings (about half an hour)
 	@HYPOTHESIS_PROFILE=fuzz $(PYTEST) -q --timeout=7200 -k "fuzz or hostile or any_" tests/unit/nfd_worker tests/unit/feature_rules
@@ -56,18 +68,20 @@ images: $(READY) ## Build and push the programs' images: make images REGISTRY=ho
 release: $(READY) ## Make all files of a release in build/release; nothing is pushed (ALLOW_DIRTY=1: also of changed files)
 	@$(BIN)/python -m tools.release $(if $(filter-out 0,$(ALLOW_DIRTY)),--allow-dirty)
 
-bench: $(READY) ## Run the benchmarks; they print ratios
-	@set -e; for file in $(filter-out $(LONG_BENCHES) bench/__init__.py,$(wildcard bench/*.py)); do \
-		echo "== $$file"; $(BIN)/python "$$file"; done
+bench: $(IN_TREE) ## Run the benchmarks; they print ratios
+	$(call in_tree,set -e; for file in $(filter-out $(LONG_BENCHES) bench/__init__.py,$(wildcard bench/*.py)); do \
+		echo "== $$file"; $(BIN)/python "$$file"; done)
 
-driver-matrix: $(READY) ## Build and load every real driver on every kernel in the archives (hours; resumes where it stopped)
-	@$(BIN)/python bench/driver_matrix.py $(or $(MATRIX),--drivers all --kernels all)
+driver-matrix: $(IN_TREE) ## Build and load every real driver on every kernel in the archives (hours; resumes where it stopped)
+	$(call in_tree,$(BIN)/python bench/driver_matrix.py $(or $(MATRIX),--drivers all --kernels all))
 
-nvidia-case: $(READY) ## NVIDIA's open modules and the kernel update that they do not compile for, reported before a reboot (long)
-	@$(BIN)/python bench/nvidia_case.py $(NVIDIA)
+nvidia-case: $(IN_TREE) ## NVIDIA's open modules and the kernel update that they do not compile for, reported before a reboot (long)
+	$(call in_tree,$(BIN)/python bench/nvidia_case.py $(NVIDIA))
+
+venv: $(READY) ## Make the virtual environment; tools/machine make venv makes that of the tree
 
 clean: ## Remove build outputs (the cache in ~/.cache/driverwright stays)
-	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .venv-machine build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(READY): pyproject.toml tools/set_up.sh
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" bash tools/set_up.sh

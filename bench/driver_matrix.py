@@ -99,7 +99,7 @@ class Matrix:
 
     def fill(self, wanted: Mapping[str, Sequence[BuildRequest]]) -> None:
         """Build what is not built, and try what is not tried."""
-        ensure_packages(emulation.PACKAGES, self.progress)
+        ensure_packages(emulation.PACKAGES)
         symvers = find_symvers(known_kernels(), self.progress)
         layouts = {release: parse_symvers(path.read_text())["module_layout"] for release, path in symvers.items()}
         missing = sum(request.key not in self.results.builds for requests in wanted.values() for request in requests)

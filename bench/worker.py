@@ -38,6 +38,9 @@ UPSTREAM_CPU_SECONDS_PER_HOUR = 0.70
 UPSTREAM_BYTES_UNCHANGED = 99_000
 
 CYCLES = 10
+CHECKS = 30
+CHECK_SECONDS = 300.0 * 15 / 16
+"""How often a Node is checked: five minutes, and up to an eighth less."""
 PUBLISHES = 3
 REST_SECONDS = 60.0
 REST_CYCLES = 5
@@ -93,9 +96,9 @@ class Worker:
             self._process = subprocess.Popen(command, stderr=log, env=environment)
         self.pid = self._process.pid
 
-    def sleep(self, interval: str) -> None:
-        """Set the interval between cycles; taken up at once."""
-        self.conf.write_text(f"core: {{sleepInterval: {interval}}}")
+    def sleep(self, interval: str, check: str = "0") -> None:
+        """Set the interval between cycles, and that between checks of the Node; taken up at once."""
+        self.conf.write_text(f"core: {{sleepInterval: {interval}}}\nresyncPeriod: {check}\n")
 
     def publish(self, change: Callable[[], object]) -> float:
         """Change something; gives the seconds until the API server heard of it."""
@@ -130,6 +133,19 @@ class Worker:
     def cpu_seconds(self) -> float:
         """Give the time it ran so far, without children."""
         return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[0]) / 1e9
+
+    def check(self) -> tuple[float, int]:
+        """Let it check its Node some times; gives the seconds of CPU of one, its child included, and its requests."""
+        self.sleep("1h", "1s")
+        time.sleep(3)
+        before, sent = ticks_of(self.pid), len(ApiServer.received)
+        while len(ApiServer.received) < sent + CHECKS:
+            time.sleep(0.5)
+        self.sleep("1h")
+        time.sleep(2)
+        requests = ApiServer.received[sent:]
+        assert {verb for _, verb, _ in requests} == {"GET"}, "a Node that has lost nothing was written"
+        return (ticks_of(self.pid) - before) / 1000 / len(requests), requests[-1][2]
 
     def rest(self) -> float:
         """Wait until the next cycle has ended; gives the seconds of CPU since, for each cycle that was."""
@@ -247,7 +263,8 @@ def report_churn(bench: Bench) -> None:
 
 def report_resident(bench: Bench) -> None:
     """Print what a worker on this machine weighs, and costs at rest."""
-    with bench.worker(live_tree(bench.folder / "live")) as running:
+    # With the endpoint, as in deploy/: its sockets are the publish child's as well.
+    with bench.worker(live_tree(bench.folder / "live"), port=CHURN_PORT) as running:
         _report_resident(running)
     python = bench.programs / "python"
     hot, cold = json.loads(_output(python, "-I", "-c", CONTROL))
@@ -276,9 +293,14 @@ def _report_resident(worker: Worker) -> None:
     worker.sleep(f"{REST_SECONDS:g}s")
     time.sleep(2)
     rests = sorted(worker.rest() * 3600 / REST_SECONDS for _ in range(REST_CYCLES))
-    told = _against(statistics.median(rests), UPSTREAM_CPU_SECONDS_PER_HOUR, "s an hour")
     spread = f"median of {REST_CYCLES} minutes, {rests[0]:.2f} to {rests[-1]:.2f}"
-    print(f"CPU at rest, one cycle a minute {told} ({spread})")
+    print(f"CPU of one cycle a minute      {statistics.median(rests):.2f} s an hour ({spread})")
+    check, size = worker.check()
+    print(f"a check of the Node            {check * 1000:.1f} ms of CPU, sends {size} bytes, receives {ApiServer.sent}")
+    at_rest = statistics.median(rests) + check * 3600 / CHECK_SECONDS
+    print(f"CPU at rest, with children     {_against(at_rest, UPSTREAM_CPU_SECONDS_PER_HOUR, 's an hour')}")
+    memory = worker.memory()
+    print(f"RSS and PSS after {CHECKS} checks    {memory['Rss']:.1f} MiB, {memory['Pss']:.1f} MiB")
 
 
 def report_latency(bench: Bench) -> None:
@@ -326,7 +348,7 @@ def install(folder: Path) -> Path:
     base = _base_python()
     subprocess.run([base, "-m", "venv", "--without-pip", str(folder)], check=True)
     (packages,) = folder.glob("lib/python3*/site-packages")
-    for package in ("nfd_worker", "feature_rules", "kube_api"):
+    for package in ("nfd_worker", "feature_rules", "file_watch", "kube_api"):
         shutil.copytree(REPOSITORY / package, packages / package, ignore=shutil.ignore_patterns("__pycache__"))
     # The image has no libyaml, which would be mapped and not used.
     yaml = Path(_output(sys.executable, "-c", "import yaml; print(yaml.__path__[0])").strip())

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from driver_builder.api.driver_spec import BuilderKind
 from driver_builder.errors import ConfigurationError
-from driver_builder.model import permissions, quantities, registry_reach
+from driver_builder.model import defaults, permissions, quantities, registry_reach
 from driver_builder.model.loader_privileges import LoaderPrivileges
 from driver_builder.model.permissions import Permissions
 from driver_builder.model.registry_reach import Reach
@@ -21,7 +21,6 @@ from kube_api import names
 Json = dict[str, Any]
 
 ENVIRONMENT_PREFIX = "DRIVER_BUILDER_"
-DEFAULT_BUILD_DEADLINE_SECONDS = 1800.0
 DEFAULT_DOCKER_HOST = "unix:///var/run/docker.sock"
 _Word = TypeVar("_Word", bound=StrEnum)
 
@@ -179,25 +178,35 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         "--max-builds", type=_count, metavar="N", help="maximum number of concurrent builds (default 1)"
     )
     parser.add_argument(
-        "--build-deadline-seconds", type=_positive, metavar="S", help="stop a build after this long (default 1800)"
+        "--build-deadline-seconds",
+        type=_positive,
+        metavar="S",
+        help=f"stop a build after this long (default {defaults.BUILD_DEADLINE_SECONDS:g})",
     )
     parser.add_argument(
         "--max-build-deadline-seconds",
         type=_positive,
         metavar="S",
-        help="maximum of spec.build.deadline (default 14400)",
+        help=f"maximum of spec.build.deadline (default {defaults.MAX_BUILD_DEADLINE_SECONDS:g})",
     )
     parser.add_argument(
-        "--retry-min-seconds", type=_positive, metavar="S", help="delay after a build's first failure (default 30)"
+        "--retry-min-seconds",
+        type=_positive,
+        metavar="S",
+        help=f"delay after a build's first failure (default {defaults.RETRY_MIN_SECONDS:g})",
     )
     parser.add_argument(
-        "--retry-max-seconds", type=_positive, metavar="S", help="maximum delay between attempts (default 3600)"
+        "--retry-max-seconds",
+        type=_positive,
+        metavar="S",
+        help=f"maximum delay between attempts (default {defaults.RETRY_MAX_SECONDS:g})",
     )
     parser.add_argument(
         "--unload-deadline-seconds",
         type=_positive,
         metavar="S",
-        help="stop trying to unload a removed driver from a node after this long (default 600)",
+        help="stop trying to unload a removed driver from a node after this long"
+        f" (default {defaults.UNLOAD_DEADLINE_SECONDS:g})",
     )
     parser.add_argument(
         "--max-unavailable-nodes",
@@ -350,13 +359,15 @@ def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = 
         registry_plain_http_passwords=pick.switch("registry_plain_http_passwords"),
         resync_seconds=pick.number("resync_seconds", 60.0, _positive),
         max_builds=int(pick.number("max_builds", 1, _count)),
-        build_deadline_seconds=pick.number("build_deadline_seconds", DEFAULT_BUILD_DEADLINE_SECONDS, _positive),
-        max_build_deadline_seconds=pick.number("max_build_deadline_seconds", 14400.0, _positive),
+        build_deadline_seconds=pick.number("build_deadline_seconds", defaults.BUILD_DEADLINE_SECONDS, _positive),
+        max_build_deadline_seconds=pick.number(
+            "max_build_deadline_seconds", defaults.MAX_BUILD_DEADLINE_SECONDS, _positive
+        ),
         permissions=permissions_of(permission_texts),
         permission_texts=permission_texts,
-        retry_min_seconds=pick.number("retry_min_seconds", 30.0, _positive),
-        retry_max_seconds=pick.number("retry_max_seconds", 3600.0, _positive),
-        unload_deadline_seconds=pick.number("unload_deadline_seconds", 600.0, _positive),
+        retry_min_seconds=pick.number("retry_min_seconds", defaults.RETRY_MIN_SECONDS, _positive),
+        retry_max_seconds=pick.number("retry_max_seconds", defaults.RETRY_MAX_SECONDS, _positive),
+        unload_deadline_seconds=pick.number("unload_deadline_seconds", defaults.UNLOAD_DEADLINE_SECONDS, _positive),
         max_unavailable_nodes=int(pick.number("max_unavailable_nodes", 0, _limit)),
         identity=pick.text("identity") or environment.get("POD_NAME") or os.uname().nodename,
         lease_name=pick.text("lease_name") or "driver-builder",

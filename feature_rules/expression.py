@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from feature_rules.errors import MatchError
 from feature_rules.model import MatchExpression
 from feature_rules.regexps import check_pattern, is_found
-from feature_rules.version import Ordered, parse_integer, parse_version
+from feature_rules.version import Ordered, parse_integer, parse_leading_version, parse_version
 
 _MANY = 1 << 31
 
@@ -23,8 +23,11 @@ _COUNTS: Mapping[str, tuple[int, int]] = {
 
 _COUNT_WORDS = {(0, 0): "no value", (1, _MANY): "at least one value", (1, 1): "exactly one value", (2, 2): "two values"}
 
-_NUMBERS: Mapping[str, Callable[[str], Ordered]] = {"": parse_integer, "version": parse_version}
-"""Type of a comparison -> what reads its values."""
+_BOUNDS: Mapping[str, Callable[[str], Ordered]] = {"": parse_integer, "version": parse_version}
+"""Type of a comparison -> what reads the values of the condition."""
+
+_ELEMENTS: Mapping[str, Callable[[str], Ordered]] = {"": parse_integer, "version": parse_leading_version}
+"""Type of a comparison -> what reads the value that the node has."""
 
 
 def match_expression(expression: MatchExpression, *, present: bool, value: str | None) -> bool:
@@ -83,12 +86,12 @@ def _in_regexp(expression: MatchExpression, value: str) -> bool:
 
 def _compare(expression: MatchExpression, value: str) -> bool:
     bounds = _bounds(expression)
-    return _COMPARISONS[expression.op](_NUMBERS[expression.type](value), *bounds)
+    return _COMPARISONS[expression.op](_ELEMENTS[expression.type](value), *bounds)
 
 
 def _bounds(expression: MatchExpression) -> list[Ordered]:
     """Read the values of a comparison. As upstream, only integer ranges must not be empty."""
-    parse = _NUMBERS.get(expression.type)
+    parse = _BOUNDS.get(expression.type)
     if parse is None:
         raise MatchError(f"there is no type {expression.type!r}; leave it out for integers, or use version")
     bounds = [parse(text) for text in expression.value]

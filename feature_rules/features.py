@@ -20,17 +20,30 @@ Instances = tuple[Attributes, ...]
 _NONE: Mapping[str, Never] = MappingProxyType({})
 
 
+class FileFeatures(NamedTuple):
+    """What one file of others says.
+
+    ``expiry``: when which of these names expires, in seconds since 1970. ``expired``: names that are left out because
+    they have.
+    """
+
+    features: Attributes = _NONE
+    labels: Attributes = _NONE
+    expiry: Mapping[str, float] = _NONE
+    expired: Flags = frozenset()
+
+
 class Features(NamedTuple):
     """All features by their dotted name; a name that is present with nothing in it was looked for and is empty.
 
-    ``files``: of a source that reads files of others, each file and the labels it wants, None where it could not be
-    read yet; lost in a merge.
+    ``files``: of a source that reads files of others, what each says, None where it could not be read yet; lost in a
+    merge.
     """
 
     flags: Mapping[str, Flags] = _NONE
     attributes: Mapping[str, Attributes] = _NONE
     instances: Mapping[str, Instances] = _NONE
-    files: Mapping[str, frozenset[str] | None] = _NONE
+    files: Mapping[str, FileFeatures | None] = _NONE
 
 
 NO_FEATURES = Features()

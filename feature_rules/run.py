@@ -14,6 +14,10 @@ from feature_rules.model import Rule, RuleOutput, RuleOutputs, RuleProblem
 BACK_REFERENCE = "rule.matched"
 _SHOWN = 80
 
+MAX_PAIRS = 1000
+"""Labels, or variables, that the template of one rule may make: the API server refuses a Node with many thousand, and
+with them the labels of all other rules."""
+
 
 def run_rules(rules: Sequence[Rule], features: Features) -> RuleOutputs:
     """Run rules in order; one that fails is a problem, has no output, and does not stop the others."""
@@ -67,6 +71,8 @@ def _expanded(template: Any, match: Match, field: str) -> dict[str, str]:
                 pairs |= expand_pairs(template.expand(data))
             except FeatureRulesError as error:
                 raise MatchError(f"{field}: {error}") from error
+    if len(pairs) > MAX_PAIRS:
+        raise MatchError(f"{field}: made {len(pairs)} pairs, and {MAX_PAIRS} is the most: let it match less")
     return pairs
 
 

@@ -1,5 +1,6 @@
 """Numbers of conditions: integers as Go reads them and versions as Masterminds/semver reads them, as ordered tuples.
 
+Only the bounds of a condition have to be versions to the letter: what a node reports has its distribution's suffixes.
 :mod:`feature_rules.expression` compares them.
 """
 
@@ -16,6 +17,7 @@ _VERSION = re.compile(
     r"v?([0-9]{1,100})(?:\.([0-9]{1,100}))?(?:\.([0-9]{1,100}))?"
     r"(?:-(?P<pre>[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*))?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
 )
+_LEADING = re.compile(r"[vV]?([0-9]{1,100})(?:\.([0-9]{1,100}))?(?:\.([0-9]{1,100}))?(?![0-9])")
 _ZERO_LED = re.compile(r"0[0-9]+")
 _SHOWN = 60
 
@@ -45,6 +47,26 @@ def parse_version(text: str) -> Ordered:
     found = _VERSION.fullmatch(text)
     if found is None or any(map(_ZERO_LED.fullmatch, (found["pre"] or "").split("."))):
         raise MatchError(f"{text[:_SHOWN]!r} is not a version such as 1, 1.2, v1.2.3 or 1.2.3-rc1")
+    return _parts(found, text)
+
+
+@lru_cache(maxsize=256)
+def parse_leading_version(text: str) -> Ordered:
+    """Read the version that a text begins with; whatever follows its numbers does not count.
+
+    Distributions and firmware append what they like: ``5.14.0-427.el9_4.x86_64``, ``6.12.41_deb13-amd64``,
+    ``5.15.153.1-microsoft-standard-WSL2``, ``2.19.1a``.
+
+    Raises:
+        MatchError: for a text that does not begin with a number.
+    """
+    found = _LEADING.match(text)
+    if found is None:
+        raise MatchError(f"{text[:_SHOWN]!r} is not a version: it does not begin with a number")
+    return _parts(found, text)
+
+
+def _parts(found: re.Match[str], text: str) -> Ordered:
     parts = tuple(int(part or 0) for part in found.groups()[:3])
     if max(parts) >= 1 << 64:
         raise MatchError(f"{text[:_SHOWN]!r} is not a version: a part of it has more than 64 bits")

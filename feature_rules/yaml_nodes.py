@@ -67,9 +67,11 @@ def compose(text: str) -> Composed:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         return Composed(tuple(documents), f"is not YAML: {error.problem or error.context}", line)
-    # PyYAML lets errors of int() and chr() pass for numbers and escapes that are too big.
-    except (yaml.YAMLError, ValueError, OverflowError) as error:
+    except yaml.YAMLError as error:
         return Composed(tuple(documents), f"is not YAML: {str(error).splitlines()[0]}")
+    # PyYAML lets errors of int() and chr() pass. Which ones, and their words, differ between versions of Python.
+    except (ValueError, OverflowError):
+        return Composed(tuple(documents), "is not YAML: an escape or a version is too large a number", loader.line + 1)
     return Composed(tuple(documents))
 
 

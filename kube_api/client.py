@@ -18,7 +18,7 @@ JsonPatch = list[Object]
 """Operations of RFC 6902."""
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-METADATA_ONLY_WATCH = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_OF_ONE = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
@@ -98,9 +98,11 @@ class Client:
         """
         return cls(connect(kubeconfig, once=once), timeout_seconds=timeout_seconds)
 
-    def get(self, path: str) -> Object:
-        """Read one object."""
-        return self._json("GET", path)
+    def get(self, path: str, *, metadata_only: bool = False) -> Object:
+        """Read one object; with ``metadata_only`` a PartialObjectMetadata of it, or the whole where there is none."""
+        return self._json(
+            "GET", path, accept=f"{METADATA_OF_ONE},application/json" if metadata_only else "application/json"
+        )
 
     def get_dated(self, path: str) -> tuple[Object, str]:
         """Read one object, and the server's time as the response's ``Date`` has it; empty without that header."""
@@ -173,7 +175,7 @@ class Client:
             "labelSelector": label_selector,
             "timeoutSeconds": str(seconds),
         }
-        accept = METADATA_ONLY_WATCH if metadata_only else "application/json"
+        accept = METADATA_OF_ONE if metadata_only else "application/json"
         answer = self._send("GET", path, query=query, accept=accept, timeout=(10.0, seconds + 30.0))
         return _events(path, answer)
 

@@ -20,7 +20,15 @@ def load_kubeconfig(path: str | None) -> PooledConnection:
     settings = Configuration()
     try:
         _load(settings, path)
-    except (config.ConfigException, yaml.YAMLError, OSError, ValueError, TypeError, LookupError) as error:
+    except (
+        config.ConfigException,
+        yaml.YAMLError,
+        OSError,
+        OverflowError,
+        ValueError,
+        TypeError,
+        LookupError,
+    ) as error:
         # The loader does not check shapes: a kubeconfig that is a list ends in a TypeError.
         raise Unreachable(
             f"no API server is configured ({error}): pass --kubeconfig FILE, set KUBECONFIG, "

@@ -34,6 +34,15 @@ def printable(text: str, limit: int = MAX_MESSAGE) -> str:
     return text if len(text) <= limit else text[: limit - len(_CUT)] + _CUT
 
 
+def quoted(text: str, limit: int) -> str:
+    """Show a foreign text inside a message: as it is, or with quotes and escapes where a blank or the like is in it.
+
+    Such a character is often just what is wrong with a key or a value, and :func:`printable` would hide it.
+    """
+    shown = text if len(text) <= limit else text[: limit - len(_CUT)] + _CUT
+    return shown if shown.isprintable() and " " not in shown else repr(shown)
+
+
 def first_few(items: Iterable[object], most: int, *, separator: str = ", ") -> str:
     """Write the first few items and count the others: ``a, b and 3 more``; between semicolons ``a; b; and 3 more``."""
     every = [str(item) for item in items]

@@ -66,18 +66,28 @@ def run_cycle(
     last_good: Mapping[str, Features],
     rules: RuleSet = _NO_RULES,
     scanned: Mapping[str, Outcome] = _NOTHING,
+    *,
+    hold: Callable[[str, Features], Features] = lambda _source, found: found,
 ) -> CycleReport:
-    """Run one cycle; ``scanned`` are the outcomes of sources that a child reads, which are not read here."""
+    """Run one cycle; ``scanned`` are the outcomes of sources that a child reads, which are not read here.
+
+    ``hold``: adds to what a source found what may be missing for a moment alone.
+    """
     start = time.perf_counter()
     # 1. Read every source.
     outcomes, source_seconds = _read_sources(host, settings, scanned)
     failed = {name: outcome.reason for name, outcome in outcomes.items() if isinstance(outcome, Failed)}
-    # 2. A failed read is not an absent feature: the last good one stands in for it.
-    found = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Features)}
+    # 2. A failed read is not an absent feature: the last good one stands in for it. What is gone may come back.
+    found = {name: hold(name, outcome) for name, outcome in outcomes.items() if isinstance(outcome, Features)}
     known = {name: {**last_good, **found}[name] for name in outcomes if name in found or name in last_good}
     features = merge(known.values())
     unread = outcomes.keys() - known.keys()
-    files = {file: labels for one in known.values() for file, labels in one.files.items()}
+    files = {
+        file: None if content is None else frozenset(content.labels)
+        for one in known.values()
+        for file, content in one.files.items()
+        if content is None or content.features or content.labels
+    }
     # 3. Let each source say which of it is worth a label.
     source_labels = {
         name: source.labels(known.get(name, NO_FEATURES), settings.sources)

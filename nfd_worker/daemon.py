@@ -2,11 +2,12 @@
 
 What wakes it: :mod:`nfd_worker.watch.uevents`, :mod:`file_watch.inotify`, signals, the pipes of children, the
 clock, and requests to the endpoint. :mod:`nfd_worker.watch.schedule` says when to run a cycle, :mod:`nfd_worker.cycle`
-runs it, and :mod:`nfd_worker.publish.publisher` sends the result if it is new; what vanished is given a moment to come
-back (:mod:`nfd_worker.watch.settling`).
+runs it, and :mod:`nfd_worker.publish.publisher` sends the result if it is new; what vanished is given time to come back
+(:mod:`nfd_worker.watch.held_features`, :mod:`nfd_worker.watch.settling`).
 """
 
 import logging
+import os
 import signal
 import time
 from collections.abc import Callable, Mapping
@@ -26,6 +27,7 @@ from nfd_worker.publish.publisher import Publisher, jitter
 from nfd_worker.publish.wire import PublishAnswer
 from nfd_worker.sources import SOURCES
 from nfd_worker.sources.local import FEATURE_FILES
+from nfd_worker.watch.held_features import HeldFeatures
 from nfd_worker.watch.schedule import CONFIG, DEVICE, FILE, GPU, NEVER, RESYNC, START, Schedule
 from nfd_worker.watch.settling import Settling
 from nfd_worker.watch.wakeups import Readers, Signals, wait
@@ -43,6 +45,10 @@ OVERDUE_INTERVALS = 3
 OVERDUE_SECONDS = 60.0
 """A worker whose last cycle is older than that is not healthy."""
 
+RESYNC_SECONDS = 300.0
+RESYNC_INTERVALS = 5
+"""How long a Node may lack what was published, by default: so many seconds, or intervals where these are shorter."""
+
 _FIXED = ("config_file", "root", "node_name", "kubeconfig", "port", "oneshot", "take_over")
 """Settings that a running worker keeps."""
 
@@ -59,9 +65,16 @@ class Daemon:
         self._rules = RuleFiles(self._host, settings.rules_dir)
         self._metrics = Metrics(settings.node_name)
         self._schedule = Schedule(settings.sleep_interval, _resync_seconds(settings))
+        self._held = HeldFeatures()
         self._settling = Settling()
+        self._has_config_file = _is_there(settings.config_file)
+        self._config_file_due = NEVER
         self._publisher = Publisher(
-            settings.node_name, settings.kubeconfig, on_answer=self._on_answer, take_over=settings.take_over
+            settings.node_name,
+            settings.kubeconfig,
+            on_answer=self._on_answer,
+            on_check=lambda answer: self._metrics.saw_check(answer, time.time()),
+            take_over=settings.take_over,
         )
         self._gpus = ScanRunner(on_change=lambda now: self._schedule.ask(GPU, now, at_once=True))
         self._files: FileWatch | None = None
@@ -118,24 +131,29 @@ class Daemon:
         return is_sent and self._last_cycle > self._started
 
     def _cycle(self, triggers: frozenset[str], now: float) -> None:
-        if CONFIG in triggers:
+        had_file = self._has_config_file
+        if CONFIG in triggers or now >= self._config_file_due:
             self._reload(now)
         if RESYNC in triggers:
-            self._publisher.repeat()
+            self._publisher.check()
         if not self._schedule.is_in_burst:
             # Not at the first word of a device: its driver may be on the way.
             if self._changed_subsystems & _GPU_SUBSYSTEMS:
                 self._gpus.poke()
             self._changed_subsystems = frozenset()
         scanned = {"gpu": self._gpus.outcome()} if self._scans_gpus else {}
-        report = run_cycle(self._host, self._settings, self._last_good, self._rules.read(), scanned)
+        grace = self._settings.removal_grace
+        self._held.begin(now, grace, self._settings.sources.local.clock())
+        rules = self._rules.read(now, grace)
+        report = run_cycle(self._host, self._settings, self._last_good, rules, scanned, hold=self._held.hold)
         self._last_good = report.last_good
         self._last_cycle = time.monotonic()
         self._metrics.saw_cycle(report, triggers)
         self._log(report, triggers)
-        content, origins = self._settling.settle(report.content, report.origins, now)
+        is_over = self._held.has_let_go or self._rules.has_let_go or had_file > self._has_config_file
+        content, origins = self._settling.settle(report.content, report.origins, now, grace, at_once=is_over)
         self._publisher.want(content, report.unknown, origins)
-        self._schedule.settle(self._settling.due)
+        self._schedule.settle(min(self._settling.due, self._held.due, self._rules.due, self._config_file_due))
         if START in triggers:
             memory.settle()
         elif triggers & {CONFIG, RESYNC}:
@@ -221,6 +239,8 @@ class Daemon:
     def _reload(self, now: float) -> None:
         """Take new settings; a file that is wrong leaves the old ones in force."""
         before = self._settings
+        if self._holds_config(now):
+            return
         try:
             loaded = self._load()
         except ConfigurationError as error:
@@ -238,10 +258,29 @@ class Daemon:
         if self._files is not None:
             self._files.watch(_places(after))
 
+    def _holds_config(self, now: float) -> bool:
+        """Return whether a configuration file that is gone may come back: somebody replaces its ConfigMap."""
+        file, grace = self._settings.config_file, self._settings.removal_grace
+        if _is_there(file):
+            self._has_config_file, self._config_file_due = True, NEVER
+        elif self._has_config_file:
+            self._config_file_due = now + grace if self._config_file_due == NEVER else self._config_file_due
+            if now < self._config_file_due:
+                return True
+            self._has_config_file, self._config_file_due = False, NEVER
+        return False
+
+
+def _is_there(file: str) -> bool:
+    return os.access(file, os.F_OK)
+
 
 def _resync_seconds(settings: Settings) -> float:
-    """Return how often everything is applied again: nodes differ by up to a quarter, so as not to come all at once."""
-    return settings.resync_seconds * (1 + jitter(settings.node_name) / 4)
+    """Return how often the Node is checked: nodes differ by up to an eighth, so as not to ask all at once."""
+    longest = settings.resync_seconds
+    if longest is None:
+        longest = min(RESYNC_SECONDS, RESYNC_INTERVALS * settings.sleep_interval)
+    return longest * (1 - jitter(settings.node_name) / 8)
 
 
 def _places(settings: Settings) -> "list[Place]":

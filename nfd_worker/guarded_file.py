@@ -16,6 +16,19 @@ MAX_YAML_FILE = 1 << 19
 
 _CHUNK = 1 << 16
 
+_BACKUPS = (
+    "~", ".bak", ".old", ".orig", ".swp", ".rpmnew", ".rpmorig", ".rpmsave", ".dpkg-bak", ".dpkg-dist", ".dpkg-new",
+    ".dpkg-old", ".dpkg-tmp", ".ucf-dist", ".ucf-new", ".ucf-old",
+)  # fmt: skip
+
+
+def is_left_over(name: str) -> bool:
+    """Return whether an editor or a package manager has left this file beside the one that counts: ``gfd~``.
+
+    Most sort behind the file, and would win over it.
+    """
+    return name.endswith(_BACKUPS) or (name.startswith("#") and name.endswith("#"))
+
 
 def read_regular(path: str, max_bytes: int) -> bytes:
     """Read a regular file of at most ``max_bytes``.

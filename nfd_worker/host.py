@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from nfd_worker.errors import HostReadError, UnfitFileError
-from nfd_worker.guarded_file import read_descriptor, read_regular
+from nfd_worker.guarded_file import is_left_over, read_descriptor, read_regular
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ OS_RELEASE = "proc/sys/kernel/osrelease"
 
 _CHUNK = 1 << 16
 
-_LONGEST = 1 << 24
+LONGEST_FILE = 1 << 24
 """Bytes of any file: a kernel's configuration, the longest of them, has a fiftieth of that."""
 
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO})
@@ -40,6 +40,9 @@ _DENIED = frozenset({errno.EACCES, errno.EPERM})
 _WRONG_PATH = _NOT_THERE | _DENIED | {errno.ELOOP, errno.ENAMETOOLONG}
 """What is wrong with a file itself, and not with reading it just now."""
 
+_NO_FILE = frozenset({errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EFBIG})
+"""What is wrong with one of several places for a file: the next one may have it."""
+
 _MAX_LOGGED = 256
 """How many logged warnings are remembered; then all may be logged once more, so that memory stays bounded."""
 
@@ -52,6 +55,7 @@ class Host:
         self._base = root.rstrip("/") + "/"
         self._logged: set[str] = set()
         self._parsed: dict[str, tuple[bytes, Any]] = {}
+        self._remembered: dict[str, dict[str, tuple[int, Any]]] = {}
         self._files: dict[str, dict[str, bytes | None]] = {}
 
     def read_bytes(self, path: str) -> bytes:
@@ -120,27 +124,36 @@ class Host:
     def find_int(self, path: str) -> int | None:
         """Read a file that holds a decimal or ``0x`` number, or give None as :meth:`find` does.
 
+        What holds something else has no number, and is logged once: it stands for itself, and not for its source.
+
         Raises:
-            HostReadError: as :meth:`find`, and when it holds something else.
+            HostReadError: as :meth:`find`.
         """
         text = self.find(path)
         if text is None:
             return None
         try:
             return int(text, 0)
-        except ValueError as error:
-            raise HostReadError(f"{self._below_root(path)} holds {text[:40]!r}, which is not a number") from error
+        except ValueError:
+            self.warn_once(f"host: {self._below_root(path)} holds {text[:40]!r}, which is not a number; left out")
+            return None
 
     def find_first(self, paths: tuple[str, ...]) -> tuple[str, bytes] | None:
         """Read the first of several files that is there and may be read: its path and content; None without any.
+
+        A directory, a link to itself and a file that is too long are logged once, and the next place is read.
 
         Raises:
             HostReadError: when reading one fails for a reason that can pass (an I/O error).
         """
         for path in paths:
-            content = self._find_bytes(path, _read)
-            if content is not None:
-                return path, content
+            try:
+                return path, _read(self._below_root(path))
+            except OSError as error:
+                if error.errno in _NO_FILE:
+                    self.warn_once(f"host: {self._below_root(path)} left out: {error.strerror}")
+                else:
+                    self._take_for_absent(path, error)
         return None
 
     def parsed(self, path: str, content: bytes, parse: Callable[[bytes], _Parsed]) -> _Parsed:
@@ -179,7 +192,7 @@ class Host:
         """Read what others put into a directory, as :meth:`find_regular` does: name -> content, sorted.
 
         A file that cannot be read for a reason that can pass has the content that it had before; None without any. It
-        stops no other. What is hidden is left out.
+        stops no other. What is hidden is left out, and a backup, which is logged once.
 
         Raises:
             HostReadError: when the directory is there and cannot be listed.
@@ -187,7 +200,7 @@ class Host:
         before = self._files.get(directory, {})
         found: dict[str, bytes | None] = {}
         for name in self.entries(directory):
-            if name.startswith("."):
+            if name.startswith(".") or self.is_left_over(directory, name):
                 continue
             try:
                 content = self.find_regular(f"{directory}/{name}", max_bytes)
@@ -198,6 +211,13 @@ class Host:
                 found |= {} if content is None else {name: content}
         self._files[directory] = found
         return found
+
+    def is_left_over(self, directory: str, name: str) -> bool:
+        """Return whether a file is a backup of another one, and log that once."""
+        if not is_left_over(name):
+            return False
+        self.warn_once(f"host: {self._below_root(directory)}/{name} left out: it is named as a backup of another file")
+        return True
 
     def read_regular(self, path: str, max_bytes: int) -> bytes:
         """Read a file that anybody may have put there, and that is wanted: see :mod:`nfd_worker.guarded_file`.
@@ -218,13 +238,36 @@ class Host:
         Raises:
             HostReadError: when it is there and cannot be listed.
         """
+        return [name for name, _ in self._inodes(path)]
+
+    def _inodes(self, path: str) -> list[tuple[str, int]]:
         try:
             with os.scandir(self._below_root(path)) as found:
-                return sorted(entry.name for entry in found)
+                return sorted((entry.name, entry.inode()) for entry in found)
         except OSError as error:
             if error.errno in _NOT_THERE:
                 return []
             raise self._unreadable(path, error) from error
+
+    def remembered(self, directory: str, read: Callable[[str], _Parsed | None]) -> dict[str, _Parsed]:
+        """Read what does not change about the devices of a directory in sysfs: name -> value, sorted.
+
+        Each device is read once: one that goes away and comes back under its name has another inode, as the kernel
+        draws these anew. ``read`` gets a name; what it gives None for is left out, and read again next time.
+        A directory has one reader.
+
+        Raises:
+            HostReadError: as :meth:`entries`, and as ``read`` does.
+        """
+        before = self._remembered.get(directory, {})
+        now: dict[str, tuple[int, _Parsed]] = {}
+        for name, inode in self._inodes(directory):
+            known = before.get(name)
+            value = known[1] if known is not None and known[0] == inode else read(name)
+            if value is not None:
+                now[name] = inode, value
+        self._remembered[directory] = now
+        return {name: value for name, (_, value) in now.items()}
 
     def has(self, path: str) -> bool:
         """Return whether there is something at this path."""
@@ -296,10 +339,10 @@ class Host:
 def _read(path: str) -> bytes:
     descriptor = _open(path)
     try:
-        content = read_descriptor(descriptor, _LONGEST)
+        content = read_descriptor(descriptor, LONGEST_FILE)
     finally:
         os.close(descriptor)
-    if len(content) > _LONGEST:
+    if len(content) > LONGEST_FILE:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
     return content
 

@@ -39,6 +39,7 @@ class Metrics:
         self._refused_now: frozenset[tuple[str, str, str, str]] = frozenset()
         self._attempts: dict[tuple[str, str], int] = {("failure", ""): 0, ("success", ""): 0}
         self._bytes = 0
+        self._checks = dict.fromkeys(("failure", "restored", "unchanged"), 0)
         self._last_success = 0.0
 
     def saw_cycle(self, report: CycleReport, triggers: Iterable[str]) -> None:
@@ -67,6 +68,13 @@ class Metrics:
         outcome = ("success", "") if answer.is_published else ("failure", answer.kind)
         self._attempts[outcome] = self._attempts.get(outcome, 0) + 1
         self._bytes += request_bytes
+        if answer.is_published:
+            self._last_success = timestamp
+
+    def saw_check(self, answer: PublishAnswer, timestamp: float) -> None:
+        """Count a check of the Node that ended at ``timestamp``."""
+        found = "restored" if answer.lost else "unchanged"
+        self._checks[found if answer.is_published else "failure"] += 1
         if answer.is_published:
             self._last_success = timestamp
 
@@ -105,12 +113,16 @@ class Metrics:
         )  # fmt: skip
         yield "publish_bytes_total", "counter", "Bytes of all publish requests.", [("", {}, self._bytes)]
         yield (
+            "node_checks_total", "counter", "Checks that the Node still has what was published.",
+            _by("result", self._checks),
+        )  # fmt: skip
+        yield (
             "published", "gauge", "1 if the Node carries what was found last, 0 while it could not be published.",
             [("", {}, is_published)],
         )  # fmt: skip
         yield (
-            "last_success_timestamp_seconds", "gauge", "When the Node was last published; 0 for never.",
-            [("", {}, self._last_success)],
+            "last_success_timestamp_seconds", "gauge",
+            "When the Node was last published, or found unchanged; 0 for never.", [("", {}, self._last_success)],
         )  # fmt: skip
 
     def _histogram(self) -> Iterator[Sample]:

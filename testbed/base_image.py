@@ -16,12 +16,12 @@ from pathlib import Path
 
 import docker
 
-from testbed import apt_sources
-from testbed.cache import cache_root, cached_folder
+from testbed import apt_sources, archive_faults
+from testbed.cache import cache_root, cached_folder, kept_folder, remove_entry
 from testbed.command import run, run_logged
-from testbed.errors import TestbedError
+from testbed.errors import ArchiveError, CommandError, TestbedError
 from testbed.packages import machine_archives, release_codename
-from testbed.progress import Progress, Step
+from testbed.progress import Progress, Step, warn
 
 PACKAGES = ("debootstrap", "debian-archive-keyring")
 _STAYS_FRESH_DAYS = 7
@@ -81,14 +81,30 @@ def _cached_archive(step: Step) -> Path:
     digest = hashlib.sha256(sources.encode()).hexdigest()[:8]
     name = f"base-image-{release_codename()}-{digest}"
     today = int(time.time() // 86400)
-    kept = sorted(cache_root().glob(f"{name}-*"))
-    for folder in kept:
-        if today - int(folder.name.rsplit("-", 1)[1]) < _STAYS_FRESH_DAYS:
-            return folder / "image.tar"
-    fresh = cached_folder(f"{name}-{today}", lambda folder: _make(folder, archives, step), step)
-    for folder in kept:
-        run(["rm", "-rf", folder])
+    kept = _kept_images(f"{name}-*")
+    if kept and today - _day(kept[0]) < _STAYS_FRESH_DAYS:
+        return kept[0] / "image.tar"
+    try:
+        fresh = cached_folder(f"{name}-{today}", lambda folder: _make(folder, archives, step), step)
+    except ArchiveError as error:
+        if not kept:
+            raise
+        warn(f"the base image of {today - _day(kept[0])} days ago is used:\n{error}")
+        return kept[0] / "image.tar"
+    for folder in cache_root().glob(f"{name}-*"):
+        if folder != fresh:
+            remove_entry(folder)
     return fresh / "image.tar"
+
+
+def _kept_images(pattern: str) -> list[Path]:
+    """Return the images of the cache that are whole, the newest first."""
+    names = sorted((path.name for path in cache_root().glob(pattern)), key=lambda name: -_day(Path(name)))
+    return list(filter(None, map(kept_folder, names)))
+
+
+def _day(folder: Path) -> int:
+    return int(folder.name.rsplit("-", 1)[1])
 
 
 def _make(folder: Path, archives: list[apt_sources.Archive], step: Step) -> None:
@@ -96,7 +112,10 @@ def _make(folder: Path, archives: list[apt_sources.Archive], step: Step) -> None
     log = folder.parent / "base-image.log"
     log.unlink(missing_ok=True)
     argv = ["debootstrap", "--variant=minbase", f"--keyring={apt_sources.KEYRING}", main.suite, str(root), main.uri]
-    run_logged(argv, log=log, step=step, timeout=_DEBOOTSTRAP_TIMEOUT)
+    try:
+        run_logged(argv, log=log, step=step, timeout=_DEBOOTSTRAP_TIMEOUT)
+    except CommandError as error:
+        raise archive_faults.explained(f"debootstrap (its log is {log})", error) from error
     (root / "etc/apt/sources.list").write_text(apt_sources.sources_text(archives))
     (root / "etc/apt/apt.conf.d/90machine").write_text(carried_options(run(["apt-config", "dump", "Acquire"])))
     for place in _LEFT_OUT:

@@ -2,6 +2,7 @@
 
 TestbedError            anything that a caller may report; carries a hint for the person who started it
 ├── CommandError              a command of the machine failed; carries the end of its output
+├── ArchiveError              a Debian archive does not give what was asked of it
 ├── NotReadyError             something did not become ready in its time
 └── UnsupportedMachineError   not root, not Debian, a package missing: the testbed cannot be had here
 """
@@ -30,6 +31,15 @@ class CommandError(TestbedError):
         self.output = output
         tail = "\n".join(output.strip().splitlines()[-15:])
         super().__init__(f"`{' '.join(argv)[:300]}` {status}:\n{tail}", hint=hint)
+
+
+class ArchiveError(TestbedError):
+    """A Debian archive does not give what was asked of it; the hint says what helps."""
+
+    def __init__(self, message: str, *, hint: str, unreachable: bool = False) -> None:
+        self.unreachable = unreachable
+        """Whether nothing at all can be had of the archive now."""
+        super().__init__(message, hint=hint)
 
 
 class NotReadyError(TestbedError):

@@ -11,15 +11,16 @@ import io
 import re
 import subprocess
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.cache import cache_root, cached_folder
+from testbed import archive_faults
+from testbed.cache import cache_root, cached_folder, kept_folder
 from testbed.command import run
-from testbed.errors import TestbedError
+from testbed.errors import ArchiveError, TestbedError
 from testbed.packages import PrivateApt, ensure_packages, unpack
-from testbed.progress import Progress, Step
+from testbed.progress import Progress, Step, warn
 
 CLOUD = "cloud-amd64"
 """Small and quick to boot; without USB, graphics and most of the drivers for real machines."""
@@ -89,18 +90,21 @@ def choose_releases(layouts: Mapping[str, str], count: int) -> list[str]:
     """
     releases = sorted(layouts, key=release_key)
     if not releases:
-        raise TestbedError(f"no {CLOUD} kernel with headers in the archives", hint="run apt-get update")
-    series = release_key(releases[0])[:2]
+        raise TestbedError(f"no {CLOUD} kernel with headers in the archives", hint=archive_faults.ANOTHER)
+    series = _series(releases[0])
     by_preference = [
         releases[-1],
-        *(release for release in reversed(releases) if release_key(release)[:2] == series),
-        *(release for release in reversed(releases) if release_key(release)[:2] != series),
+        *(release for release in reversed(releases) if _series(release) == series),
+        *(release for release in reversed(releases) if _series(release) != series),
     ]
     chosen: dict[str, str] = {}
     for release in by_preference:
         chosen.setdefault(layouts[release], release)
     if len(chosen) < count:
-        hint = "switch on bookworm-security or bookworm-backports in /etc/apt, which carry more kernels"
+        hint = (
+            "switch on bookworm-security or bookworm-backports in /etc/apt, which carry more kernels, or "
+            f"{archive_faults.ANOTHER}"
+        )
         raise TestbedError(f"only {len(chosen)} kernels here refuse each other's modules, not {count}", hint=hint)
     return sorted(list(chosen.values())[:count], key=release_key)
 
@@ -120,64 +124,86 @@ def parse_candidates(policy: str) -> dict[str, str]:
 
 
 def choose_kernels(count: int, progress: Progress) -> list[KernelPackage]:
-    """Return `count` kernels that refuse each other's modules, oldest first, downloaded and unpacked."""
-    ensure_packages(PACKAGES, progress)
+    """Return `count` kernels that refuse each other's modules, oldest first, downloaded and unpacked.
+
+    One that the archives name and do not give is passed over; where too few are left, those in the cache count too.
+    """
+    ensure_packages(PACKAGES)
     with progress.step(f"Choose {count} kernels whose modules refuse each other") as step:
-        apt = PrivateApt()
-        apt.refresh()
-        versions = available_releases(apt)
-        symvers = _ensure_symvers(apt, versions, step)
-        layouts = {release: parse_symvers(path.read_text())["module_layout"] for release, path in symvers.items()}
-        chosen = choose_releases(layouts, count)
-        step.detail(f"downloading {', '.join(chosen)}")
-        return [
-            _kernel(
-                apt, release, version=versions[release], layout=layouts[release], symvers=symvers[release], step=step
-            )
-            for release in chosen
-        ]
+        offer = _Offer(CLOUD, step)
+        while True:
+            versions = offer.named()
+            symvers = offer.all_symvers(versions)
+            if len(symvers) < len(versions):
+                continue
+            layouts = {release: _module_layout(path) for release, path in symvers.items()}
+            try:
+                chosen = choose_releases(layouts, count)
+            except TestbedError as error:
+                kept = {name: kernel for name, kernel in _kept_kernels(CLOUD).items() if name not in layouts}
+                if not kept:
+                    raise
+                warn(f"kernels of the cache are used that the archives do not give: {', '.join(kept)}\n{error}")
+                chosen = choose_releases(layouts | {name: one.module_layout_crc for name, one in kept.items()}, count)
+            else:
+                kept = {}
+            step.detail(f"downloading {', '.join(chosen)}")
+            found = [kept.get(release) or offer.kernel(release, versions[release]) for release in chosen]
+            given = [kernel for kernel in found if kernel is not None]
+            if len(given) == count:
+                return given
 
 
 def newest_kernel(flavour: str, progress: Progress) -> KernelPackage:
-    """Return the newest kernel of the distribution's own series in a flavour, downloaded and unpacked."""
-    ensure_packages(PACKAGES, progress)
+    """Return the newest kernel of the distribution's own series in a flavour, downloaded and unpacked.
+
+    Where the archives do not give the newest that they name, it is the next one; at last one of the cache.
+    """
+    ensure_packages(PACKAGES)
     with progress.step(f"Provide the newest {flavour} kernel") as step:
-        apt = PrivateApt()
-        apt.refresh()
-        versions = available_releases(apt, flavour)
-        series = {release_key(release)[:2] for release in versions}
-        if not series:
-            raise TestbedError(f"no {flavour} kernel with headers in the archives", hint="run apt-get update")
-        release = max((name for name in versions if release_key(name)[:2] == min(series)), key=release_key)
-        symvers = _ensure_symvers(apt, {release: versions[release]}, step)[release]
-        layout = parse_symvers(symvers.read_text())["module_layout"]
-        return _kernel(apt, release, version=versions[release], layout=layout, symvers=symvers, step=step)
+        offer = _Offer(flavour, step)
+        own = min(map(_series, offer.named()), default=())
+        while versions := {release: version for release, version in offer.named().items() if _series(release) == own}:
+            newest = newest_release(versions, flavour)
+            if kernel := offer.kernel(newest, versions[newest]):
+                return kernel
+        kept = _kept_kernels(flavour)
+        newest = newest_release(kept, flavour)
+        warn(f"kernel {newest} of the cache is used: the archives give no {flavour} kernel")
+        return kept[newest]
+
+
+def newest_release(releases: Collection[str], flavour: str = CLOUD) -> str:
+    """Return the newest of a flavour's releases that is of the oldest series, the distribution's own."""
+    series = set(map(_series, releases))
+    if not series:
+        raise TestbedError(f"no {flavour} kernel with headers in the archives", hint=archive_faults.ANOTHER)
+    return max((name for name in releases if _series(name) == min(series)), key=release_key)
 
 
 def find_kernel(release: str, progress: Progress) -> KernelPackage:
     """Return one kernel by its release, downloaded and unpacked."""
     if cached := _cached_kernel(release):
         return cached
-    ensure_packages(PACKAGES, progress)
+    ensure_packages(PACKAGES)
     with progress.step(f"Provide kernel {release}") as step:
-        apt = PrivateApt()
-        apt.refresh()
-        versions = available_releases(apt, flavour_of(release))
-        if release not in versions:
-            raise TestbedError(f"no kernel {release} in the archives", hint=f"there are {', '.join(versions)}")
-        symvers = _ensure_symvers(apt, {release: versions[release]}, step)[release]
-        layout = parse_symvers(symvers.read_text())["module_layout"]
-        return _kernel(apt, release, version=versions[release], layout=layout, symvers=symvers, step=step)
+        offer = _Offer(flavour_of(release), step)
+        while release in (versions := offer.named()):
+            if kernel := offer.kernel(release, versions[release]):
+                return kernel
+        hint = f"there are {', '.join(sorted(versions, key=release_key)) or 'none'}; or {archive_faults.ANOTHER}"
+        raise TestbedError(f"no kernel {release} in the archives", hint=hint)
 
 
 def find_symvers(releases: Sequence[str], progress: Progress) -> dict[str, Path]:
-    """Return release -> Module.symvers of kernels of any flavour; of those that the archives have no longer, none."""
+    """Return release -> Module.symvers of kernels of any flavour; of those that the archives do not give, none."""
     with progress.step(f"Read the symbols of {len(releases)} kernels") as step:
-        apt = PrivateApt()
-        apt.refresh()
-        flavours = {flavour_of(release) for release in releases}
-        versions = {name: version for flavour in flavours for name, version in available_releases(apt, flavour).items()}
-        return _ensure_symvers(apt, {name: versions[name] for name in releases if name in versions}, step)
+        found: dict[str, Path] = {}
+        for flavour in sorted({flavour_of(release) for release in releases}):
+            offer = _Offer(flavour, step)
+            named = offer.named()
+            found |= offer.all_symvers({release: named[release] for release in releases if release in named})
+        return {release: found[release] for release in releases if release in found}
 
 
 def flavour_of(release: str) -> str:
@@ -186,52 +212,112 @@ def flavour_of(release: str) -> str:
 
 
 def _cached_kernel(release: str) -> KernelPackage | None:
-    folder = cache_root() / "kernels"
-    for tree in sorted(folder.glob(f"linux-image-{release}_*"), reverse=True):
-        version = tree.name.rpartition("_")[2]
-        symvers = folder / f"linux-headers-{release}_{version}" / "Module.symvers"
-        if symvers.exists():
-            layout = parse_symvers(symvers.read_text())["module_layout"]
-            return _package(release, version=version, layout=layout, symvers=symvers, tree=tree)
+    """Return a kernel of the cache, the newest version that is there whole."""
+    for name in sorted(_names(f"linux-image-{release}_*"), key=_last_made, reverse=True):
+        version = name.rpartition("_")[2]
+        tree = kept_folder(f"kernels/{name}")
+        headers = kept_folder(f"kernels/linux-headers-{release}_{version}")
+        if tree and headers:
+            return _package(release, version=version, symvers=headers / "Module.symvers", tree=tree)
     return None
 
 
-def _ensure_symvers(apt: PrivateApt, versions: Mapping[str, str], step: Step) -> dict[str, Path]:
-    found = {}
-    for index, (release, version) in enumerate(versions.items()):
-        step.detail(f"reading the symbols of {release}")
-        step.percent(100 * index / len(versions))
+def _kept_kernels(flavour: str) -> dict[str, KernelPackage]:
+    """Return release -> kernel of a flavour of all that are in the cache, with their headers."""
+    releases = {name.removeprefix("linux-image-").rpartition("_")[0] for name in _names("linux-image-*_*")}
+    found = {name: _cached_kernel(name) for name in releases if flavour_of(name) == flavour}
+    return {name: kernel for name, kernel in found.items() if kernel is not None}
+
+
+def _names(pattern: str) -> list[str]:
+    return [path.name for path in (cache_root() / "kernels").glob(pattern)]
+
+
+def _last_made(name: str) -> float:
+    return (cache_root() / "kernels" / name).stat().st_mtime
+
+
+class _Offer:
+    """The kernels of a flavour in the archives: those that they name, but for what they turned out not to give."""
+
+    def __init__(self, flavour: str, step: Step) -> None:
+        self._flavour, self._step = flavour, step
+        self._apt = PrivateApt()
+        self._gone: set[tuple[str, str]] = set()
+        self._is_away = False
+        try:
+            self._apt.refresh()
+        except ArchiveError as error:
+            if not _kept_kernels(flavour):
+                raise
+            warn(f"the archives cannot be asked for kernels:\n{error}")
+            self._is_away = True
+
+    def named(self) -> dict[str, str]:
+        """Return release -> version; lists that were fetched anew meanwhile may name others than before."""
+        named = {} if self._is_away else available_releases(self._apt, self._flavour)
+        return {release: version for release, version in named.items() if (release, version) not in self._gone}
+
+    def all_symvers(self, versions: Mapping[str, str]) -> dict[str, Path]:
+        """Return release -> Module.symvers of those that the archives give."""
+        found = {}
+        for index, (release, version) in enumerate(versions.items()):
+            self._step.percent(100 * index / len(versions))
+            if path := self._symvers(release, version):
+                found[release] = path
+        return found
+
+    def kernel(self, release: str, version: str) -> KernelPackage | None:
+        """Return a kernel, or None when the archives do not give it."""
+        package = f"linux-image-{release}"
+
+        def make(folder: Path) -> None:
+            (deb,) = self._apt.download([f"{package}={version}"], folder / "debs")
+            unpack(deb, folder)
+            run(["rm", "-rf", folder / "debs", folder / "usr/share/doc"])
+            run(["depmod", "--basedir", folder, release])
+
+        symvers = self._symvers(release, version)
+        tree = symvers and self._folder(package, release, version, make)
+        return _package(release, version=version, symvers=symvers, tree=tree) if symvers and tree else None
+
+    def _symvers(self, release: str, version: str) -> Path | None:
         package = f"linux-headers-{release}"
 
-        def make(folder: Path, package: str = package) -> None:
-            (deb,) = apt.download([package], folder / "debs")
+        def make(folder: Path) -> None:
+            self._step.detail(f"reading the symbols of {release}")
+            (deb,) = self._apt.download([f"{package}={version}"], folder / "debs")
             (folder / "Module.symvers").write_bytes(file_of_package(deb, "Module.symvers"))
             run(["rm", "-rf", folder / "debs"])
 
-        found[release] = cached_folder(f"kernels/{package}_{version}", make, step) / "Module.symvers"
-    return found
+        folder = self._folder(package, release, version, make)
+        return folder / "Module.symvers" if folder else None
+
+    def _folder(self, package: str, release: str, version: str, make: Callable[[Path], None]) -> Path | None:
+        try:
+            return cached_folder(f"kernels/{package}_{version}", make, self._step)
+        except ArchiveError as error:
+            warn(f"kernel {release} is passed over, the archives name it and do not give it:\n{error}")
+            self._gone.add((release, version))
+            return None
 
 
-def _kernel(apt: PrivateApt, release: str, *, version: str, layout: str, symvers: Path, step: Step) -> KernelPackage:
-    package = f"linux-image-{release}"
-
-    def make(folder: Path) -> None:
-        (deb,) = apt.download([package], folder / "debs")
-        unpack(deb, folder)
-        run(["rm", "-rf", folder / "debs", folder / "usr/share/doc"])
-        run(["depmod", "--basedir", folder, release])
-
-    tree = cached_folder(f"kernels/{package}_{version}", make, step)
-    return _package(release, version=version, layout=layout, symvers=symvers, tree=tree)
+def _series(release: str) -> tuple[int, ...]:
+    """Return the numbers of a release's series: 6.1."""
+    return release_key(release)[:2]
 
 
-def _package(release: str, *, version: str, layout: str, symvers: Path, tree: Path) -> KernelPackage:
+def _module_layout(symvers: Path) -> str:
+    return parse_symvers(symvers.read_text())["module_layout"]
+
+
+def _package(release: str, *, version: str, symvers: Path, tree: Path) -> KernelPackage:
     return KernelPackage(
         release=release,
         version=version,
         image_package=f"linux-image-{release}",
         headers_package=f"linux-headers-{release}",
-        module_layout_crc=layout,
+        module_layout_crc=_module_layout(symvers),
         symvers=symvers,
         tree=tree,
     )

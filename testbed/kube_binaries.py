@@ -10,16 +10,16 @@ import hashlib
 import os
 import re
 import shutil
-import tempfile
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed import kube_patches, kube_release
-from testbed.cache import cache_root, cached_folder
+from testbed import archive_faults, kube_patches, kube_release
+from testbed.cache import cache_root, cached_folder, kept_folder
 from testbed.command import run, run_logged
-from testbed.errors import UnsupportedMachineError
-from testbed.packages import PrivateApt, ensure_packages, unpack
-from testbed.progress import Progress, Step
+from testbed.errors import ArchiveError, UnsupportedMachineError
+from testbed.packages import PrivateApt, ensure_packages, refreshed_apt, unpack
+from testbed.progress import Progress, Step, warn
 
 CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 NEEDED = (*CONTROL_PLANE, "kubelet")
@@ -61,15 +61,45 @@ def ensure_kube_binaries(progress: Progress) -> KubeBinaries:
     """Return the binaries, building them first when this machine has none (several minutes, once)."""
     if own := os.environ.get(OWN):
         return own_binaries(Path(own))
-    apt = PrivateApt()
-    apt.refresh()
-    version = source_version(apt.cache("showsrc", "kubernetes"))
+    try:
+        folder = _newest(progress)
+    except (ArchiveError, UnsupportedMachineError) as error:
+        before = _built_before()
+        if before is None:
+            raise
+        warn(f"the Kubernetes that was built before is used, {before.name}:\n{error}")
+        folder = before
+    return KubeBinaries.of(folder)
+
+
+def _newest(progress: Progress) -> Path:
+    """Return the programs of the newest source that the archives give, built when they are not in the cache."""
+    apt = refreshed_apt()
+    gone: list[str] = []
+    while True:
+        version = source_version(apt.cache("showsrc", "kubernetes"), gone)
+        try:
+            return _built(apt, version, progress)
+        except ArchiveError as error:
+            # Lists that were fetched anew meanwhile may name another one.
+            warn(f"the source of Kubernetes {version} cannot be downloaded:\n{error}")
+            gone.append(version)
+
+
+def _built(apt: PrivateApt, version: str, progress: Progress) -> Path:
     name = f"kubernetes-{version}-{mends_digest()}"
-    if (found := cache_root() / name).is_dir():
-        return KubeBinaries.of(found)
-    ensure_packages(_BUILD_PACKAGES, progress)
+    if found := kept_folder(name):
+        return found
+    ensure_packages(_BUILD_PACKAGES)
     with progress.step(f"Build Kubernetes {version} from source (about 5 min on 2 cores, once)") as step:
-        return KubeBinaries.of(cached_folder(name, lambda folder: _build(apt, version, folder, step), step))
+        return cached_folder(name, lambda folder: _build(apt, version, folder, step), step)
+
+
+def _built_before() -> Path | None:
+    """Return what was built last of any version, where it is whole."""
+    names = [path.name for path in cache_root().glob(f"kubernetes-*-{mends_digest()}")]
+    found = filter(None, map(kept_folder, names))
+    return max(found, key=lambda folder: folder.stat().st_mtime, default=None)
 
 
 def own_binaries(folder: Path) -> KubeBinaries:
@@ -84,12 +114,19 @@ def own_binaries(folder: Path) -> KubeBinaries:
     return KubeBinaries.of(folder)
 
 
-def source_version(showsrc: str) -> str:
-    """Return the version of the source package from what `apt-cache showsrc` prints; the newest comes first."""
-    if match := re.search(r"^Version: (\S+)$", showsrc, re.MULTILINE):
-        return match[1]
-    hint = f"set {OWN} to a folder with {', '.join(NEEDED)}"
-    raise UnsupportedMachineError("the Debian archives of this machine have no source package kubernetes", hint=hint)
+def source_version(showsrc: str, gone: Collection[str] = ()) -> str:
+    """Return the version of the source package from what `apt-cache showsrc` prints; the newest comes first.
+
+    Raises:
+        UnsupportedMachineError: there is none but those that are ``gone``.
+    """
+    for version in re.findall(r"^Version: (\S+)$", showsrc, re.MULTILINE):
+        if version not in gone:
+            return str(version)
+    other = f" but {', '.join(gone)}, which cannot be downloaded" if gone else ""
+    hint = f"set {OWN} to a folder with {', '.join(NEEDED)}, or {archive_faults.ANOTHER}"
+    message = f"the Debian archives of this machine have no source package kubernetes{other}"
+    raise UnsupportedMachineError(message, hint=hint)
 
 
 def mends_digest() -> str:
@@ -100,7 +137,10 @@ def mends_digest() -> str:
 
 def _build(apt: PrivateApt, version: str, folder: Path, step: Step) -> None:
     # Beside the entry and not in /tmp: the build takes 4 GB and /tmp may be in memory.
-    workplace = Path(tempfile.mkdtemp(prefix=".kubernetes-build-", dir=cache_root()))
+    # One name for each entry, which one run makes at a time: what a killed run has left is removed.
+    workplace = cache_root() / f".kubernetes-build-{version}-{mends_digest()}"
+    run(["rm", "-rf", workplace], timeout=300)
+    workplace.mkdir()
     log = cache_root() / "kubernetes-build.log"
     log.unlink(missing_ok=True)
     try:

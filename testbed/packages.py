@@ -1,45 +1,50 @@
-"""Debian packages: installed on this machine when missing, or downloaded only, without touching its apt sources."""
+"""Debian packages: those that the tree has, and those that are downloaded only, without touching its apt sources."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from testbed import apt_sources
+from testbed import apt_sources, archive_faults
 from testbed.cache import cache_root, locked
 from testbed.command import run
-from testbed.errors import CommandError, UnsupportedMachineError
-from testbed.progress import Progress
+from testbed.errors import ArchiveError, CommandError, UnsupportedMachineError
+from testbed.progress import warn
 
-_OS_RELEASE = Path("/etc/os-release")
-_POLICY = Path("/usr/sbin/policy-rc.d")
+_MARK = Path("/etc/driverwright-machine/os-release")
+"""What tools/machine puts into its tree: the os-release of the system around it."""
+_LIST = "tools/tree/packages"
 _LISTS_STAY_FRESH = 12 * 3600.0
+_ASKED_AGAIN = 600.0
+"""Seconds until lists that could not be updated are asked for again."""
 _APT_TIMEOUT = 600.0
-_LOCK_WAIT = 120.0
 
 
 def why_unsupported() -> str | None:
-    """Say why this machine cannot carry a testbed and what to do, or return None when it can."""
-    release = apt_sources.parse_os_release(_OS_RELEASE.read_text()) if _OS_RELEASE.exists() else {}
-    if release.get("ID") != "debian":
-        return "the testbed takes all its parts from Debian packages: run it on Debian (a container image will do)"
-    if os.geteuid() != 0:
-        return "the testbed starts a container engine and a kubelet: run it as root (sudo, or a root shell)"
-    return None
+    """Say why the testbed cannot run here and which command runs it, or return None when it can."""
+    if _MARK.is_file():
+        return None
+    return "it needs the machine tree: make test, or make pytest TESTS=PATH for some tests (any command: tools/machine)"
 
 
 def require_supported_machine() -> None:
     """Raise when the testbed cannot run here."""
     if reason := why_unsupported():
-        raise UnsupportedMachineError("this machine cannot run the testbed", hint=reason)
+        raise UnsupportedMachineError("the testbed cannot run outside of its tree", hint=reason)
 
 
 def release_codename() -> str:
-    """Return the code name of the Debian release that this machine runs."""
-    return apt_sources.parse_os_release(_OS_RELEASE.read_text())["VERSION_CODENAME"]
+    """Return the code name of the Debian release of the tree."""
+    return apt_sources.parse_os_release(Path("/etc/os-release").read_text())["VERSION_CODENAME"]
+
+
+def surrounding_system() -> str:
+    """Return the name of the system around the tree, for records of what was tested."""
+    return apt_sources.parse_os_release(_MARK.read_text()).get("PRETTY_NAME", "unknown")
 
 
 def missing_packages(names: Iterable[str]) -> list[str]:
@@ -55,120 +60,195 @@ def installed_version(name: str) -> str:
     return run(["dpkg-query", "--show", "--showformat", "${Version}", name])
 
 
-def ensure_packages(names: Iterable[str], progress: Progress) -> None:
-    """Install the packages that are missing; their services are not started."""
-    missing = missing_packages(names)
-    if not missing:
-        return
-    by_hand = f"install by hand, as root: apt-get update && apt-get install --no-install-recommends {' '.join(missing)}"
-    if why_unsupported():
-        raise UnsupportedMachineError(f"these Debian packages are missing: {', '.join(missing)}", hint=by_hand)
-    with progress.step(f"Install {len(missing)} Debian packages") as step, locked("apt-install", step):
-        step.detail(" ".join(missing))
-        _update()
-        with _services_stay_down():
-            wait = ["-o", f"DPkg::Lock::Timeout={_LOCK_WAIT:.0f}"]
-            install = ["apt-get", *wait, "install", "--yes", "--no-install-recommends", *missing_packages(names)]
-            run(install, timeout=_APT_TIMEOUT, hint=by_hand)
+def ensure_packages(names: Iterable[str]) -> None:
+    """Check that the tree has packages.
 
-
-def _update() -> None:
-    """Update the machine's own lists; another apt that is at work is waited for, which apt itself does not do here."""
-    deadline = time.monotonic() + _LOCK_WAIT
-    while True:
-        try:
-            run(["apt-get", "update"], timeout=_APT_TIMEOUT)
-        except CommandError as error:
-            if "Could not get lock" not in error.output or time.monotonic() > deadline:
-                raise
-            time.sleep(2)
-        else:
-            return
-
-
-@contextmanager
-def _services_stay_down() -> Iterator[None]:
-    """Keep packages such as docker.io from starting a daemon of the machine's own."""
-    if _POLICY.exists():
-        yield
-        return
-    _POLICY.write_text("#!/bin/sh\n# For the moment of an installation: no service is started.\nexit 101\n")
-    _POLICY.chmod(0o755)
-    try:
-        yield
-    finally:
-        _POLICY.unlink()
-
-
-def machine_apt(*argv: str, cwd: Path | None = None) -> str:
-    """Run a command that reads the machine's own lists, while no other run updates them: there may be none then."""
-    with locked("apt-install"):
-        return run(argv, cwd=cwd)
+    Raises:
+        UnsupportedMachineError: outside of the tree, or its list lacks one of them.
+    """
+    require_supported_machine()
+    if missing := missing_packages(names):
+        hint = f"add them to {_LIST}, of which the tree is made anew"
+        raise UnsupportedMachineError(f"the tree has no {', '.join(missing)}", hint=hint)
 
 
 def machine_archives() -> list[apt_sources.Archive]:
-    """Return the Debian archives that this machine's own apt uses."""
-    codename = release_codename()
-    for attempt in ("as it is", "after an update"):
-        targets = apt_sources.parse_index_targets(machine_apt("apt-get", "indextargets", "Created-By: Packages"))
-        if archives := apt_sources.debian_archives(targets, codename):
-            return archives
-        # The lists that say whose archive it is are deleted in many container images.
-        if attempt == "as it is" and os.geteuid() == 0:
-            with locked("apt-install"):
-                _update()
-    hint = f"see that /etc/apt names an archive with suite {codename}, and run: apt-get update"
-    raise UnsupportedMachineError(f"apt knows no archive of Debian {codename}", hint=hint)
+    """Return the Debian archives that the tree was made from."""
+    targets = apt_sources.parse_index_targets(run(["apt-get", "indextargets", "Created-By: Packages"]))
+    return apt_sources.debian_archives(targets, release_codename())
 
 
 class PrivateApt:
-    """An apt with its own lists and sources, derived from the machine's: sources of packages are switched on here."""
+    """An apt with its own lists and sources, derived from the machine's: sources of packages are switched on here.
+
+    What an archive takes away is looked for elsewhere: in lists that are fetched anew, in the other suites, among the
+    older versions; and lists that cannot be updated stay in use.
+    """
 
     def __init__(self) -> None:
         self._root = cache_root() / "apt"
+        self._sources, self._stamp = self._root / "sources.list", self._root / "updated"
+        self._lists = self._root / "lists"
+        self._is_renewed = False
         self._options = [
-            *("-o", f"Dir::Etc::sourcelist={self._root}/sources.list", "-o", "Dir::Etc::sourceparts=-"),
-            *("-o", f"Dir::State::lists={self._root}/lists", "-o", f"Dir::Cache={self._root}/cache"),
+            *("-o", f"Dir::Etc::sourcelist={self._sources}", "-o", "Dir::Etc::sourceparts=-"),
+            *("-o", f"Dir::State::lists={self._lists}", "-o", f"Dir::Cache={self._root}/cache"),
             *("-o", "Dir::Cache::pkgcache=pkgcache.bin", "-o", "Dir::Cache::srcpkgcache=srcpkgcache.bin"),
             # The apt user may not read a private cache folder; hashes are checked either way.
             *("-o", "APT::Sandbox::User=root", "-o", "APT::Get::List-Cleanup=false"),
+            # apt-get update ends with 0 when it has got nothing.
+            *("-o", "APT::Update::Error-Mode=any"),
         ]
 
-    def refresh(self, *, force: bool = False) -> None:
-        """Update the lists when they are older than half a day, or at once."""
+    def refresh(self) -> None:
+        """Update the lists when they are older than half a day; those that cannot be updated stay in use.
+
+        Raises:
+            ArchiveError: there are none then.
+        """
         with locked("apt-lists"):
             text = apt_sources.sources_text(machine_archives(), ("deb", "deb-src"))
-            stamp, sources = self._root / "updated", self._root / "sources.list"
-            age = time.time() - stamp.stat().st_mtime if stamp.exists() else _LISTS_STAY_FRESH
-            if not force and age < _LISTS_STAY_FRESH and sources.read_text() == text:
+            age = time.time() - self._stamp.stat().st_mtime if self._stamp.exists() else _LISTS_STAY_FRESH
+            if 0 <= age < _LISTS_STAY_FRESH and self._sources.exists() and self._sources.read_text() == text:
                 return
-            for folder in ("lists/partial", "cache/archives/partial"):
-                (self._root / folder).mkdir(parents=True, exist_ok=True)
-            sources.write_text(text)
-            run(["apt-get", *self._options, "update"], timeout=_APT_TIMEOUT)
-            stamp.touch()
+            # Until it is done, no list is known to be of these sources.
+            self._stamp.unlink(missing_ok=True)
+            (self._root / "cache/archives/partial").mkdir(parents=True, exist_ok=True)
+            self._lists.mkdir(exist_ok=True)
+            self._sources.write_text(text)
+            self._update()
+
+    def _update(self) -> None:
+        try:
+            self._apt_get("update")
+        except ArchiveError as error:
+            # apt does not fetch a list again that the archive has not changed, damaged or not.
+            if archive_faults.DAMAGED_LISTS in str(error) and self._renew():
+                return
+            if not self._has_lists():
+                raise
+            warn(f"not all lists of the archives could be updated, the old ones stay in use:\n{error}")
+            self._stamp.touch()
+            again = time.time() - _LISTS_STAY_FRESH + _ASKED_AGAIN
+            os.utime(self._stamp, (again, again))
+        else:
+            self._stamp.touch()
+
+    def _has_lists(self) -> bool:
+        targets = run(["apt-get", *self._options, "indextargets", "--format", "$(FILENAME)", "Created-By: Packages"])
+        return any(Path(name).exists() for name in targets.splitlines())
+
+    def _renew(self) -> bool:
+        """Fetch all lists anew and put them in the place of those that are there; tells whether that worked."""
+        for left in self._root.glob(".lists-*"):
+            shutil.rmtree(left, ignore_errors=True)
+        fresh = Path(tempfile.mkdtemp(prefix=".lists-", dir=self._root))
+        try:
+            fresh.chmod(0o755)
+            self._apt_get("-o", f"Dir::State::lists={fresh}", "update")
+            self._stamp.unlink(missing_ok=True)
+            shutil.rmtree(self._lists, ignore_errors=True)
+            fresh.rename(self._lists)
+        except ArchiveError:
+            return False
+        else:
+            for name in ("pkgcache.bin", "srcpkgcache.bin"):
+                (self._root / "cache" / name).unlink(missing_ok=True)
+            self._stamp.touch()
+            return True
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+    def _renew_once(self) -> bool:
+        if self._is_renewed or not self._sources.exists():
+            return False
+        self._is_renewed = True
+        with locked("apt-lists"):
+            return self._renew()
 
     def cache(self, *arguments: str) -> str:
-        """Ask apt-cache something."""
-        return run(["apt-cache", *self._options, *arguments])
+        """Ask apt-cache something.
+
+        Raises:
+            ArchiveError: the lists cannot be used, and cannot be fetched anew.
+        """
+        try:
+            return self._ask(*arguments)
+        except ArchiveError:
+            if not self._renew_once():
+                raise
+            return self._ask(*arguments)
+
+    def _ask(self, *arguments: str) -> str:
+        try:
+            return run(["apt-cache", *self._options, *arguments])
+        except CommandError as error:
+            raise archive_faults.explained(f"`apt-cache {' '.join(arguments)[:300]}`", error) from error
 
     def source(self, package: str, version: str, folder: Path) -> Path:
-        """Download and unpack a source package; return the folder of its tree."""
-        argv = ["apt-get", *self._options, "source", "--only-source", f"{package}={version}"]
-        run(argv, cwd=folder, timeout=_APT_TIMEOUT)
+        """Download and unpack a source package; return the folder of its tree.
+
+        Raises:
+            ArchiveError: no archive gives this version, with lists that are fetched anew either.
+        """
+        self._fetch(["source", "--only-source", f"{package}={version}"], folder)
         return next(path for path in folder.iterdir() if path.is_dir())
 
     def download(self, packages: Sequence[str], folder: Path) -> list[Path]:
-        """Download the newest versions of packages into `folder`, without installing them."""
+        """Download the newest versions of packages that can be had into `folder`, without installing them.
+
+        Raises:
+            ArchiveError: no archive gives one of them in any version, or in the one that was asked for.
+        """
         folder.mkdir(parents=True, exist_ok=True)
-        argv = ["apt-get", *self._options, "download", *packages]
         try:
-            run(argv, cwd=folder, timeout=_APT_TIMEOUT)
-        except CommandError:
-            # A point release may have replaced the versions that the lists speak of.
-            self.refresh(force=True)
-            run(argv, cwd=folder, timeout=_APT_TIMEOUT)
+            self._fetch(["download", *packages], folder)
+        except ArchiveError as error:
+            # The others were fetched all the same.
+            for package in packages:
+                if not any(folder.glob(f"{package.partition('=')[0]}_*.deb")):
+                    self._download_older(package, folder, error)
         return sorted(folder.glob("*.deb"))
+
+    def _download_older(self, package: str, folder: Path, error: ArchiveError) -> None:
+        """Download what the archives still have of a package; ``error`` says why it is not the newest."""
+        versions = [] if "=" in package else archive_faults.parse_versions(self.cache("madison", package))
+        for version in versions:
+            try:
+                self._apt_get("download", f"{package}={version}", cwd=folder)
+            except ArchiveError as another:
+                if another.unreachable and version != versions[0]:
+                    break
+                continue
+            warn(f"{package} {version} is used, because {versions[0]} cannot be downloaded:\n{error}")
+            return
+        raise error
+
+    def _fetch(self, arguments: Sequence[str], folder: Path) -> None:
+        """Let apt-get fetch something into a folder; where the archives fail, once more with lists fetched anew."""
+        before = set(folder.iterdir())
+        try:
+            self._apt_get(*arguments, cwd=folder)
+        except ArchiveError:
+            # A point release may have replaced the versions that the lists speak of.
+            if not self._renew_once():
+                raise
+            for path in set(folder.iterdir()) - before:
+                run(["rm", "-rf", path])
+            self._apt_get(*arguments, cwd=folder)
+
+    def _apt_get(self, *arguments: str, cwd: Path | None = None) -> None:
+        try:
+            run(["apt-get", *self._options, *arguments], cwd=cwd, timeout=_APT_TIMEOUT)
+        except CommandError as error:
+            raise archive_faults.explained(f"`apt-get {' '.join(arguments)[:300]}`", error) from error
+
+
+def refreshed_apt() -> PrivateApt:
+    """Return the private apt with lists of today."""
+    apt = PrivateApt()
+    apt.refresh()
+    return apt
 
 
 def unpack(deb: Path, folder: Path) -> None:

@@ -10,19 +10,29 @@ from contextlib import suppress
 from pathlib import Path
 
 from testbed import supervisor
+from testbed.cache import cache_root
 from testbed.errors import TestbedError
 from testbed.state import GroundState, is_ground
 
-# On disk, not in memory as /tmp may be, and short: a unix socket's path has room for 107 characters.
-_BASE = Path("/var/tmp")
+_BASE = "run"
+"""Below the cache: files of both can be linked, and trees and the system around them have it under one name.
+
+Short, because a unix socket's path has room for 107 characters."""
 _PREFIX = "dw-"
 _LOGS_KEPT_SECONDS = 7 * 86400.0
 _START_SECONDS = 120.0
 
 
+def base() -> Path:
+    """Return the folder of all testbeds."""
+    folder = cache_root() / _BASE
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 def new_folder() -> Path:
     """Return the folder of a testbed to be started."""
-    return _BASE / f"{_PREFIX}{secrets.token_hex(3)}"
+    return base() / f"{_PREFIX}{secrets.token_hex(3)}"
 
 
 def is_alive(folder: Path) -> bool:
@@ -37,7 +47,7 @@ def is_alive(folder: Path) -> bool:
 
 def running_grounds() -> list[Path]:
     """Return the folders of all running testbeds, the oldest first."""
-    folders = [folder for folder in _BASE.glob(f"{_PREFIX}*") if is_ground(folder) and is_alive(folder)]
+    folders = [folder for folder in base().glob(f"{_PREFIX}*") if is_ground(folder) and is_alive(folder)]
     return sorted(folders, key=lambda folder: folder.stat().st_ctime)
 
 
@@ -69,7 +79,7 @@ def remove_remains() -> None:
 
     Their processes and mounts are gone already, with the supervisor's namespaces.
     """
-    for folder in _BASE.glob(f"{_PREFIX}*"):
+    for folder in base().glob(f"{_PREFIX}*"):
         # It may end at this moment, or somebody else may remove it: test sessions begin side by side.
         with suppress(FileNotFoundError):
             age = time.time() - folder.stat().st_mtime

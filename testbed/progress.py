@@ -158,6 +158,11 @@ class _RichStep:
         self._steps.refresh()
 
 
+def warn(text: str) -> None:
+    """Say what somebody should know though the work goes on; a spinner makes room for it."""
+    print(f"testbed: {text}", file=sys.stderr, flush=True)
+
+
 def for_terminal() -> Progress:
     """Return rich output on a terminal and plain lines elsewhere."""
     return RichSteps() if sys.stderr.isatty() else PlainLines()

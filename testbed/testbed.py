@@ -91,7 +91,7 @@ class Testbed:
             registry_user=registry_auth[0] if registry_auth else "",
             registry_password=registry_auth[1] if registry_auth else "",
         )
-        ensure_packages(_packages_of(state), progress)
+        ensure_packages(_packages_of(state))
         binaries = ensure_kube_binaries(progress) if state.control_plane else None
         if binaries and state.host_node_name:
             require_dockershim(binaries)

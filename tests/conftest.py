@@ -5,6 +5,7 @@ hardest; the default keeps the unit tests within a minute.
 """
 
 import os
+import zoneinfo
 from collections.abc import Generator
 from pathlib import Path
 
@@ -38,6 +39,11 @@ if IS_FAST:
     # out among processes, and half of the time that properties take. Hypothesis has no setting for it (6.170);
     # tests/unit/support/test_examples.py fails when it no longer looks for them here.
     providers._get_local_constants = lambda: providers._local_constants
+
+
+# Time zones are those of the package tzdata, here and in processes that tests start: a machine's own may be years old.
+os.environ["PYTHONTZPATH"] = ""
+zoneinfo.reset_tzpath()
 
 
 def pytest_configure(config: pytest.Config) -> None:

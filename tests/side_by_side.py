@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 import pytest
 from _pytest.runner import runtestprotocol
 from _pytest.warnings import catch_warnings_for_item
+from hypothesis.internal import entropy
 
 PROCESSES = len(os.sched_getaffinity(0)) + 4
 """More than cores: some tests wait for most of their time. ``--processes`` says another number."""
@@ -133,6 +134,9 @@ def _imports(source: str) -> Iterator[str]:
 
 def _run(session: pytest.Session, files: Sequence[pytest.File]) -> None:
     gc.set_threshold(YOUNG)
+    # Hypothesis looks for who refers to its random numbers, and warns in each process if only frozen objects do (3.14).
+    with entropy.deterministic_PRNG():
+        """They are made here."""
     gc.freeze()
     turns = _turns(len(files))
     connections: list[Connection] = []

@@ -32,11 +32,7 @@ RESULTS = ROOT / "build" / "tests"
 
 sys.path.insert(0, str(ROOT))
 
-from testbed.packages import ensure_packages, why_unsupported  # noqa: E402
-from testbed.progress import PlainLines  # noqa: E402
-
-COLLECTED_WITH = ("busybox-static", "gcc")
-"""What tests look for when they are collected, so it has to be there before."""
+from testbed.packages import surrounding_system  # noqa: E402
 
 UNIT = ("tests/contract", "tests/unit", "-q", "-p", "tests.side_by_side")
 WORLDS = "tests/unit/driver_builder/world"
@@ -208,16 +204,13 @@ def main() -> int:
     # Whoever ends this process ends the others, too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     only_unit, long = "--unit" in sys.argv, "--long" in sys.argv
-    has_real_parts = not only_unit and why_unsupported() is None
-    if has_real_parts:
-        ensure_packages(COLLECTED_WITH, PlainLines())
     RESULTS.mkdir(parents=True, exist_ok=True)
     for old in RESULTS.iterdir():
         old.unlink()
     if long:
         os.environ.setdefault("HYPOTHESIS_PROFILE", "long")
     chosen = [(UNIT_ALONE,)] if only_unit else stages(long=long)
-    if has_real_parts:
+    if not only_unit:
         first, *others = chosen
         chosen = [(*first, KUBERNETES), *others]
     ended = [part for stage in chosen for part in run_stage(stage)]
@@ -226,7 +219,8 @@ def main() -> int:
     print(f"\nThe slowest of {len(lines)} tests (all: {RESULTS / 'durations.txt'}):", *lines[:SLOWEST], sep="\n")
     print(*ended, sep="\n")
     passed = all(part.passed for part in ended)
-    verdict = f"make {'unit' if only_unit else 'test'}: {'passed' if passed else 'FAILED'}"
+    where = "" if only_unit else f" on {surrounding_system()}"
+    verdict = f"make {'unit' if only_unit else 'test'}: {'passed' if passed else 'FAILED'}{where}"
     wall, cpu = time.monotonic() - began, sum(part.cpu for part in ended)
     machine = worked(STAT.read_text()) - worked_before
     print(f"{verdict} in {wall:.0f} s, {cpu:.0f} CPU-seconds (the machine, whatever ran: {machine:.0f})", flush=True)

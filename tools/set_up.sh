@@ -20,6 +20,8 @@ if ! "$PYTHON" -c 'import ensurepip, venv' 2>/dev/null; then
     fi
 fi
 
+# Of all checkouts, in the machine tree and outside.
+export PIP_CACHE_DIR="${PIP_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/driverwright/pip}"
 began=$SECONDS
 printf 'driverwright: installing Python packages into %s ...\n' "$VENV"
 [ -x "$VENV/bin/python" ] || "$PYTHON" -m venv "$VENV"

@@ -50,7 +50,18 @@ def start_api_server(folder: Path) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", "NODE_NAME": "bench", **address}
 
 
-def _node(metadata: dict[str, Any]) -> bytes:
+def _stored(applied: dict[str, Any]) -> dict[str, Any]:
+    """Give the metadata of a Node after an apply of it, with the owners of its fields, as a real server has it."""
+    owned = {f"f:{name}": {f"f:{key}": {} for key in applied.get(name, {})} for name in ("labels", "annotations")}
+    entry = {"manager": "nfd-worker", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1"}
+    entries = [{**entry, "time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:metadata": owned}}]
+    return {"uid": "0f5a8a0e-3a39-4f0d-8f3b-2f0bb0a2a7d1", "resourceVersion": "1", **applied, "managedFields": entries}
+
+
+def _node(metadata: dict[str, Any], *, metadata_only: bool) -> bytes:
+    if metadata_only:
+        kind = {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata"}
+        return json.dumps({**kind, "metadata": metadata}).encode()
     digest = "sha256:" + "0123456789abcdef" * 4
     images = [f"registry.example/team/image-{number}" for number in range(IMAGES)]
     status = {"images": [{"names": [f"{name}@{digest}", f"{name}:1.0"], "sizeBytes": 1 << 27} for name in images]}
@@ -58,23 +69,30 @@ def _node(metadata: dict[str, Any]) -> bytes:
 
 
 class ApiServer(BaseHTTPRequestHandler):
-    """Says yes, and notes when each request came and how many bytes it had."""
+    """Keeps what is applied to its Node, and notes when each request came and how many bytes it had.
+
+    ``sent``: the bytes of the last answer.
+    """
 
     protocol_version = "HTTP/1.1"
     received: list[tuple[float, str, int]] = []  # noqa: RUF012 - one server in this process
+    node: dict[str, Any] = {"name": "bench"}  # noqa: RUF012 - as above
+    sent = 0
 
     def do_PATCH(self) -> None:
         """Take a patch; the Node is what was sent."""
-        self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["metadata"])
+        ApiServer.node = _stored(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["metadata"])
+        self._answer()
 
     def do_GET(self) -> None:
-        """Give a Node that carries nothing."""
-        self._answer({"name": "bench"})
+        """Give the Node, or its metadata alone."""
+        self._answer()
 
-    def _answer(self, metadata: dict[str, Any]) -> None:
+    def _answer(self) -> None:
         size = len(self.requestline) + len("\r\n") + len(bytes(self.headers)) + int(self.headers["Content-Length"] or 0)
         self.received.append((time.monotonic(), self.command, size))
-        body = _node({"resourceVersion": "1", **metadata})
+        body = _node(self.node, metadata_only="PartialObjectMetadata" in (self.headers["Accept"] or ""))
+        ApiServer.sent = len(body)
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

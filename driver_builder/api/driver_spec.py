@@ -16,6 +16,7 @@ import re2
 from driver_builder.api.rollout_settings import RolloutSettings
 from driver_builder.api.stage_settings import DevicePluginSettings, StageSettings
 from driver_builder.model.build import ModuleSpec, Signing, SourceArchive, SourceGit, SourceImage, SourcePackage
+from driver_builder.model.build_proxy import BuildProxy
 from driver_builder.model.images import ImageRepository
 from driver_builder.model.userspace import Userspace
 
@@ -81,6 +82,8 @@ class BuildSettings:
     """``spec.build``: ``template`` names one of ours, ``template_config_map`` has a custom one.
 
     ``reuse_across_kernels`` allows modules of one kernel on another one that takes them. ``secrets`` are names.
+    ``packages`` are further ones that a build needs, by the ``ID`` of the operating system. ``tools_image`` is the
+    Debian image of the tools that templates of other distributions need.
     """
 
     template: str | None
@@ -92,6 +95,9 @@ class BuildSettings:
     resources: Json
     deadline_seconds: float | None
     builder: BuilderKind | None
+    packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tools_image: str | None = None
+    proxy: BuildProxy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

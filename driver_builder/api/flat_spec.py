@@ -24,6 +24,7 @@ from driver_builder.api.driver_spec import (
 from driver_builder.api.rollout_settings import RolloutSettings
 from driver_builder.api.stage_settings import StageSettings
 from driver_builder.model.build import ModuleSpec, Signing
+from driver_builder.model.build_proxy import BuildProxy
 from driver_builder.model.images import ImageRepository
 
 
@@ -71,6 +72,9 @@ class FlatSpec:
     depends_on: tuple[str, ...] = ()
     stages: StageSettings | None = None
     userspace: UserspaceSettings | None = None
+    build_packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tools_image: str | None = None
+    build_proxy: BuildProxy | None = None
 
 
 def flattened(spec: DriverSpec) -> FlatSpec:
@@ -108,6 +112,9 @@ def flattened(spec: DriverSpec) -> FlatSpec:
         depends_on=spec.depends_on,
         stages=spec.stages,
         userspace=spec.userspace,
+        build_packages=build.packages,
+        tools_image=build.tools_image,
+        build_proxy=build.proxy,
     )
 
 
@@ -148,6 +155,9 @@ def _build(flat: FlatSpec) -> BuildSettings:
         resources=flat.build_resources,
         deadline_seconds=flat.deadline_seconds,
         builder=flat.builder,
+        packages=flat.build_packages,
+        tools_image=flat.tools_image,
+        proxy=flat.build_proxy,
     )
 
 

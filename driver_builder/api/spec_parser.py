@@ -43,9 +43,13 @@ from driver_builder.api.spec_rules import (
     MAX_ITEMS,
     MIRROR,
     MODULE,
+    NO_PROXY,
     OBJECT_NAME,
+    OPERATING_SYSTEM,
+    PACKAGE,
     PARAMETER,
     PREBUILT_IMAGE,
+    PROXY,
     QUANTITY,
     REGEXP,
     REPOSITORY,
@@ -59,6 +63,7 @@ from driver_builder.api.vendor_parser import check_given, read_vendor
 from driver_builder.errors import InvalidDriver
 from driver_builder.model import images
 from driver_builder.model.build import MIRROR_ARG
+from driver_builder.model.build_proxy import BuildProxy
 from driver_builder.model.images import ImageRepository
 from driver_builder.model.userspace import FOLDER
 
@@ -72,6 +77,8 @@ MAX_REGEXPS = 16384
 
 MAX_SECRETS = 16
 """Secrets of a build."""
+MAX_SYSTEMS, MAX_PACKAGES = 16, 32
+"""Operating systems with further packages, and packages of one."""
 MAX_DEVICE_NODES = 16
 MAX_RETRIES = 10
 MAX_DEPENDENCIES = 8
@@ -194,6 +201,9 @@ def _build(build: Reader) -> BuildSettings:
         resources=_resources(build.object("resources")),
         deadline_seconds=build.duration("deadline"),
         builder=build.choice("builder", BuilderKind),
+        packages=_packages(build.object("packages")),
+        tools_image=build.text("toolsImage", BASE_IMAGE),
+        proxy=_proxy(build.object("proxy")) if build.has("proxy") else None,
     )
 
 
@@ -214,6 +224,26 @@ def _args(fields: Reader) -> dict[str, str]:
     if MIRROR_ARG in args:
         fields.check(args[MIRROR_ARG], MIRROR, "args", MIRROR_ARG)
     return args
+
+
+def _packages(packages: Reader) -> dict[str, tuple[str, ...]]:
+    """Read the packages of each operating system, whose order means nothing."""
+    packages.bound(len(packages.given), MAX_SYSTEMS)
+    for system in packages.given:
+        packages.check(system, OPERATING_SYSTEM, system)
+    each = {system: packages.words(system, PACKAGE, most=MAX_PACKAGES) for system in packages.given}
+    return {system: tuple(sorted(set(names))) for system, names in each.items()}
+
+
+def _proxy(proxy: Reader) -> BuildProxy:
+    if not proxy.has("httpProxy") and not proxy.has("httpsProxy"):
+        proxy.wrong("it names no proxy: write httpProxy, httpsProxy or both")
+    return BuildProxy(
+        http=proxy.text("httpProxy", PROXY) or "",
+        https=proxy.text("httpsProxy", PROXY) or "",
+        no_proxy=proxy.text("noProxy", NO_PROXY) or "",
+        secret=proxy.reference("secretRef"),
+    )
 
 
 def _template_config_map(build: Reader) -> ConfigMapKey | None:
@@ -295,7 +325,7 @@ def _mapping(item: Reader) -> KernelMapping:
 def _prebuilt(item: Reader) -> str | None:
     text = item.text("image", PREBUILT_IMAGE)
     try:
-        return text if text is None else str(images.parse_reference(text))
+        return text if text is None else str(images.parse_full_reference(text))
     except ValueError as error:
         item.wrong(str(error), "image")
         return None

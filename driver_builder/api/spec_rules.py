@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from driver_builder.api.rollout_settings import PAUSE_LABEL
-from driver_builder.model import cron, quantities
+from driver_builder.model import cron, images, quantities
 from driver_builder.model.engine_images import is_reserved
-from driver_builder.model.kernels import KERNEL_VERSION
+from driver_builder.model.kernels import KERNEL_VERSION, OS_ID
 from driver_builder.model.userspace import NVIDIA_PATH
 from kube_api.names import GROUP
 
@@ -85,10 +85,11 @@ CONFIG_MAP_KEY = Rule(
     re.compile(r"[A-Za-z0-9._-]+"), "is not a key of a ConfigMap: use letters, digits, '-', '_' and '.'"
 )
 REPOSITORY = Rule(
-    re.compile(r"(?P<host>[a-zA-Z0-9.-]+(?::[0-9]+)?)/(?P<repository>[a-z0-9]+(?:[._/-][a-z0-9]+)*)"),
+    re.compile(images.REPOSITORY),
     "must be a repository: write host[:port]/path without a tag; the tag is made by driver-builder from everything "
     "that goes into the image",
     512,
+    images.wrong_registry,
 )
 BASE_IMAGE = Rule(
     re.compile(rf"(?:{_HOST}/)?{_COMPONENTS}(?:{_TAG})?(?:{_DIGEST})?"),
@@ -150,6 +151,9 @@ PACKAGE_VERSION = Rule(
     "is not a package version: write one such as 0.12.7-2",
     128,
 )
+OPERATING_SYSTEM = Rule(
+    OS_ID, "is not an operating system: write the ID of its os-release, such as debian or rocky", 63
+)
 TEMPLATE = Rule(re.compile(r"[a-z0-9-]+"), "is not a template: write its name, lower case letters, digits and '-'", 63)
 ARG = Rule(
     re.compile(r"[A-Za-z_][A-Za-z0-9_]*"),
@@ -164,6 +168,17 @@ MIRROR = Rule(
     re.compile(rf"(?:https?://{_HOST}(?:/(?!\.\.?(?:/|\Z))[A-Za-z0-9._+@-]+)*/?)?"),
     "is not the address of a package repository: write https://host/path (or http), without a user and a query",
     1024,
+)
+PROXY = Rule(
+    re.compile(rf"https?://{_HOST}/?"),
+    "is not the address of a proxy: write http://host:port, without a user and a password, which are in a Secret "
+    "(spec.build.proxy.secretRef)",
+    512,
+)
+NO_PROXY = Rule(
+    re.compile(r"[A-Za-z0-9.:/*_,[\]-]+"),
+    "is not a list of hosts: write names, domains such as .example.com and addresses, with commas and without blanks",
+    4096,
 )
 MODULE = Rule(re.compile(r"[A-Za-z0-9_-]{1,55}"), "is not a module name: use letters, digits, '_' and '-'", 55)
 PARAMETER = Rule(

@@ -30,6 +30,10 @@ class DevicePluginSettings:
         return self.image is None
 
 
+DEADLINE_SECONDS, RETRIES = 300.0, 2
+"""Of a plugin's validation whose spec names none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginValidationSettings:
     """``pluginValidation``: ``command`` runs in ``image`` once per node and boot, in a pod that requests the resource.
@@ -40,8 +44,8 @@ class PluginValidationSettings:
     image: str
     command: tuple[str, ...]
     resource_name: str
-    deadline_seconds: float = 300.0
-    retries: int = 2
+    deadline_seconds: float = DEADLINE_SECONDS
+    retries: int = RETRIES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,13 @@
 from device_resources.resource_parser import InvalidResource, parse_resource
 from driver_builder.api.spec_reader import Reader
 from driver_builder.api.spec_rules import BASE_IMAGE, EXTENDED_RESOURCE, TEXT
-from driver_builder.api.stage_settings import DevicePluginSettings, PluginValidationSettings, StageSettings
+from driver_builder.api.stage_settings import (
+    DEADLINE_SECONDS,
+    RETRIES,
+    DevicePluginSettings,
+    PluginValidationSettings,
+    StageSettings,
+)
 
 MAX_RETRIES = 10
 
@@ -74,6 +80,6 @@ def _plugin_validation(validation: Reader, resource: str) -> PluginValidationSet
         image=image,
         command=command,
         resource_name=validation.text("resourceName", EXTENDED_RESOURCE) or resource,
-        deadline_seconds=300.0 if deadline is None else deadline,
-        retries=2 if retries is None else retries,
+        deadline_seconds=DEADLINE_SECONDS if deadline is None else deadline,
+        retries=RETRIES if retries is None else retries,
     )

@@ -216,7 +216,9 @@ def _source_missing(failure: _Failure) -> tuple[Reason, str]:
     said, fatal = failure.words(), failure.first(_FATAL)
     what = said["text"] if said else _last_line(failure)
     why = f" ({fatal['text']})" if fatal else ""
-    return Reason.SOURCE_MISSING, f"the driver's source cannot be fetched: {what}{why}"
+    # What is said of a field names it.
+    words = what if "spec." in what else f"the driver's source cannot be used: {what}"
+    return Reason.SOURCE_MISSING, f"{words}{why}"
 
 
 def _not_applicable(failure: _Failure) -> tuple[Reason, str]:

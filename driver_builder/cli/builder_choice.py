@@ -16,14 +16,16 @@ from driver_builder.builds.job.job_builder import JobBuilder
 from driver_builder.builds.job.job_manifest import JobSettings
 from driver_builder.builds.own_disk import own_disk
 from driver_builder.config import Settings
-from driver_builder.errors import ConfigurationError, DriverBuilderError
+from driver_builder.errors import BuildFailed, ConfigurationError, DriverBuilderError, TemporaryError
 from driver_builder.model.build import Builder, LogSink
+from driver_builder.model.build_proxy import variables
 from driver_builder.planning.actions import StartBuild
 from driver_builder.references.named_objects import ReferenceNotFound, read_secret
+from driver_builder.references.proxy_password import proxy_password
 from driver_builder.references.registry_access import PUSH_PATIENCE, Registries
 from driver_builder.references.registry_ca import read_ca
 from driver_builder.references.signing_secrets import SigningSecrets
-from kube_api.client import Client
+from kube_api.client import Client, Reader
 from kube_api.errors import KubeApiError
 
 SHORTEST_SECRET = 4
@@ -65,7 +67,7 @@ def builder_for(
             is_leaving=is_leaving,
         )
         return
-    with engine_builder(action, settings, registries) as builder:
+    with engine_builder(action, settings, registries, client) as builder:
         yield builder
 
 
@@ -111,7 +113,7 @@ def make_image(
 
 
 @contextmanager
-def engine_builder(action: StartBuild, settings: Settings, registries: Registries) -> Iterator[Builder]:
+def engine_builder(action: StartBuild, settings: Settings, registries: Registries, client: Reader) -> Iterator[Builder]:
     """Return the builder that builds an action with the engine of the settings.
 
     Raises:
@@ -124,12 +126,14 @@ def engine_builder(action: StartBuild, settings: Settings, registries: Registrie
 
     with docker_engine(settings.docker_host, certificates=settings.docker_cert_path) as api:
         known = registries.credentials(action.namespace, action.registry, action.image.host)
+        password = proxy_password(action, client)
         yield DockerBuilder(
             api,
             owner=action.owner,
             templates=settings.templates,
             credentials=known,
             network=settings.build_network,
+            proxy=variables(action.proxy, password) if action.proxy else None,
         )
 
 
@@ -166,9 +170,12 @@ def _ca(action: StartBuild, settings: Settings, client: Client) -> str:
         raise ConfigurationError(f"--registry-ca-file: {error}") from error
 
 
-def secret_values(action: StartBuild, client: Client) -> tuple[str, ...]:
+def secret_values(action: StartBuild, client: Reader) -> tuple[str, ...]:
     """Read all Secrets of a build, line by line, to redact them from the log; the builder reports missing Secrets."""
     lines: list[str] = []
+    with suppress(BuildFailed, TemporaryError):
+        known = proxy_password(action, client)
+        lines += (known.password, known.in_url) if known else ()
     for name in action.build_secrets:
         with suppress(ReferenceNotFound):
             for value in read_secret(client, action.namespace, name, field="spec.build.secrets").values():

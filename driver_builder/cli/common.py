@@ -15,10 +15,11 @@ from driver_builder import snapshot_file
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.cli import output
 from driver_builder.cluster.observe import Observer
-from driver_builder.config import DEFAULT_BUILD_DEADLINE_SECONDS, Settings, permissions_of
+from driver_builder.config import Settings, permissions_of
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.desired.desired_target import TemplateVersions
 from driver_builder.errors import ConfigurationError
+from driver_builder.model import defaults
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning.plan_view import DEFAULT_LOADER_IMAGE, PlanSettings
@@ -73,7 +74,7 @@ def read_snapshot(file: str) -> tuple[Snapshot, PlanSettings]:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
         return snapshot_file.from_document(yaml.safe_load(text))
-    except (OSError, ValueError, yaml.YAMLError, ConfigurationError) as error:
+    except (OSError, ValueError, OverflowError, yaml.YAMLError, ConfigurationError) as error:
         raise ConfigurationError(f"--snapshot {file}: {error}") from error
 
 
@@ -88,7 +89,7 @@ def plan_settings(settings: Settings) -> PlanSettings:
     """Return what a plan depends on besides the snapshot, with the settings of this process."""
     deadline, most = settings.build_deadline_seconds, settings.max_build_deadline_seconds
     # Who sets a longer default than the maximum wants it; who sets a shorter maximum than our default wants that.
-    is_own_default = deadline == DEFAULT_BUILD_DEADLINE_SECONDS
+    is_own_default = deadline == defaults.BUILD_DEADLINE_SECONDS
     versions = TemplateVersions(
         versions=templates.template_versions(settings.templates),
         deadline_seconds=min(deadline, most) if is_own_default else deadline,

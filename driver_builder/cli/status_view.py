@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from driver_builder.cli import output
 from driver_builder.cli.rollout_view import Outcome, RolloutView, WaveView
+from driver_builder.model import driver_key
 from driver_builder.reasons import WITHOUT_DRIVER, TargetState
 from driver_builder.status.status import TargetStatus
 from kube_api.text import printable
@@ -43,7 +44,7 @@ def rows_of(views: Iterable[RolloutView]) -> dict[Row, Row]:
     """Write a row for each target and each wave, by what it is about."""
     rows: dict[Row, Row] = {}
     for view in views:
-        name = tuple(view.driver.split("/", 1))
+        name = driver_key.split(view.driver)
         if view.wave is not None:
             rows[(*name, "wave", "-")] = (str(view.wave.nodes), str(view.wave.updated), *_wave_cells(view.wave))
         for target in view.targets:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from driver_builder.boundary import contained
 from driver_builder.cluster.read_metadata import Json, controller_of, driver_key, expected_modules, place
+from driver_builder.model.driver_key import split
 from driver_builder.objects import manifests, plugin, slots, vendor_pod
 from driver_builder.objects.plugin import PluginConfig, PluginSet, StraySet
 from driver_builder.objects.slots import Slot
@@ -73,7 +74,7 @@ def read_daemon_set(obj: Json) -> DaemonSet:
     basis, kept = manifests.parse_kept(annotations)
     target, slot = slots.parse_name(metadata["labels"].get(manifests.TARGET_LABEL, ""))
     driver = driver_key(metadata)
-    label = names.wave_label(*driver.split("/", 1))
+    label = names.wave_label(*split(driver))
     return DaemonSet(
         namespace=metadata["namespace"],
         name=metadata["name"],

@@ -12,6 +12,7 @@ from driver_builder.controller.execute import Executor, FailedAction
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.report import Reporter
 from driver_builder.desired.resolve import Resolved
+from driver_builder.model import driver_key
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.plan import Plan, plan
 from driver_builder.planning.plan_memory import PlanMemory
@@ -86,7 +87,9 @@ class Reconciler:
                 self._builds.forget(part.failures)
         known = {driver.key for driver in snapshot.drivers}
         # Which drivers a namespace has that may not be read is not known.
-        self._builds.forget_drivers(lambda key: key not in known and key.partition("/")[0] not in snapshot.forbidden)
+        self._builds.forget_drivers(
+            lambda key: key not in known and driver_key.namespace_of(key) not in snapshot.forbidden
+        )
         self._needed(snapshot, resolved)
         for error in (*(item.error for item in failed), *unwritten.values()):
             if isinstance(error, KubeApiError) and error.is_temporary and not self._is_stopping():

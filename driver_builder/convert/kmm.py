@@ -13,6 +13,7 @@ from driver_builder.api.spec_rules import OBJECT_NAME, TEXT
 from driver_builder.convert import kmm_images
 from driver_builder.convert.kmm_stages import stages_of
 from driver_builder.convert.remarks import Remarks
+from driver_builder.objects.loaded import plain
 from kube_api.resources import DRIVER_CONTAINERS
 
 Json = dict[str, Any]
@@ -24,6 +25,7 @@ NO_VERSION = "0"
 """What is written where a Module has no version."""
 _DEFAULT_FOLDER = "/opt"
 _KMM = "kmm.node.kubernetes.io/"
+_NAMESPACE = "MOD_NAMESPACE"
 
 _OF_A_LOADER = {
     "serviceAccountName": "driver pods have no token and need no service account of their own",
@@ -37,15 +39,20 @@ _OF_A_COMMAND_LINE = {
 }
 _OF_A_BUILD = {
     "dockerfileConfigMap": "the source is known to that Dockerfile alone: write it to spec.source (git, archive, "
-    "image, configMap or package), or make a template of the Dockerfile (docs/migrate/kmm.md)",
+    "image, configMap or package) and packages that it installs to spec.build.packages, or make a template of the "
+    "Dockerfile (docs/migrate/kmm.md)",
     "buildArgs": "these are arguments of the Dockerfile, and spec.build.args are words for the driver's make: write "
     "there what make needs",
     "baseImageRegistryTLS": "the engine or the Job that builds has its own settings for registries (docs/registry.md)",
 }
 _DROPPED_OF_A_BUILD = {
     "kanikoParams": "builds do not use kaniko",
-    "selector": "nodes that build are chosen for all drivers by --job-node-selector",
 }
+_EVERY_NODE = (
+    "selects every node, control planes as well, and driver pods tolerate every taint unless spec.tolerations says "
+    "which: select a label of the nodes that need the driver"
+)
+_SELECTOR_OF_A_BUILD = "nodes that build are chosen for all drivers by --job-node-selector"
 _OF_A_SIGNATURE = {
     "unsignedImage": "an image that exists is not signed here: sign its modules where it is built, or have it built "
     "with spec.source",
@@ -101,7 +108,7 @@ def convert(module: Mapping[str, Any], known: Known) -> Conversion:
         top.raw(name)
     metadata = top.object("metadata")
     metadata.asked.update(map(str, metadata.given))
-    name, namespace = metadata.needed("name", OBJECT_NAME), metadata.text("namespace", OBJECT_NAME) or "default"
+    name, namespace = metadata.needed("name", OBJECT_NAME), metadata.text("namespace", OBJECT_NAME)
     spec = _spec(top.object("spec"), namespace, name, known, remarks)
     for problem in notes.problems:
         remarks.error(problem.path, problem.message)
@@ -110,13 +117,13 @@ def convert(module: Mapping[str, Any], known: Known) -> Conversion:
     driver = {
         "apiVersion": DRIVER_CONTAINERS.api_version,
         "kind": DRIVER_CONTAINERS.kind,
-        "metadata": {"name": name, "namespace": namespace},
+        "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
         "spec": spec,
     }
     return Conversion(driver=driver if name and spec else None, remarks=remarks)
 
 
-def _spec(module: Reader, namespace: str, name: str, known: Known, remarks: Remarks) -> Json:
+def _spec(module: Reader, namespace: str | None, name: str, known: Known, remarks: Remarks) -> Json:
     """Return the spec of the driver; empty where there is no driver."""
     remarks.lost(module, _OF_A_MODULE)
     remarks.dropped(module, _DROPPED_OF_A_MODULE)
@@ -125,7 +132,10 @@ def _spec(module: Reader, namespace: str, name: str, known: Known, remarks: Rema
     remarks.dropped(loader, _OF_A_LOADER)
     remarks.dropped(container, _OF_A_CONTAINER)
     modprobe = container.object("modprobe")
-    mappings = list(_mappings(container, {"MOD_NAME": name, "MOD_NAMESPACE": namespace}))
+    mappings = list(_mappings(container, {"MOD_NAME": name, **({_NAMESPACE: namespace} if namespace else {})}))
+    if any(_NAMESPACE in kmm_images.variables_of(mapping.image) for mapping in mappings):
+        remarks.error(("metadata",), f"is missing, and an image is named by it (${{{_NAMESPACE}}}): write it",
+                      "namespace")  # fmt: skip
     folder = modprobe.text("dirName", TEXT) or _DEFAULT_FOLDER
     secret = module.object("imageRepoSecret").text("name", TEXT)
     spec: Json = {
@@ -153,10 +163,17 @@ def _spec(module: Reader, namespace: str, name: str, known: Known, remarks: Rema
     return _without_empty(spec)
 
 
+_MEANT_IF_EMPTY = ("nodeSelector", "stages")
+"""Fields of which an empty object means something: every node, and the labels of stages without a plugin."""
+
+
 def _without_empty(spec: Json) -> Json:
-    """Leave out what is empty, except ``stages``, where an empty object means something."""
-    cleaned = {key: _without_empty(value) if isinstance(value, dict) else value for key, value in spec.items()}
-    return {key: value for key, value in cleaned.items() if value or (key == "stages" and value is not None)}
+    """Leave out fields that are not set. Labels of ``nodeSelector`` stay as they are: many have no value."""
+    cleaned = {
+        key: _without_empty(value) if isinstance(value, dict) and key != "nodeSelector" else value
+        for key, value in spec.items()
+    }
+    return {key: value for key, value in cleaned.items() if value or (key in _MEANT_IF_EMPTY and value is not None)}
 
 
 def _version(container: Reader, remarks: Remarks) -> str:
@@ -170,6 +187,8 @@ def _version(container: Reader, remarks: Remarks) -> str:
 
 def _selector(module: Reader, remarks: Remarks) -> dict[str, str]:
     selector = module.pairs("selector", TEXT, TEXT)
+    if not module.raw("selector"):
+        remarks.warning(module.path, _EVERY_NODE, "selector")
     for key in selector:
         if _KMM in key:
             remarks.error(module.path, "is a label of KMM and goes with it: select another one, and name a driver that "
@@ -238,7 +257,8 @@ def _say_of_kernels(mapping: _Mapping, own: list[str], kernels: tuple[str, ...],
 def _module(container: Reader, modprobe: Reader, mappings: list[_Mapping], remarks: Remarks) -> Json:
     remarks.lost(modprobe, _OF_A_COMMAND_LINE)
     name, order = modprobe.text("moduleName", TEXT), modprobe.words("modulesLoadingOrder", TEXT)
-    names = [*reversed(order), *([name] if name and name not in order else [])]
+    is_ordered = name is not None and plain(name) in map(plain, order)
+    names = [*reversed(order), *([name] if name and not is_ordered else [])]
     if not names and not modprobe.has("rawArgs"):
         remarks.error(modprobe.path, "is missing", "moduleName")
     parameters = list(modprobe.words("parameters", TEXT))
@@ -251,11 +271,16 @@ def _module(container: Reader, modprobe: Reader, mappings: list[_Mapping], remar
                           "DriverContainer of their own for these kernels", "inTreeModulesToRemove")  # fmt: skip
     return {
         "names": names,
-        "parameters": {name or names[-1]: parameters} if parameters and names else {},
+        "parameters": {_written(name, names): parameters} if parameters and names else {},
         "inTreeModulesToRemove": each[0] if each and is_same else common,
         "firmwarePath": modprobe.text("firmwarePath", TEXT),
         "trustImage": True,
     }
+
+
+def _written(name: str | None, names: list[str]) -> str:
+    """Return the name among those to load that is the module's, which may be written with ``-`` or ``_``."""
+    return next((item for item in names if name and plain(item) == plain(name)), names[-1])
 
 
 def _in_tree(fields: Reader) -> list[str]:
@@ -290,6 +315,8 @@ def _build(container: Reader, mappings: list[_Mapping], remarks: Remarks) -> Jso
     for build in _levels(container, mappings, "build"):
         remarks.lost(build, _OF_A_BUILD)
         remarks.dropped(build, _DROPPED_OF_A_BUILD)
+        if build.raw("selector"):
+            remarks.warning(build.path, _SELECTOR_OF_A_BUILD, "selector")
         secrets += [item.needed("name", TEXT) for item in build.objects("secrets")]
     named = [{"name": secret} for secret in dict.fromkeys(secrets)]
     return {"builder": "job", "secrets": named} if named else {}

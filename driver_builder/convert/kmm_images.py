@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import re2
 
 from driver_builder.api import driver_spec
+from driver_builder.model import images
 
 _VARIABLE = re.compile(r"\$(?:\{(?P<braced>[A-Za-z0-9_]*)\}|(?P<plain>[A-Za-z_][A-Za-z0-9_]*))")
 _OF_A_KERNEL = "KERNEL_"
@@ -58,7 +59,7 @@ def reference(image: str) -> str:
     host, slash, _ = name.partition("/")
     if not slash:
         name = f"docker.io/library/{name}"
-    elif not ("." in host or ":" in host or host == "localhost"):
+    elif not images.is_registry(host):
         name = f"docker.io/{name}"
     return f"{repository(name)}@{digest}" if at else name
 

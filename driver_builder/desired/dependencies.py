@@ -10,6 +10,7 @@ from graphlib import TopologicalSorter
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.model import driver_key
 from driver_builder.reasons import Reason
 
 _Wanted = Mapping[str, tuple[str, ...]]
@@ -101,7 +102,7 @@ def _reachable(start: str, wanted: _Wanted) -> frozenset[str]:
 
 
 def _keys(key: str, spec: DriverSpec) -> tuple[str, ...]:
-    namespace = key.partition("/")[0]
+    namespace = driver_key.namespace_of(key)
     return tuple(f"{namespace}/{name}" for name in spec.depends_on)
 
 

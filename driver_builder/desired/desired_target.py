@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from driver_builder.api.driver_spec import RegistrySettings, VendorSettings
+from driver_builder.model import defaults
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget
@@ -24,8 +25,8 @@ class TemplateVersions:
     """
 
     versions: Mapping[str, str]
-    deadline_seconds: float = 1800.0
-    max_deadline_seconds: float = 14400.0
+    deadline_seconds: float = defaults.BUILD_DEADLINE_SECONDS
+    max_deadline_seconds: float = defaults.MAX_BUILD_DEADLINE_SECONDS
     permissions: Permissions = field(default_factory=Permissions)
 
 

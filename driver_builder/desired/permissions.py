@@ -11,15 +11,14 @@ from types import MappingProxyType
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec, KernelMapping
 from driver_builder.api.spec_reader import Path, dotted, shown
-from driver_builder.model import images, permissions, quantities
-from driver_builder.model.build import MIRROR_ARG, Signing, SourceArchive, SourceGit, SourceImage
+from driver_builder.model import driver_key, images, permissions, quantities
+from driver_builder.model.build import MIRROR_ARG, TOOLS_IMAGE, Signing, SourceArchive, SourceGit, SourceImage
 from driver_builder.model.permissions import Permissions, Setting
 from driver_builder.model.userspace import UserspaceArchive
 from kube_api.text import first_few
 
 NO_SECRETS: Mapping[str, str] = MappingProxyType({})
 
-TOOLS_IMAGE = "debian:bookworm-slim"
 TEMPLATES_WITH_TOOLS = frozenset({"amazon", "fedora", "rhel", "sles"})
 """Templates of ours that start another image beside the base image, for tools that this one does not have."""
 
@@ -66,7 +65,7 @@ def of_target(
     of_nodes = (*_selector(spec, allowed), *of_validation(spec, allowed), *of_stages(spec, allowed))
     if rule.image is not None:
         return (*of_nodes, *_prebuilt(spec, rule, allowed))
-    of_images = (*_base_image(base_image, allowed), *_tools_image(_TEMPLATE, template, allowed))
+    of_images = (*_base_image(base_image, allowed), *_tools_image(spec, _TEMPLATE, template, allowed))
     return (*of_nodes, *_build(spec, allowed, secrets), *of_images, *_mirror(spec, rule, allowed))
 
 
@@ -130,10 +129,11 @@ def protected_secrets(
 
     ``drivers`` are all drivers by their keys. They are not looked at for a driver whose builds mount nothing.
     """
-    if not allowed.protected_secrets or not spec.build.secrets:
+    has_any = spec.build.secrets or (spec.build.proxy is not None and spec.build.proxy.secret is not None)
+    if not allowed.protected_secrets or not has_any:
         return NO_SECRETS
-    namespace = key.partition("/")[0]
-    specs = {name: item for name, item in drivers() if name.partition("/")[0] == namespace}
+    namespace = driver_key.namespace_of(key)
+    specs = {name: item for name, item in drivers() if driver_key.namespace_of(name) == namespace}
     return {secret: field for name in sorted(specs) for secret, field in _named(name, specs[name])}
 
 
@@ -171,6 +171,7 @@ def _build(spec: DriverSpec, allowed: Permissions, secrets: Mapping[str, str]) -
     yield from _source(spec, allowed)
     yield from _userspace(spec, allowed)
     yield from _resources(spec, allowed)
+    yield from _proxy(spec, allowed, secrets)
     for number, name in enumerate(spec.build.secrets):
         if name in secrets:
             value = f"Secret {name}, which is {secrets[name]},"
@@ -199,6 +200,19 @@ def _userspace(spec: DriverSpec, allowed: Permissions) -> Iterator[Refusal]:
         yield Refusal(path=path, value=shown(content.url), setting=permissions.SOURCE_HOSTS)
 
 
+def _proxy(spec: DriverSpec, allowed: Permissions, secrets: Mapping[str, str]) -> Iterator[Refusal]:
+    """Judge a proxy: it answers for every host."""
+    proxy, path = spec.build.proxy, ("spec", "build", "proxy")
+    if proxy is None:
+        return
+    for field, url in (("httpProxy", proxy.http), ("httpsProxy", proxy.https)):
+        if url and not permissions.allows_url(allowed.source_hosts, url):
+            yield Refusal(path=(*path, field), value=shown(url), setting=permissions.SOURCE_HOSTS)
+    if proxy.secret is not None and proxy.secret in secrets:
+        value = f"Secret {proxy.secret}, which is {secrets[proxy.secret]},"
+        yield Refusal(path=(*path, "secretRef"), value=value, setting=permissions.PROTECTED_SECRETS)
+
+
 def _rule(spec: DriverSpec, rule: KernelMapping | None, allowed: Permissions) -> Iterator[Refusal]:
     """Judge a mapping for any kernel, None where a spec has no mappings."""
     if rule is not None and rule.image is not None:
@@ -206,9 +220,9 @@ def _rule(spec: DriverSpec, rule: KernelMapping | None, allowed: Permissions) ->
         return
     yield from _mirror(spec, rule, allowed)
     if rule is not None and rule.template is not None:
-        yield from _tools_image((*_path(spec, rule), "template"), rule.template, allowed)
+        yield from _tools_image(spec, (*_path(spec, rule), "template"), rule.template, allowed)
     elif spec.build.template_config_map is None:
-        yield from _tools_image(_TEMPLATE, spec.build.template, allowed)
+        yield from _tools_image(spec, _TEMPLATE, spec.build.template, allowed)
 
 
 def _mirror(spec: DriverSpec, rule: KernelMapping | None, allowed: Permissions) -> Iterator[Refusal]:
@@ -238,9 +252,11 @@ def _base_image(image: str | None, allowed: Permissions) -> Iterator[Refusal]:
         yield Refusal(path=_BASE_IMAGE, value=shown(image), setting=permissions.BASE_IMAGES)
 
 
-def _tools_image(path: Path, template: str | None, allowed: Permissions) -> Iterator[Refusal]:
-    if template in TEMPLATES_WITH_TOOLS and not permissions.allows_image(allowed.base_images, TOOLS_IMAGE):
-        value = f"{shown(TOOLS_IMAGE)}, which template {template} starts for its tools,"
+def _tools_image(spec: DriverSpec, path: Path, template: str | None, allowed: Permissions) -> Iterator[Refusal]:
+    image = spec.build.tools_image or TOOLS_IMAGE
+    if template in TEMPLATES_WITH_TOOLS and not permissions.allows_image(allowed.base_images, image):
+        path = ("spec", "build", "toolsImage") if spec.build.tools_image else path
+        value = f"{shown(image)}, which template {template} starts for its tools,"
         yield Refusal(path=path, value=value, setting=permissions.BASE_IMAGES)
 
 

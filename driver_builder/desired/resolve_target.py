@@ -267,8 +267,16 @@ def _request(
         own_template=template.own,
         firmware_path=spec.module.firmware_path or "",
         userspace=spec.userspace.build if spec.userspace else None,
+        packages=spec.build.packages.get(target.os_id, ()),
+        tools_image=_tools_image(spec, template),
         depends=tuple((item.driver, item.key or str(item.image)) for item in exporters),
     )
+
+
+def _tools_image(spec: DriverSpec, template: _Template) -> str:
+    """Return the image of the tools that a spec names; empty where the template has none, so that no key has it."""
+    has_tools = template.own is not None or template.name in permissions.TEMPLATES_WITH_TOOLS
+    return spec.build.tools_image or "" if has_tools else ""
 
 
 def mapping_for(spec: DriverSpec, kernel_version: KernelVersion) -> KernelMapping | None:

@@ -83,6 +83,7 @@ def config_digest(request: BuildRequest) -> str:
         "modules": [[module.name, *module.parameters] for module in request.modules],
         **({"firmware": request.firmware_path} if request.firmware_path else {}),
         **({"userspace": request.userspace.words} if request.userspace else {}),
+        **({"packages": list(request.packages)} if request.packages else {}),
     }
     return _sha256(json.dumps(config, sort_keys=True))
 

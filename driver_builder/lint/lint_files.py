@@ -82,7 +82,8 @@ def parse_documents(file: str, text: str) -> Iterator[Document | Unreadable]:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         yield Unreadable(file=file, line=line, message=f"is not YAML: {error.problem}")
-    except (yaml.YAMLError, ValueError) as error:
+    # Of an escape that is too large a number, PyYAML lets the error of chr() pass.
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
         yield Unreadable(file=file, line=1, message=f"is not YAML: {error}")
     except RecursionError:
         yield Unreadable(file=file, line=1, message="is nested too deeply")

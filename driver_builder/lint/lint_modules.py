@@ -1,13 +1,23 @@
-"""Drivers that name one module or one resource for the same nodes. Pure.
+"""Modules that are named twice, and drivers that name one module or one resource for the same nodes. Pure.
 
-Place in the flow: ``lint`` calls it, if it knows the nodes. The controller lets one of the two keep it.
+Place in the flow: ``lint`` calls it, for the latter if it knows the nodes. The controller lets one of the two keep it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired import conflicts, resource_conflicts
+from driver_builder.objects.loaded import plain
 from driver_builder.observed.inventory import Node
+
+
+def repeated(names: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Return which names are those of a module that was named before, with their places: ``-`` and ``_`` are one."""
+    known: dict[str, str] = {}
+    for index, name in enumerate(names):
+        if before := known.get(plain(name)):
+            yield index, f"{name!r} is the same module as {before!r}: name it once, at its place in the load order"
+        known.setdefault(plain(name), name)
 
 
 def shared_modules(

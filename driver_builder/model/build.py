@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Event
 from typing import Protocol, assert_never, runtime_checkable
 
+from driver_builder.model import defaults
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.userspace import Userspace
@@ -135,6 +136,10 @@ class Signing:
     image_key_secret: str | None = None
 
 
+TOOLS_IMAGE = "debian:bookworm-slim"
+"""What templates of other distributions take their tools from, where a spec names no other image."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class BuildRequest:
     """Everything that goes into one driver image, and with it the image's ``key``.
@@ -146,7 +151,9 @@ class BuildRequest:
     ``signing`` says where the keys are. ``firmware_path`` is the folder of the build stage with the driver's firmware,
     empty for a driver without. ``depends`` are the drivers whose symbols the modules may use, each with what identifies
     its image; ``extra_symvers`` has these symbols in the form of Module.symvers, once those images are read.
-    ``userspace`` is what the image has besides modules, None for nothing.
+    ``userspace`` is what the image has besides modules, None for nothing. ``packages`` are those of the base image's
+    distribution that the build needs besides the template's own. ``tools_image`` is the Debian image from which
+    templates of other distributions have their tools, empty for ours.
     """
 
     driver: str
@@ -159,7 +166,7 @@ class BuildRequest:
     modules: tuple[ModuleSpec, ...]
     args: Mapping[str, str] = field(default_factory=dict)
     rebuild: str = ""
-    deadline_seconds: float = 1800.0
+    deadline_seconds: float = defaults.BUILD_DEADLINE_SECONDS
     signing_certificate: bytes | None = None
     signing: Signing | None = None
     own_template: OwnTemplate | None = None
@@ -167,6 +174,8 @@ class BuildRequest:
     depends: tuple[tuple[str, str], ...] = ()
     extra_symvers: str = ""
     userspace: Userspace | None = None
+    packages: tuple[str, ...] = ()
+    tools_image: str = ""
 
     @cached_property
     def key(self) -> str:
@@ -197,6 +206,10 @@ class BuildRequest:
             parts["firmware"] = self.firmware_path
         if self.userspace:
             parts["userspace"] = self.userspace.digest
+        if self.packages:
+            parts["packages"] = list(self.packages)
+        if self.tools_image:
+            parts["toolsImage"] = self.tools_image
         if self.depends:
             parts["dependsOn"] = [list(pair) for pair in self.depends]
         if self.signing_certificate:

@@ -27,12 +27,13 @@ TOOLCHAIN_LABEL = f"{LABEL_PREFIX}.toolchain"
 """The key of a toolchain: only that image has it."""
 VERSION_LABEL = "org.opencontainers.image.version"
 
+REPOSITORY = r"(?P<host>[A-Za-z0-9.-]+(?::[0-9]+)?)/(?P<repository>[a-z0-9]+(?:(?:[./]|__?|-+)[a-z0-9]+)*)"
 _REFERENCE = re.compile(
-    r"(?P<host>[A-Za-z0-9.-]+(?::[0-9]+)?)/"
-    r"(?P<repository>[a-z0-9]+(?:(?:[./]|__?|-+)[a-z0-9]+)*)"
+    rf"{REPOSITORY}"
     r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})|@(?P<digest>sha256:[0-9a-f]{64}))"
 )
 """Source: the grammar of the distribution specification; what passes can stand in a URL and in a manifest."""
+_HUB = "docker.io"
 _NO_TAG_CHARACTER = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -84,6 +85,36 @@ def parse_reference(text: str) -> ImageRef:
     if match is None:
         raise ValueError(f"{text!r} is not an image reference: write host/repository:tag or host/repository@sha256:...")
     return ImageRef(match["host"], match["repository"], match["digest"] or match["tag"])
+
+
+def is_registry(first: str) -> bool:
+    """Return whether the part of an image's name before the first slash is a host.
+
+    Nodes and engines take a word without dot, port and capitals for a part of a name of Docker Hub.
+    """
+    return not set(first).isdisjoint(".:") or first == "localhost" or first != first.lower()
+
+
+def wrong_registry(name: str) -> str:
+    """Return what is wrong with the registry of an image's name; empty if nothing is."""
+    if is_registry(name.partition("/")[0]):
+        return ""
+    return (
+        "names no registry, and nodes would pull it from Docker Hub: write the registry's host with a dot or a port, "
+        f"or {_HUB}/{name} for that one"
+    )
+
+
+def parse_full_reference(text: str) -> ImageRef:
+    """Read an image as a person writes it: one that is to mean the same here and on a node.
+
+    Raises:
+        ValueError: as :func:`parse_reference`, and when it names no registry.
+    """
+    reference = parse_reference(text)
+    if words := wrong_registry(text):
+        raise ValueError(f"{text!r} {words}")
+    return reference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ MAX_LENGTH = 64
 """Characters of a kernel release: ``struct utsname`` has room for no more. The other parts are label values, of 63."""
 
 KERNEL_VERSION = re.compile(r"[0-9]+\.[0-9]+[A-Za-z0-9._+~-]*")
-OS_ID = re.compile(r"[a-z0-9][a-z0-9._-]*")
+OS_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 OS_VERSION = re.compile(r"[A-Za-z0-9._-]*")
 ARCHITECTURE = re.compile(r"[a-z0-9]+")
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from driver_builder.model import quantities
+from driver_builder.model.images import is_registry
 from kube_api import names
 
 NOTHING = "none"
@@ -149,8 +150,7 @@ def _host_and_path(image: str) -> tuple[str, str]:
     """Read an image as engines do: a first part without a dot, a port and capitals is no host."""
     name = image.partition("@")[0]
     first, slash, rest = name.partition("/")
-    is_host = slash and (not set(first).isdisjoint(".:") or first == "localhost" or first != first.lower())
-    host, path = (first, rest) if is_host else (_HUB, name)
+    host, path = (first, rest) if slash and is_registry(first) else (_HUB, name)
     return host, path.partition(":")[0]
 
 
@@ -176,8 +176,7 @@ def _words(text: str) -> list[str]:
 
 def _checked_repository(word: str) -> str:
     host, slash, path = word.partition("/")
-    is_host = not set(host).isdisjoint(".:") or host == "localhost"
-    if not is_host or not _matches(_REPOSITORY, host.lower() + slash + path):
+    if not is_registry(host) or not _matches(_REPOSITORY, host.lower() + slash + path):
         raise ValueError(
             f"{word!r} is not a pattern of repositories: write HOST[:PORT]/PATH for one, HOST[:PORT]/PATH/* for all"
             f" below it or HOST[:PORT]/* for a whole registry, without a tag, and a port from 1 to {_LAST_PORT} (Debian"

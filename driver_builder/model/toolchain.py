@@ -9,9 +9,8 @@ called and when it is the right one; ``templates/toolchain_stage`` makes Dockerf
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 
-from driver_builder.model import images
+from driver_builder.model import driver_key, images
 from driver_builder.model.build import MIRROR_ARG, BuildRequest
 from driver_builder.model.images import ImageRef
 
@@ -29,15 +28,17 @@ def toolchain_key(request: BuildRequest) -> str | None:
     """
     if request.own_template is not None:
         return None
-    parts: Mapping[str, object] = {
+    parts: dict[str, object] = {
         "form": FORM,
-        "namespace": request.driver.partition("/")[0],
+        "namespace": driver_key.namespace_of(request.driver),
         "target": request.target.id,
         "recipe": request.recipe,
         "baseImage": request.base_image,
         "mirror": request.args.get(MIRROR_ARG, ""),
         "rebuild": request.rebuild,
     }
+    if request.tools_image:
+        parts["toolsImage"] = request.tools_image
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
 
 

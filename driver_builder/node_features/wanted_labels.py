@@ -17,7 +17,7 @@ from driver_builder.model.third_party_labels import FIELD_MANAGER
 from driver_builder.node_features.node_feature import MOST_LABELS, NodeFeature
 from driver_builder.observed.inventory import Node
 from feature_rules.keys.namespaces import add_prefixes
-from kube_api.text import printable
+from kube_api.text import quoted
 
 MOST_LABELS_OF_A_NODE = 1000
 """Of third parties; whoever reads Nodes reads all of them."""
@@ -44,8 +44,8 @@ class Refusal:
 
     def __str__(self) -> str:
         """Quote the label, cut and printable, and say why."""
-        quoted = f"{printable(self.key, _LONGEST_QUOTE)}={printable(self.value, _LONGEST_QUOTE)}: " if self.key else ""
-        return f"{quoted}{self.message}"
+        label = f"{quoted(self.key, _LONGEST_QUOTE)}={quoted(self.value, _LONGEST_QUOTE)}: " if self.key else ""
+        return f"{label}{self.message}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.model import driver_key
 from driver_builder.objects.manifests import DRIVER_LABEL, owner_reference
 from kube_api.resources import PODS
 
@@ -58,7 +59,7 @@ def manifest(
 
     ``owner`` is the DriverContainer while it exists: the pod is deleted with it, and has its pull Secrets and priority.
     """
-    namespace, _, driver_name = driver.partition("/")
+    namespace, driver_name = driver_key.split(driver)
     spec = owner.spec if owner is not None and isinstance(owner.spec, DriverSpec) else None
     secrets = [{"name": secret} for secret in spec.image_pull_secrets] if spec is not None else []
     return {

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from driver_builder.model import driver_key
 from kube_api import names
 
 OUTSIDE = "outside"
@@ -50,8 +51,7 @@ def render_yielding(record: Yielding) -> str:
 
 def label_of(driver: str) -> str:
     """Return the label that keeps the pods of a driver, by ``namespace/name``, away from a node."""
-    namespace, _, name = driver.partition("/")
-    return names.yield_label(namespace, name)
+    return names.yield_label(*driver_key.split(driver))
 
 
 def is_held_out(labels: Mapping[str, str], annotations: Mapping[str, str], driver: str) -> bool:

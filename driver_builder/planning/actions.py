@@ -7,6 +7,7 @@ from typing import Any
 from driver_builder.api.driver_spec import BuilderKind, RegistrySettings
 from driver_builder.desired.desired_target import Exporter
 from driver_builder.model.build import BuildRequest
+from driver_builder.model.build_proxy import BuildProxy
 from driver_builder.model.images import ImageRef
 from driver_builder.model.repositories import Repository
 from driver_builder.objects.bound_pod import BoundPod, PodKind
@@ -31,7 +32,8 @@ class ReuseCandidate:
 class StartBuild:
     """Build, verify and push one image, or make it from one in ``reuse``; ``waiting`` is how many nodes wait for it.
 
-    The builder (None: the controller's default), Secrets, resources and tolerations are not part of the build key.
+    The builder (None: the controller's default), Secrets, resources, tolerations and proxy are not part of the build
+    key.
     ``owner`` is the uid of the DriverContainer.
     """
 
@@ -48,6 +50,7 @@ class StartBuild:
     owner: str = ""
     exporters: tuple[Exporter, ...] = ()
     """Images of other drivers whose symbols the build gets."""
+    proxy: BuildProxy | None = None
 
     def __str__(self) -> str:
         nodes = "node waits" if self.waiting == 1 else "nodes wait"

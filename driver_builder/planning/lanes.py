@@ -12,6 +12,7 @@ from itertools import islice
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Strategy
+from driver_builder.model import driver_key
 from driver_builder.objects import loaded, slots
 from driver_builder.objects.fingerprint import is_of_this_form
 from driver_builder.objects.slots import Place, Slot
@@ -77,8 +78,7 @@ def _is_proven(view: DriverView, node: Node, target: str) -> bool:
 
 
 def _ready_label(driver: str) -> str:
-    namespace, _, name = driver.partition("/")
-    return names.ready_label(namespace, name)
+    return names.ready_label(*driver_key.split(driver))
 
 
 def end(view: DriverView, target: str, left: DaemonSet | None, spent: DaemonSet) -> tuple[Action, ...]:

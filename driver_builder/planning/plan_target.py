@@ -261,6 +261,7 @@ def start_build(
         resources=spec.build.resources,
         tolerations=spec.tolerations,
         owner=driver.uid,
+        proxy=spec.build.proxy,
     )
 
 

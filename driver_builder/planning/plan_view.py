@@ -9,6 +9,7 @@ from driver_builder.api.driver_spec import DriverSpec, ValidationSettings
 from driver_builder.desired.conflicts import Conflict
 from driver_builder.desired.dependencies import NONE, Dependencies
 from driver_builder.desired.desired_target import DesiredTarget, TemplateVersions
+from driver_builder.model import defaults
 from driver_builder.model.build import ModuleSpec
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.loader_privileges import LoaderPrivileges
@@ -53,9 +54,9 @@ class PlanSettings:
     template_versions: TemplateVersions = field(metadata={"document": "recipes"})
     loader_image: str = DEFAULT_LOADER_IMAGE
     loader_privileges: LoaderPrivileges = LoaderPrivileges.PRIVILEGED
-    retry_min_seconds: float = 30.0
-    retry_max_seconds: float = 3600.0
-    unload_deadline_seconds: float = 600.0
+    retry_min_seconds: float = defaults.RETRY_MIN_SECONDS
+    retry_max_seconds: float = defaults.RETRY_MAX_SECONDS
+    unload_deadline_seconds: float = defaults.UNLOAD_DEADLINE_SECONDS
     max_unavailable_nodes: int = 0
     device_agent_image: str = ""
     """The image of our device plugin; empty where there is none."""

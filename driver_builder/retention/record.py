@@ -15,6 +15,7 @@ from itertools import accumulate
 from typing import Any
 
 from driver_builder.api.driver_spec import ConfigMapKey, RegistrySettings
+from driver_builder.model import driver_key
 from driver_builder.model.images import ImageRef, parse_reference
 
 CONFIG_MAP = "driver-builder-images"
@@ -45,7 +46,7 @@ class PushedImage:
     @property
     def namespace(self) -> str:
         """The namespace of the driver, which has the Secret and the ConfigMap of ``registry``."""
-        return self.driver.partition("/")[0]
+        return driver_key.namespace_of(self.driver)
 
     @property
     def key(self) -> str:
@@ -129,7 +130,7 @@ def _parse_image(key: str, text: str) -> PushedImage | None:
         last_needed, registry = _parse_day(entry["lastNeeded"]), entry.get("registry") or {}
         ca = registry.get("caConfigMap")
         image = parse_reference(entry["image"])
-        if last_needed is None or not _is_driver(entry["driver"]):
+        if last_needed is None or not driver_key.is_key(entry["driver"]):
             return None
         found = PushedImage(
             image=image,
@@ -146,10 +147,6 @@ def _parse_image(key: str, text: str) -> PushedImage | None:
         return None
     # The key of another repository: somebody changed the entry.
     return found if found.key == key else None
-
-
-def _is_driver(text: object) -> bool:
-    return isinstance(text, str) and all(text.partition("/"))
 
 
 def _parse_day(text: str | None) -> date | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired.dependencies import NONE, unload_order
 from driver_builder.desired.resolve_target import mapping_for
+from driver_builder.model import driver_key
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.objects import loaded
 from driver_builder.objects.bound_pod import PodKind
@@ -174,7 +175,7 @@ class Clearance:
         words = f"unloading {key} from {node.name}, so that it gets the image of before"
         if not all(self.known.is_gone(node, other) for other in labelled):
             return Return(words=words)
-        return Return(labels={label_of(key): label_value(record.first.partition("/")[2])}, words=words)
+        return Return(labels={label_of(key): label_value(driver_key.name_of(record.first))}, words=words)
 
     def _lane(self, node: Node, driver: str) -> dict[str, str | None]:
         """Return the wave label with which a driver gets the image that fits those that it depends on."""

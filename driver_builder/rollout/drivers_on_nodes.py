@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from driver_builder.desired.dependencies import NONE, Dependencies, unload_order
+from driver_builder.model import driver_key
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.objects import loaded
 from driver_builder.objects.yielding import Yielding, yielding_of
@@ -165,5 +166,4 @@ class DriversOnNodes:
 
 def wave_label_of(driver: str) -> str:
     """Return the label of nodes that a wave of a driver has reached."""
-    namespace, _, name = driver.partition("/")
-    return names.wave_label(namespace, name)
+    return names.wave_label(*driver_key.split(driver))

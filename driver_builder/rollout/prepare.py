@@ -12,6 +12,7 @@ from functools import partial
 
 from driver_builder.boundary import contained
 from driver_builder.errors import InternalError
+from driver_builder.model import driver_key
 from driver_builder.objects.yielding import yielding_of
 from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
@@ -91,7 +92,7 @@ def _with_paused_labels(part: DriverPlan, nodes: Mapping[str, Node], held: Itera
 
 def _is_gone(driver: str, snapshot: Snapshot) -> bool:
     """Return whether a driver is not there any more, as far as this can be seen."""
-    return driver.partition("/")[0] not in snapshot.forbidden
+    return driver_key.namespace_of(driver) not in snapshot.forbidden
 
 
 def _released(node: Node, snapshot: Snapshot) -> HoldNode | None:

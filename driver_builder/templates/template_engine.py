@@ -67,7 +67,7 @@ def rendered(place: str, values: Mapping[str, object], loader: jinja2.BaseLoader
     """The Dockerfile of the template that ``loader`` knows as ``place``.
 
     Raises:
-        TemplateInvalid: the template has an error, leaves out a source or the firmware, or makes too much.
+        TemplateInvalid: the template has an error, leaves out what the spec has, or makes too much.
     """
     environment = _ENVIRONMENT.overlay(loader=loader)
     try:
@@ -98,7 +98,7 @@ def _parsed(text: str, name: str | None) -> tuple[Set[str], Sequence[str]]:
 
 
 def _check_all_is_used(values: Mapping[str, object], mentioned: Set[str], place: str) -> None:
-    """Refuse a template that would silently leave out source, firmware or user space."""
+    """Refuse a template that would silently leave out source, packages, firmware or user space."""
     for name in ("source_git", "source_archive", "source_package"):
         if values[name] is not None and name not in mentioned:
             kind = name.removeprefix("source_")
@@ -106,6 +106,8 @@ def _check_all_is_used(values: Mapping[str, object], mentioned: Set[str], place:
     for name in ("userspace_archive", "userspace_packages"):
         if values[name] is not None and name not in mentioned:
             raise TemplateInvalid(f"template {place} leaves out spec.userspace: it does not mention {name}")
+    if values["build_packages"] and "build_packages" not in mentioned:
+        raise TemplateInvalid(f"template {place} leaves out spec.build.packages: it does not mention build_packages")
     if values["firmware_path"] and "firmware_path" not in mentioned:
         raise TemplateInvalid(
             f"template {place} leaves out spec.module.firmwarePath: it does not mention firmware_path"

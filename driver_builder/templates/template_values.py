@@ -31,6 +31,7 @@ from driver_builder.api.spec_rules import (
 from driver_builder.errors import BuildFailed
 from driver_builder.model.build import (
     MIRROR_ARG,
+    TOOLS_IMAGE,
     BuildRequest,
     ModuleSpec,
     Source,
@@ -75,11 +76,13 @@ def template_values(request: BuildRequest) -> dict[str, object]:
         "os_version": request.target.os_version,
         "architecture": request.target.architecture,
         "base_image": _checked("baseImage", request.base_image, BASE_IMAGE),
+        "tools_image": _checked("toolsImage", request.tools_image or TOOLS_IMAGE, BASE_IMAGE),
         "make_args": _make_args(request.args),
         "headers_mirror": _checked(MIRROR_ARG, mirror, MIRROR) if mirror else "",
         "modules": [_checked("module name", module.name, MODULE) for module in request.modules],
         "firmware_path": _checked("module.firmwarePath", firmware, ABSOLUTE_PATH) if firmware else "",
         "extra_symvers": EXTRA_SYMVERS if request.depends else "",
+        "build_packages": [_checked("build package", name, PACKAGE) for name in request.packages],
         **dict.fromkeys(SOURCE_VARIABLES),
         **_source_values(request.source),
         **_userspace_values(request.userspace),

@@ -13,11 +13,12 @@ its version, ``{# recipe: 1 #}``. A change of what the template and its parts ma
 of the same source takes the next number, in each template that includes a changed part. The number is in the build
 key, the text is not: other words and comments rebuild no image (docs/decisions/0041-recipe-versions.md).
 
-Variables: ``kernel_version os_id os_version architecture base_image rebuild driver version``, words;
+Variables: ``kernel_version os_id os_version architecture base_image tools_image rebuild driver version``, words;
 ``headers_mirror``, an address or empty; ``firmware_path``, an absolute path of stage ``build`` or empty: its files go
 to ``/out/firmware``; ``extra_symvers``, a file of the context with the symbols of the drivers that this one depends on,
-or empty: make gets it in ``KBUILD_EXTRA_SYMBOLS``; ``modules`` (names) and ``make_args`` (``NAME=value``), lists of
-words; ``copy_facts``, in a Job the command that ends stage ``build``, else None. Where the source is, by
+or empty: make gets it in ``KBUILD_EXTRA_SYMBOLS``; ``modules`` (names), ``make_args`` (``NAME=value``) and
+``build_packages`` (further packages, to be installed in stage ``build``), lists of words; ``copy_facts``, in a Job the
+command that ends stage ``build``, else None. Where the source is, by
 what ``spec.source`` names:
 
 ==========  =============================================================================================

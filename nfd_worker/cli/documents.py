@@ -57,5 +57,5 @@ def parse_document(text: str, file: str) -> object:
         pass
     try:
         return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         raise ConfigurationError(f"{file} is neither JSON nor YAML: {error}") from error

@@ -96,16 +96,29 @@ def _run(flags: Flags, environment: Environment) -> int:
 
 
 def _scan_settings(flags: Flags, sources: str | None, environment: Environment) -> Settings:
-    """Load the settings of a scan; another root means another machine, whose own configuration and rules count."""
+    """Load the settings of a scan; another root means another machine, whose own configuration and rules count.
+
+    ``--config`` names a file of this machine all the same, and one that is not there is an error even by its default
+    name: somebody means that of the other machine.
+    """
     root, is_elsewhere = (flags["root"] or "/").rstrip("/"), flags["root"] is not None
     if sources is not None:
         flags = {**flags, "feature-sources": sources, "label-sources": sources}
     if is_elsewhere and flags["config"] is None:
         file = root + DEFAULT_FILE
         flags = {**flags, "config": file if os.path.exists(file) else os.devnull}  # noqa: PTH110 - as everywhere here
+    elif is_elsewhere:
+        _check_exists(str(flags["config"]), root)
     settings = _with_logging(load_settings(flags, environment))
     has_own_rules = is_elsewhere and flags["rules-dir"] is None
     return settings._replace(rules_dir=root + settings.rules_dir) if has_own_rules else settings
+
+
+def _check_exists(file: str, root: str) -> None:
+    if not os.path.exists(file):  # noqa: PTH110 - as everywhere here
+        below = f"{root}/{file.lstrip('/')}"
+        hint = f"; to use that of the scanned host, give --config {below}" if os.path.exists(below) else ""  # noqa: PTH110
+        raise ConfigurationError(f"there is no configuration file {file}{hint}")
 
 
 def _namespaces(config_file: str | None) -> NamespaceOptions:

@@ -1,4 +1,4 @@
-"""What is wrong with the outputs of a rule, whatever node it meets: keys, values and namespaces. Pure.
+"""What is wrong with a rule, whatever node it meets: keys, values and namespaces of its outputs, its conditions. Pure.
 
 For ``rules validate``. On a node the same is found out by :mod:`nfd_worker.labels.labels`, and the output left out.
 """
@@ -13,6 +13,8 @@ from feature_rules.keys.namespaces import NamespaceOptions
 from feature_rules.model import Rule, RuleOutput, RuleOutputs, RuleProblem
 from feature_rules.yaml_nodes import compose, excess
 from kube_api.names import FEATURE_LABEL_PREFIX
+from kube_api.text import quoted
+from nfd_worker.cli.feature_checks import impossible_conditions, impossible_reference
 from nfd_worker.labels.labels import CLUSTER, make_content
 from nfd_worker.labels.node_content import Refusal
 
@@ -28,6 +30,8 @@ _SOME_VALUE = "1"
 """Stands for a value that only a node knows; labels and resources may both have it."""
 
 _NAMED_PARTS = 3
+_LONGEST_KEY = 120
+_NO_REFERENCE = "names no element of a feature: write @<domain>.<feature>.<element>"
 
 _Place = tuple[str, str]
 """The name of a rule, and a field with its key: ``labels.example.com/fpga``."""
@@ -39,12 +43,19 @@ def static_problems(rules: Iterable[Rule], text: str, file: str, options: Namesp
     return [
         problem._replace(
             rule=rule.origin,
+            field=_shown(problem.field),
             file=file,
             line=lines.get((rule.name, problem.field), lines.get((rule.name, "name"), 0)),
         )
         for rule in rules
-        for problem in (*_bad_references(rule), *_bad_outputs(rule, options))
+        for problem in (*_bad_references(rule), *_bad_outputs(rule, options), *impossible_conditions(rule))
     ]
+
+
+def _shown(field: str) -> str:
+    """Show a field with the blank or the control character that can be what is wrong with its key."""
+    head, dot, key = field.partition(".")
+    return f"{head}{dot}{quoted(key, _LONGEST_KEY)}" if dot else field
 
 
 def as_problem(refusal: Refusal, output: RuleOutput) -> RuleProblem:
@@ -63,9 +74,10 @@ def as_problem(refusal: Refusal, output: RuleOutput) -> RuleProblem:
 def _bad_references(rule: Rule) -> Iterator[RuleProblem]:
     for field, wanted in (("labels", rule.labels), ("extendedResources", rule.extended_resources)):
         for key, value in wanted.items():
-            if value.startswith(MARK) and not _names_an_element(value):
-                message = f"{value!r} names no element of a feature: write @<domain>.<feature>.<element>"
-                yield RuleProblem(rule.name, f"{field}.{key}", message)
+            if value.startswith(MARK):
+                problem = impossible_reference(value) if _names_an_element(value) else _NO_REFERENCE
+                if problem is not None:
+                    yield RuleProblem(rule.name, f"{field}.{key}", f"{value!r} {problem}")
 
 
 def _bad_outputs(rule: Rule, options: NamespaceOptions) -> Iterator[RuleProblem]:
@@ -106,8 +118,23 @@ def _places_below(node: yaml.Node) -> Iterator[tuple[_Place, int]]:
                 yield from _places_below(value)
             elif field == "name":
                 yield (name, field), value.start_mark.line + 1
+            elif field in ("matchFeatures", "matchAny"):
+                yield from (((name, path), line) for path, line in _condition_places(value, field))
             elif field in _FIELDS.values():
                 yield from (((name, f"{field}.{key.value}"), key.start_mark.line + 1) for key in _keys(value))
+
+
+def _condition_places(node: yaml.Node, path: str) -> Iterator[tuple[str, int]]:
+    """Find the line of each field below ``matchFeatures`` and ``matchAny``."""
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield from _condition_places(item, f"{path}[{index}]")
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            place = f"{path}.{key.value}"
+            yield place, key.start_mark.line + 1
+            if key.value in ("matchFeatures", "matchExpressions"):
+                yield from _condition_places(value, place)
 
 
 def _keys(node: yaml.Node) -> list[yaml.Node]:

@@ -115,7 +115,8 @@ variables, which override the configuration file. SIGHUP reloads the file."""
 def _add_scan(commands: _Commands) -> None:
     text = """\
 Show what would be labelled, without a cluster. With --root, everything is read
-below it, including the configuration file. Exit status 1 when a source could not be
+below it, including the configuration file unless --config names another one, which
+is read as named. Exit status 1 when a source could not be
 read or a rule is wrong."""
     short = "show the labels of this host, or of a recorded one; publish nothing"
     parser = _add_command(commands, "scan", short, text, _SCAN_EXAMPLES)

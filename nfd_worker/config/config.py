@@ -4,7 +4,7 @@ The layers come from :mod:`nfd_worker.config.file_text` and :mod:`nfd_worker.con
 value.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from feature_rules.keys.namespaces import NamespaceOptions
@@ -13,7 +13,7 @@ from nfd_worker.config.file_text import Values, nearest, parse_text, read_file
 from nfd_worker.config.options import DEFAULT_FILE, DEFAULT_RULES_DIR, OPTIONS, Option, normalise_arguments
 from nfd_worker.errors import ConfigurationError
 from nfd_worker.sources import SOURCES, pci, usb
-from nfd_worker.sources.settings import SourceSettings, SystemSettings
+from nfd_worker.sources.settings import SourceSettings, SystemSettings, class_prefix
 
 __all__ = [
     "DEFAULT_FILE", "OPTIONS", "Option", "Settings", "build_settings", "choose_sources", "load_settings",
@@ -42,7 +42,9 @@ class Settings(NamedTuple):
     ``oneshot``: one cycle and no more. ``no_publish``: labels are found and not sent.
     ``take_over``: whether to remove what an upstream Node Feature Discovery left on the Node.
     ``sleep_interval``: seconds from one cycle to the next; infinite for only on events.
-    ``resync_seconds``: after how long everything is sent again, changed or not; infinite for never.
+    ``resync_seconds``: after how long it is checked whether the Node still carries everything; infinite for never, None
+    for five minutes, or five intervals where these are shorter.
+    ``removal_grace``: for how many seconds what is gone is held, since it may come back.
     ``feature_sources``: which are read. ``label_sources``: which of these also make labels, and ``custom``.
     ``namespaces``: which labels, annotations, resources and taints are allowed.
     ``custom_rules``: the good rules of the configuration; ``rule_problems``: what is wrong with the others.
@@ -63,7 +65,8 @@ class Settings(NamedTuple):
     no_publish: bool = False
     take_over: bool = False
     sleep_interval: float = 60.0
-    resync_seconds: float = 3600.0
+    resync_seconds: float | None = None
+    removal_grace: float = 60.0
     feature_sources: tuple[str, ...] = _defaults(FEATURE_SOURCES)
     label_sources: tuple[str, ...] = _defaults(LABEL_SOURCES)
     namespaces: NamespaceOptions = NamespaceOptions()
@@ -131,7 +134,9 @@ def build_settings(values: Values) -> Settings:
             **{name: value for name, value in values.items() if name in NamespaceOptions._fields}
         ),
         sources=_source_settings(values),
-        notes=tuple(sorted({*values.get("notes", ()), *_field_notes(values)})),
+        notes=tuple(
+            sorted({*values.get("notes", ()), *_field_notes(values), *_class_notes(values), *_flag_notes(values)})
+        ),
     )
 
 
@@ -148,6 +153,7 @@ def _source_settings(values: Values) -> SourceSettings:
         pci=plain.pci._replace(**of("pci")),
         system=SystemSettings(node_name=values.get("node_name", "")),
         usb=plain.usb._replace(**of("usb")),
+        upstream_hardware_labels=values.get("upstream_hardware_labels", plain.upstream_hardware_labels),
     )
 
 
@@ -158,6 +164,32 @@ def _field_notes(values: Values) -> list[str]:
         for field in values.get(f"{source}.device_label_fields", ())
         if field not in known
     ]
+
+
+def _class_notes(values: Values) -> Iterator[str]:
+    """Name what of a whitelist of classes matches nothing, or less than it says."""
+    for source, digits in (("pci", pci.CLASS_DIGITS), ("usb", usb.CLASS_DIGITS)):
+        for entry in values.get(f"{source}.device_class_whitelist", ()):
+            key, prefix = f"sources.{source}.deviceClassWhitelist: {entry!r}", class_prefix(entry, digits)
+            if prefix is None:
+                yield f"{key} is no device class: write its first hexadecimal digits, such as {'0302'[:digits]}"
+            elif len(entry.strip().lower().removeprefix("0x")) > digits:
+                yield f"{key} counts as {prefix}: only the first {digits} digits of a class are labelled"
+
+
+def _flag_notes(values: Values) -> Iterator[str]:
+    """Name what of the lists of CPUID flags no CPU has."""
+    listed = [(name, values.get(f"cpu.cpuid_{name.lower()}", ())) for name in ("Blacklist", "Whitelist")]
+    if not any(flags for _, flags in listed):
+        return
+    from nfd_worker.cpu.known_flags import flag_of_kernel, known_flags  # noqa: PLC0415 - most nodes have no such list
+
+    for name, flags in listed:
+        for flag in flags:
+            if flag not in known_flags():
+                meant = flag_of_kernel(flag)
+                hint = f"; did you mean {meant}?" if meant else nearest(flag, known_flags())
+                yield f"sources.cpu.cpuid.attribute{name}: no CPU has the flag {flag!r}{hint}"
 
 
 def choose_sources(entries: Sequence[str], known: Sequence[str] = FEATURE_SOURCES) -> tuple[str, ...]:

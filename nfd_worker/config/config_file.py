@@ -12,7 +12,7 @@ import yaml
 
 from feature_rules.yaml_nodes import NodeReader, compose, excess, is_null, joined
 from nfd_worker.config.file_text import Values, nearest
-from nfd_worker.config.options import NO_FEATURES, NO_KLOG, NO_OWNER, parse_interval, parse_pattern
+from nfd_worker.config.options import NO_FEATURES, NO_KLOG, NO_OWNER, parse_grace, parse_interval, parse_pattern
 from nfd_worker.errors import ConfigurationError
 from nfd_worker.sources import SOURCES
 from nfd_worker.sources.settings import MIG_STRATEGIES
@@ -87,7 +87,9 @@ FILE_KEYS: Mapping[str, tuple[str, Read]] = {
     "core.featureSources": ("feature_sources", _texts),
     "core.labelSources": ("label_sources", _texts),
     "core.sources": ("core_sources", _texts),
+    "core.upstreamHardwareLabels": ("upstream_hardware_labels", _boolean),
     "core.sleepInterval": ("sleep_interval", _parsed(parse_interval)),
+    "core.removalGrace": ("removal_grace", _parsed(parse_grace)),
     "sources.cpu.cpuid.attributeBlacklist": ("cpu.cpuid_blacklist", _texts),
     "sources.cpu.cpuid.attributeWhitelist": ("cpu.cpuid_whitelist", _texts),
     "sources.fake.labels": ("fake.labels", _text_map),

@@ -47,9 +47,9 @@ def parse_text(text: str, path: str) -> Values:
     return parse_file(text, path)
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return which of the known words is meant; nothing when none is similar."""
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.5) -> str:
+    """Return which of the known words is meant; nothing when none is similar enough."""
     import difflib  # noqa: PLC0415 - needed for mistakes only
 
-    near = difflib.get_close_matches(word[:100], sorted(known), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(word[:100], sorted(known), n=1, cutoff=cutoff)
     return f"; did you mean {near[0]}?" if near else ""

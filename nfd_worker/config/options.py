@@ -23,6 +23,7 @@ DEFAULT_FILE = "/etc/kubernetes/node-feature-discovery/nfd-worker.conf"
 DEFAULT_RULES_DIR = "/etc/kubernetes/node-feature-discovery/rules.d"
 
 _SHORTEST_INTERVAL = 1.0
+_LONGEST_GRACE = 3600.0
 _FEATURE_GATES = ("AllAlpha", "AllBeta", "DisableAutoPrefix", "NodeFeatureAPI", "NodeFeatureGroupAPI")
 
 
@@ -74,6 +75,18 @@ def parse_interval(text: str) -> float:
     """
     seconds = parse_duration(text)
     return max(seconds, _SHORTEST_INTERVAL) if seconds > 0 else float("inf")
+
+
+def parse_grace(text: str) -> float:
+    """Read for how long something is held, in seconds.
+
+    Raises:
+        ValueError: when it is not a duration, or too long for labels that are not true any more.
+    """
+    seconds = parse_duration(text)
+    if not 0 <= seconds <= _LONGEST_GRACE:
+        raise ValueError(f"{text[:40]!r} is not a duration from 0 to 1h")
+    return seconds
 
 
 def parse_pattern(text: str) -> str:
@@ -160,8 +173,11 @@ OPTIONS = (
     _setting("take-over", "BOOL", "remove what an upstream Node Feature Discovery left on the Node", parse_bool),
     _setting("sleep-interval", "DURATION", "interval between discovery cycles, such as 60s (default) or 5m;"
              " 0: only on events", parse_interval),
-    _setting("resync-period", "DURATION", "publish everything again after this time, even if unchanged (default: 1h)",
-             parse_interval, setting="resync_seconds"),
+    _setting("resync-period", "DURATION", "how often to check that the Node still has what was published, and to"
+             " restore it (default: 5m, or 5 sleep intervals if shorter); 0: never", parse_interval,
+             setting="resync_seconds"),
+    _setting("removal-grace", "DURATION", "how long what is gone keeps its labels: it may come back (default: 1m);"
+             " 0: not at all", parse_grace),
     _setting("feature-sources", "LIST", "sources to read, such as all,-pci", parse_list),
     _setting("label-sources", "LIST", "sources that create labels; custom: those of rules", parse_list),
     _setting("label-whitelist", "REGEX", "publish only labels whose name, after the namespace, matches this",

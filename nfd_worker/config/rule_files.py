@@ -2,7 +2,7 @@
 
 Between the files and :mod:`nfd_worker.cycle`. A file is parsed when its bytes changed, and its regular expressions and
 templates are compiled then and not in every cycle. A file that can no longer be read or used keeps the rules it had: a
-half-written file must not take labels from a Node.
+half-written file must not take labels from a Node. One that is gone, or empty, keeps them for the grace of removals.
 """
 
 import os
@@ -59,6 +59,13 @@ class _Loaded(NamedTuple):
     is_known: bool
 
 
+class _Held(NamedTuple):
+    """A file that is gone, with what it last said, and since when."""
+
+    loaded: _Loaded
+    since: float
+
+
 class RuleFiles:
     """Reads all rule files, again and again, and remembers what each one last said.
 
@@ -72,13 +79,22 @@ class RuleFiles:
         self._files = tuple(_Place(_SELF, os.path.abspath(file), file, file, "rule") for file in files)  # noqa: PTH100 - pathlib would cost the resident process 1 MiB
         self._listed: dict[str, tuple[_Place, ...]] = {}
         self._loaded: dict[_Place, _Loaded] = {}
+        self._held: dict[_Place, _Held] = {}
+        self.due = float("inf")
+        self.has_let_go = False
 
-    def read(self) -> RuleSet:
-        """Read all files; parse those that changed."""
+    def read(self, now: float = 0.0, grace: float = 0.0) -> RuleSet:
+        """Read all files; parse those that changed.
+
+        A file that is gone keeps its rules for ``grace`` seconds. ``due``: when the next such time is over;
+        ``has_let_go``: whether one was in this call.
+        """
         unlisted = [*self._list(CUSTOM_DIRECTORY, self._custom_places), *self._list(self._rules_dir, self._own_places)]
         custom = self._listed.get(CUSTOM_DIRECTORY, ())
         cluster = self._listed.get(self._rules_dir, ()) + self._files
-        self._loaded = {place: _load(place, self._loaded.get(place)) for place in (*custom, *cluster)}
+        before = self._loaded
+        self._loaded = {place: _load(place, before.get(place)) for place in (*custom, *cluster)}
+        self._hold(before, now, grace)
         loaded = self._loaded.values()
         unlistable = (
             origin
@@ -87,11 +103,31 @@ class RuleFiles:
         )
         unusable = (place.origin for place, one in self._loaded.items() if not one.is_known)
         return RuleSet(
-            custom=tuple(rule for place in custom for rule in self._loaded[place].rules),
-            cluster=tuple(rule for place in cluster for rule in self._loaded[place].rules),
+            custom=self._rules(custom, "custom"),
+            cluster=self._rules(cluster, "rule"),
             problems=(*unlisted, *(problem for one in loaded for problem in one.problems)),
             unknown=(*unlistable, *unusable),
         )
+
+    def _hold(self, before: dict[_Place, _Loaded], now: float, grace: float) -> None:
+        """Remember files that had rules and say nothing any more, not even something wrong."""
+        held = {place: _Held(one, now) for place, one in before.items() if one.rules} | self._held
+        held = {place: one for place, one in held.items() if self._says_nothing(place)}
+        self._held = {place: one for place, one in held.items() if now < one.since + grace}
+        self.due = min((one.since for one in self._held.values()), default=float("inf")) + grace
+        self.has_let_go = len(self._held) < len(held)
+
+    def _says_nothing(self, place: _Place) -> bool:
+        loaded = self._loaded.get(place)
+        return loaded is None or not (loaded.rules or loaded.problems)
+
+    def _rules(self, places: tuple[_Place, ...], dialect: str) -> tuple[Rule, ...]:
+        """Put the rules of files in their order, those that are held among them."""
+        held = {place: one.loaded.rules for place, one in self._held.items() if place.dialect == dialect}
+        if held:
+            named = [place for place in places if place in self._files]
+            places = (*sorted({*places, *held} - {*named}, key=_order), *named)
+        return tuple(rule for place in places for rule in held.get(place, ()) or self._loaded[place].rules)
 
     def _list(self, directory: str, places: Callable[[str], Iterator[_Place]]) -> Iterator[RuleProblem]:
         """List a directory; when that fails, the files it had stay."""
@@ -114,15 +150,20 @@ class RuleFiles:
             yield _Place(_SELF, path, path, CLUSTER_ORIGIN + path.rpartition("/")[2], "rule")
 
 
+def _order(place: _Place) -> list[str]:
+    """Give what listed files are ordered by, see :meth:`RuleFiles.read`."""
+    return [_object_name(place.path)] if place.dialect == "rule" else place.path.split("/")
+
+
 def _object_name(path: str) -> str:
     """Give what files are ordered by: the object ``a`` comes before ``a-b``, but a-b.yaml before a.yaml."""
     return path.removesuffix(".yaml")
 
 
 def _visible(host: Host, directory: str) -> Iterator[tuple[str, bool]]:
-    """List what is not hidden, and whether it is a directory; a mounted ConfigMap hides its own machinery (..data)."""
+    """List what is neither hidden nor a backup, and whether it is a directory; a mounted ConfigMap hides ``..data``."""
     for name in host.entries(directory):
-        if not name.startswith("."):
+        if not name.startswith(".") and not host.is_left_over(directory, name):
             path = f"{directory}/{name}"
             yield path, host.has(f"{path}/.")
 

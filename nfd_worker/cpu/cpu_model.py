@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 
 from nfd_worker.cpu.cpuid import Cpuid, words_as_text
-from nfd_worker.errors import HostReadError
 from nfd_worker.host import Host
 
 UNKNOWN_VENDOR = "VendorUnknown"
@@ -18,15 +17,17 @@ X86_VENDORS: Mapping[str, str] = {
     "AMDisbetter!": "AMD",
     "HygonGenuine": "Hygon",
     "CentaurHauls": "VIA",
-    "VIA VIA VIA ": "VIA",
+    "VIA VIA VIA": "VIA",
     "TransmetaCPU": "Transmeta",
     "GenuineTMx86": "Transmeta",
     "Geode by NSC": "NSC",
     "Vortex86 SoC": "SiS",
-    "SiS SiS SiS ": "SiS",
+    "SiS SiS SiS": "SiS",
     "RiseRiseRise": "SiS",
     "Genuine  RDC": "RDC",
+    "Shanghai": "Zhaoxin",
 }
+"""What CPUID says, without blanks at the ends, which /proc/cpuinfo lacks."""
 
 HYPERVISORS: Mapping[str, str] = {
     "KVMKVMKVM": "kvm",
@@ -43,10 +44,11 @@ HYPERVISORS: Mapping[str, str] = {
 }
 
 ARM_IMPLEMENTERS: Mapping[int, str] = {
-    0x41: "ARM", 0x42: "Broadcom", 0x43: "Cavium", 0x44: "DEC", 0x46: "Fujitsu", 0x49: "Infineon", 0x4D: "Motorola",
-    0x4E: "NVIDIA", 0x50: "AMCC", 0x51: "Qualcomm", 0x56: "Marvell", 0x69: "Intel", 0xC0: "Ampere",
+    0x41: "ARM", 0x42: "Broadcom", 0x43: "Cavium", 0x44: "DEC", 0x46: "Fujitsu", 0x48: "HiSilicon", 0x49: "Infineon",
+    0x4D: "Motorola", 0x4E: "NVIDIA", 0x50: "AMCC", 0x51: "Qualcomm", 0x53: "Samsung", 0x56: "Marvell", 0x61: "Apple",
+    0x66: "Faraday", 0x69: "Intel", 0x6D: "Microsoft", 0x70: "Phytium", 0xC0: "Ampere",
 }  # fmt: skip
-"""MIDR_EL1 bits 31:24 (Arm Architecture Reference Manual)."""
+"""MIDR_EL1 bits 31:24 (Arm Architecture Reference Manual; Linux, arch/arm64/include/asm/cputype.h)."""
 
 _MIDR = "sys/devices/system/cpu/cpu0/regs/identification/midr_el1"
 
@@ -75,7 +77,7 @@ def x86_model_of_cpuinfo(fields: Mapping[str, str], flags: frozenset[str]) -> di
 
 def x86_attributes(*, vendor_signature: str, family: str, model: str, hypervisor: str) -> dict[str, str]:
     """Put the four attributes together; family and model are decimal."""
-    vendor = X86_VENDORS.get(vendor_signature, UNKNOWN_VENDOR)
+    vendor = X86_VENDORS.get(vendor_signature.strip(), UNKNOWN_VENDOR)
     return {"vendor_id": vendor, "family": family, "id": model, "hypervisor": hypervisor}
 
 
@@ -85,11 +87,7 @@ def hypervisor_name(signature: str) -> str:
 
 
 def arm64_model(host: Host, flags: frozenset[str], cpuinfo: str) -> Mapping[str, str]:
-    """Decode MIDR_EL1: from sysfs (Linux 4.7), else put together from /proc/cpuinfo.
-
-    Raises:
-        HostReadError: when either holds what is not a number.
-    """
+    """Decode MIDR_EL1: from sysfs (Linux 4.7), else put together from /proc/cpuinfo."""
     if "CPUID" not in flags:
         return UNKNOWN_MODEL
     reported = host.find_int(_MIDR)
@@ -103,13 +101,16 @@ def decode_midr(midr: int) -> dict[str, str]:
 
 
 def midr_of_cpuinfo(fields: Mapping[str, str]) -> int:
-    """Put MIDR_EL1 together from its parts in /proc/cpuinfo; architecture is 0xf on all arm64 CPUs."""
+    """Put MIDR_EL1 together from its parts in /proc/cpuinfo; architecture is 0xf on all arm64 CPUs.
+
+    A part that is missing or no number is 0: it makes an unknown CPU, and takes no flags.
+    """
 
     def number(name: str) -> int:
         try:
             return int(fields.get(name, "0"), 0)
-        except ValueError as error:
-            raise HostReadError(f"proc/cpuinfo: {name} is {fields[name][:40]!r}, which is not a number") from error
+        except ValueError:
+            return 0
 
     variant, part = number("CPU variant"), number("CPU part")
     return number("CPU implementer") << 24 | variant << 20 | 0xF << 16 | part << 4 | number("CPU revision")

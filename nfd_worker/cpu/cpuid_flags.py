@@ -96,6 +96,9 @@ ON_AMD = (
     Table(0x80000021, 0, "ecx", {1: "TSA_L1_NO", 2: "TSA_SQ_NO"}),
 )  # fmt: skip
 
+COMPUTED = ("AVX", "AVXSLOW", "BMI2", "FMA3", "HTT", "KEYLOCKERW", "TDX_GUEST")
+"""Flags that need more than their bit."""
+
 
 def find_flags(cpuid: Cpuid) -> frozenset[str]:
     """Name all flags of this CPU, with X86_64_V1 up to its microarchitecture level (x86-64 psABI)."""
@@ -222,7 +225,7 @@ def _is_tdx_guest(cpuid: Cpuid) -> bool:
 
 # --- /proc/cpuinfo ----------------------------------------------------------------------------------------------------
 
-_KERNEL_NAMES = dict(re.findall(r"(\w+)=(\w+)", """
+KERNEL_NAMES = dict(re.findall(r"(\w+)=(\w+)", """
     fpu=X87 cx8=CMPXCHG8 sep=SYSEE pni=SSE3 pclmulqdq=CLMUL sse4_1=SSE4 sse4_2=SSE42 aes=AESNI fma=FMA3 abm=LZCNT
     lahf_lm=LAHF fxsr_opt=FXSROPT 3dnow=AMD3DNOW 3dnowext=AMD3DNOWEXT topoext=TOPEXT cpb=CPBOOST sha_ni=SHA
     user_shstk=CETSS ibt=CETIBT sgx_lc=SGXLC arch_capabilities=IA32_ARCH_CAP core_capabilities=IA32_CORE_CAP
@@ -248,8 +251,8 @@ _LIBRARY_NAMES = frozenset(
 
 def flags_of_cpuinfo(kernel_flags: frozenset[str]) -> frozenset[str]:
     """Translate the ``flags`` of /proc/cpuinfo: the kernel's view, where nothing lets us ask the CPU itself."""
-    flags = {_KERNEL_NAMES.get(name, name.upper()) for name in kernel_flags} & _LIBRARY_NAMES.union(
-        _KERNEL_NAMES.values()
+    flags = {KERNEL_NAMES.get(name, name.upper()) for name in kernel_flags} & _LIBRARY_NAMES.union(
+        KERNEL_NAMES.values()
     )
     if "SSE" in flags:
         flags.add("FXSROPT")

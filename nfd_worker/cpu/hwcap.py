@@ -24,7 +24,7 @@ def _downwards(names: str) -> _Names:
     return {31 - number: name for number, name in enumerate(names.split())}
 
 
-_TABLES: Mapping[str, tuple[_Names, _Names]] = {
+TABLES: Mapping[str, tuple[_Names, _Names]] = {
     "aarch64": (
         _upwards(
             "FP ASIMD EVTSTRM AES PMULL SHA1 SHA2 CRC32 ATOMICS FPHP ASIMDHP CPUID ASIMDRDM JSCVT FCMA LRCPC DCPOP SHA3"
@@ -72,12 +72,12 @@ _WORDS = {"s390x": ">QQ", "arm": "<II"}
 def parse_hwcap(auxv: bytes, machine: str) -> frozenset[str]:
     """Name the CPU flags in an auxiliary vector, as ``/proc/self/auxv`` has it; none on a machine without a table."""
     family = "arm" if machine.startswith("armv") else machine
-    if family not in _TABLES:
+    if family not in TABLES:
         return frozenset()
     layout = struct.Struct(_WORDS.get(family, "<QQ"))
     whole = len(auxv) - len(auxv) % layout.size
     words: dict[int, int] = dict(layout.iter_unpack(auxv[:whole]))
-    first, second = _TABLES[family]
+    first, second = TABLES[family]
     return _named(words.get(_AT_HWCAP, 0), first) | _named(words.get(_AT_HWCAP2, 0), second)
 
 

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from feature_rules.model import Taint
-from kube_api.text import printable
+from kube_api.text import quoted
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -69,5 +69,9 @@ class Refusal(NamedTuple):
     message: str
 
     def __str__(self) -> str:
-        key, value = printable(self.key, _LONGEST_QUOTE), printable(self.value, _LONGEST_QUOTE)
-        return f"{self.origin}: {self.kind} {key}={value} left out: {self.message}"
+        return f"{self.origin}: {self.kind} {self.shown} left out: {self.message}"
+
+    @property
+    def shown(self) -> str:
+        """Key and value in a message, with the blank or the control character that can be what is wrong with them."""
+        return f"{quoted(self.key, _LONGEST_QUOTE)}={quoted(self.value, _LONGEST_QUOTE)}"

@@ -9,6 +9,9 @@ from nfd_worker.publish.wire import FIELD_MANAGER
 
 Json = dict[str, Any]
 
+METADATA_KIND = "PartialObjectMetadata"
+"""What the API server calls an object of which it was asked for the metadata alone."""
+
 
 class Change(NamedTuple):
     """``body``: a merge patch, empty when nothing has to change; ``notes``: what is left undone, a sentence each."""
@@ -18,13 +21,14 @@ class Change(NamedTuple):
 
 
 class NodeState(NamedTuple):
-    """The parts of a Node that publishing reads.
+    """The parts of a Node that publishing reads; of its metadata alone, the rest is empty.
 
     ``taints``: as the server gives them, with ``timeAdded``, so that a taint which stays is sent back unchanged.
     ``managers``: the entries of ``metadata.managedFields``.
     """
 
     name: str
+    uid: str
     resource_version: str
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
@@ -41,11 +45,12 @@ class NodeState(NamedTuple):
             Unreachable: when it is not a Node, because something else answered in the API server's place.
         """
         metadata = node.get("metadata")
-        if node.get("kind") != NODES.kind or not isinstance(metadata, dict):
+        if node.get("kind") not in (NODES.kind, METADATA_KIND) or not isinstance(metadata, dict):
             raise Unreachable("the response is not a Node: is there an API server at this address?")
         status, spec = node.get("status") or {}, node.get("spec") or {}
         return cls(
             name=metadata.get("name", ""),
+            uid=metadata.get("uid", ""),
             resource_version=metadata.get("resourceVersion", ""),
             labels=metadata.get("labels") or {},
             annotations=metadata.get("annotations") or {},

@@ -123,6 +123,13 @@ def format_origins(origins: Origins) -> str:
     return text if len(text) <= LONGEST_RECORD else ""
 
 
+def applied_fields(content: NodeContent, origins: Origins) -> dict[str, dict[str, str]]:
+    """Return the labels and annotations that our field manager applies, the record of origins among them."""
+    record = format_origins(origins)
+    annotations = {**content.annotations, **({ORIGINS_ANNOTATION: record} if record else {})}
+    return {"labels": dict(content.labels), "annotations": annotations}
+
+
 def _pick(values: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
     return {key: values[key] for key in sorted(set(keys)) if key in values}
 

@@ -13,6 +13,8 @@ request:
 (:mod:`nfd_worker.publish.node_taints`,
    :mod:`nfd_worker.publish.take_over`).
 
+A check reads the Node's metadata and writes only if something is lost (:mod:`nfd_worker.publish.node_check`).
+
 Whatever interrupts it, the next run finds in the Node what is missing. Writes 2 and 3 name the ``resourceVersion`` they
 were decided on; if the Node has changed meanwhile it is read again. Applying to a Node that does not exist would create
 it; the worker's ClusterRole has no ``create``, so that is refused.
@@ -27,14 +29,15 @@ from typing import TypeVar
 from kube_api.client import Client
 from kube_api.errors import Conflict, Forbidden, KubeApiError, NotFound
 from kube_api.resources import NODES
-from nfd_worker.labels.node_content import NodeContent, Origins
+from nfd_worker.labels.node_content import NodeContent, Origins, Unknown
 from nfd_worker.publish.extended_resources import resources_patch
+from nfd_worker.publish.node_check import lost_elsewhere, lost_metadata, lost_record, needs_full_read
 from nfd_worker.publish.node_state import Json, NodeState
 from nfd_worker.publish.node_taints import taints_patch
 from nfd_worker.publish.ownership import (
     ORIGINS_ANNOTATION,
+    applied_fields,
     content_of_ours,
-    format_origins,
     kept_for,
     parse_origins,
     with_kept,
@@ -42,7 +45,8 @@ from nfd_worker.publish.ownership import (
 )
 from nfd_worker.publish.publish_errors import explain
 from nfd_worker.publish.take_over import Leftovers, hand_back_patch, leftovers, take_over_patch
-from nfd_worker.publish.wire import FIELD_MANAGER, UNPUBLISH, PublishAnswer, PublishRequest
+from nfd_worker.publish.tracking import tracked_on
+from nfd_worker.publish.wire import CHECK, FIELD_MANAGER, UNPUBLISH, PublishAnswer, PublishRequest, Seen
 
 Written = TypeVar("Written")
 
@@ -61,9 +65,13 @@ def main() -> int:
     try:
         answer = carry_out(request, Client.from_environment(request.kubeconfig, once=True))
     except KubeApiError as error:
-        answer = PublishAnswer(explain(error, request.node_name), type(error).__name__, error.retry_after)
+        answer = _failure(error, request.node_name)
     os.write(1, answer.to_line().encode())
     return 0 if answer.is_published else 1
+
+
+def _failure(error: KubeApiError, node_name: str) -> PublishAnswer:
+    return PublishAnswer(explain(error, node_name), type(error).__name__, error.retry_after)
 
 
 def _is_orphan() -> bool:
@@ -74,14 +82,14 @@ def _is_orphan() -> bool:
 
 
 def carry_out(request: PublishRequest, client: Client) -> PublishAnswer:
-    """Publish or unpublish.
+    """Publish, check or unpublish.
 
     Raises:
         KubeApiError: whatever the API server said, or that it did not answer.
     """
     if request.action == UNPUBLISH:
         return unpublish(request.node_name, client)
-    return publish(request, client)
+    return check(request, client) if request.action == CHECK else publish(request, client)
 
 
 def publish(request: PublishRequest, client: Client) -> PublishAnswer:
@@ -94,17 +102,55 @@ def publish(request: PublishRequest, client: Client) -> PublishAnswer:
     content, origins = request.content, request.origins
     try:
         if request.unknown is not None:
-            before = NodeState.from_dict(client.get(path))
-            ours = content_of_ours(before, take_over=request.take_over)
-            recorded = parse_origins(before.annotations.get(ORIGINS_ANNOTATION))
-            kept = kept_for(request.unknown, recorded, ours, origins)
-            content, origins = with_kept(content, ours, kept), with_kept_origins(origins, kept)
+            content, origins = _with_what_stays(request, request.unknown, NodeState.from_dict(client.get(path)))
         node = _apply(client, request.node_name, content, origins)
     except Forbidden:
         # An apply to a Node that is missing is refused as well, since it would create one. NotFound says so.
         client.get(path)
         raise
     return _settle(client, node, content, take_over=request.take_over)
+
+
+def check(request: PublishRequest, client: Client) -> PublishAnswer:
+    """Publish again if the Node has lost something; its metadata is read, and the whole only where it must be.
+
+    What is lost and could not be published again is in the answer, too, with the error.
+
+    Raises:
+        KubeApiError: as :func:`carry_out`, while it is not known whether anything is lost; not NotFound.
+    """
+    path, seen = NODES.path(name=request.node_name), request.seen
+    try:
+        node = NodeState.from_dict(client.get(path, metadata_only=True))
+        lost = lost_metadata(node, request)
+        if not lost and needs_full_read(node, request):
+            node = NodeState.from_dict(client.get(path))
+            seen = seen._replace(version=node.resource_version)
+            lost = _lost_elsewhere(node, request)
+    except NotFound as error:
+        return _failure(error, request.node_name)._replace(lost=("the Node object was deleted",))
+    if not lost:
+        return PublishAnswer(seen=seen)
+    try:
+        _repeated(client, node, lambda node: _patch(client, node, lost_record(node, seen)))
+        return publish(request, client)._replace(lost=lost)
+    except KubeApiError as error:
+        return _failure(error, request.node_name)._replace(lost=lost)
+
+
+def _lost_elsewhere(node: NodeState, request: PublishRequest) -> tuple[str, ...]:
+    content = request.content
+    if request.unknown is not None:
+        content, _ = _with_what_stays(request, request.unknown, node)
+    return lost_elsewhere(node, content, take_over=request.take_over)
+
+
+def _with_what_stays(request: PublishRequest, unknown: Unknown, node: NodeState) -> tuple[NodeContent, Origins]:
+    """Add to what is wanted whatever of ours on the Node stays because its origin could not be read."""
+    ours = content_of_ours(node, take_over=request.take_over)
+    recorded = parse_origins(node.annotations.get(ORIGINS_ANNOTATION))
+    kept = kept_for(unknown, recorded, ours, request.origins)
+    return with_kept(request.content, ours, kept), with_kept_origins(request.origins, kept)
 
 
 def unpublish(node_name: str, client: Client) -> PublishAnswer:
@@ -123,11 +169,9 @@ def unpublish(node_name: str, client: Client) -> PublishAnswer:
 
 
 def _apply(client: Client, node_name: str, content: NodeContent, origins: Origins) -> NodeState:
-    record = format_origins(origins)
-    annotations = {**content.annotations, **({ORIGINS_ANNOTATION: record} if record else {})}
     # An empty map would be owned, too: an entry of managedFields that says nothing.
-    fields = {"labels": dict(content.labels), "annotations": annotations}
-    metadata = {"name": node_name, **{name: values for name, values in fields.items() if values}}
+    fields = {name: values for name, values in applied_fields(content, origins).items() if values}
+    metadata = {"name": node_name, **fields}
     body = {"apiVersion": NODES.api_version, "kind": NODES.kind, "metadata": metadata}
     return NodeState.from_dict(client.apply(NODES.path(name=node_name), body, field_manager=FIELD_MANAGER))
 
@@ -135,8 +179,9 @@ def _apply(client: Client, node_name: str, content: NodeContent, origins: Origin
 def _settle(client: Client, node: NodeState, content: NodeContent, *, take_over: bool) -> PublishAnswer:
     """Write what server-side apply does not cover."""
     took_over = leftovers(node) if take_over else Leftovers()
-    notes = _repeated(client, node, lambda node: _write(client, node, content, take_over=take_over))
-    return PublishAnswer(notes=notes, took_over=str(took_over) if took_over.bookkeeping else "")
+    left, notes = _repeated(client, node, lambda node: _write(client, node, content, take_over=take_over))
+    seen = Seen(left.uid, left.resource_version, tracked_on(left))
+    return PublishAnswer(notes=notes, took_over=str(took_over) if took_over.bookkeeping else "", seen=seen)
 
 
 def _repeated(client: Client, node: NodeState, write: Callable[[NodeState], Written]) -> Written:
@@ -152,14 +197,15 @@ def _repeated(client: Client, node: NodeState, write: Callable[[NodeState], Writ
     raise AssertionError("the last attempt returns or raises")
 
 
-def _write(client: Client, node: NodeState, content: NodeContent, *, take_over: bool) -> tuple[str, ...]:
+def _write(
+    client: Client, node: NodeState, content: NodeContent, *, take_over: bool
+) -> tuple[NodeState, tuple[str, ...]]:
     upstream = leftovers(node) if take_over else Leftovers()
     resources = resources_patch(node, content.extended_resources, upstream.extended_resources)
     node = _patch(client, node, resources, subresource="status")
     taints = taints_patch(node, content.taints, take_over=take_over)
     ending = take_over_patch(node, upstream, content) if take_over else {}
-    _patch(client, node, merged(taints.body, ending))
-    return taints.notes
+    return _patch(client, node, merged(taints.body, ending)), taints.notes
 
 
 def _patch(client: Client, node: NodeState, body: Json, *, subresource: str | None = None) -> NodeState:

@@ -1,7 +1,8 @@
 """When to publish, and the life of the publish child: start, deadline, end, back-off.
 
-Nothing is sent while what the Node should carry is what was last published. A failure of any kind is tried again for
-ever, later and later; what is tried is always the newest request.
+Nothing is published while what the Node should carry is what was last published. A failure of any kind is tried again
+for ever, later and later; what is tried is always the newest request. Now and then a child checks whether the Node
+still carries it (:mod:`nfd_worker.publish.node_check`), and publishes it again if not.
 """
 
 import logging
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from nfd_worker.child import Child, Ended, fork
 from nfd_worker.labels.node_content import NO_ORIGINS, NodeContent, Origins, Unknown
-from nfd_worker.publish.wire import PublishAnswer, PublishRequest
+from nfd_worker.publish.wire import CHECK, PublishAnswer, PublishRequest, Seen
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +27,9 @@ _LATE = PublishAnswer(
 
 FIRST_RETRY_SECONDS = 1.0
 LAST_RETRY_SECONDS = 120.0
+
+CHECKS_PER_FULL_ONE = 2
+"""Every second check also looks at taints and extended resources, which may take a read of the whole Node."""
 
 
 def jitter(*seed: object) -> float:
@@ -68,7 +72,8 @@ class Publisher:
     """Keeps the Node in line with the newest request. Driven by the daemon's loop: it never waits by itself.
 
     ``take_over``: also take the Node over from an upstream Node Feature Discovery.
-    ``on_answer`` is called for each attempt that ended, with the bytes of its request.
+    ``on_answer`` is called for each attempt to publish that ended, with the bytes of its request, and ``on_check`` for
+    each check.
     """
 
     def __init__(
@@ -77,6 +82,7 @@ class Publisher:
         kubeconfig: str | None,
         *,
         on_answer: Callable[[PublishAnswer, int], None],
+        on_check: Callable[[PublishAnswer], None] = lambda _: None,
         take_over: bool = False,
         start: Callable[[bytes], Child] = start_child,
     ) -> None:
@@ -84,6 +90,7 @@ class Publisher:
         self._kubeconfig = kubeconfig
         self._take_over = take_over
         self._on_answer = on_answer
+        self._on_check = on_check
         self._start = start
         self._wanted: bytes | None = None
         self._published: bytes | None = None
@@ -91,7 +98,11 @@ class Publisher:
         self._child: Child | None = None
         self._deadline = float("inf")
         self._not_before = 0.0
+        self._seen = Seen()
+        self._has_to_check = self._is_checking = False
+        self._checks = 0
         self._noted: tuple[str, ...] = ()
+        self._noted_check = ""
         self._has_taken_over = False
         self.failures = 0
 
@@ -100,14 +111,14 @@ class Publisher:
         request = PublishRequest(self._node_name, content, unknown, origins, self._take_over, self._kubeconfig)
         self._wanted = request.to_bytes()
 
-    def repeat(self) -> None:
-        """Publish again although nothing changed here: somebody may have changed the Node by hand."""
-        self._published = None
+    def check(self) -> None:
+        """Look whether the Node still carries what was published, when there is nothing else to do."""
+        self._has_to_check = True
 
     @property
     def is_settled(self) -> bool:
         """Whether the Node carries what is wanted, as far as we know."""
-        return self._child is None and self._wanted == self._published
+        return (self._child is None or self._is_checking) and self._wanted == self._published
 
     def readers(self) -> Mapping[int, Callable[[float], None]]:
         """Name the file descriptor to wait for, and what to call with the time when it is ready."""
@@ -121,11 +132,17 @@ class Publisher:
             self._child.kill()
             self._finish(now, _LATE)
         if self._wanted == self._published:
-            return float("inf")
-        if now < self._not_before:
+            if not self._has_to_check or self._published is None:
+                return float("inf")
+            self._spawn(now, self._check_of(self._published), is_check=True)
+        elif now < self._not_before:
             return self._not_before
-        self._spawn(now)
-        return self._deadline
+        else:
+            assert self._wanted is not None  # noqa: S101 - nothing wanted equals nothing published
+            self._spawn(now, self._wanted)
+        if self._child is not None:
+            return self._deadline
+        return float("inf") if self._wanted == self._published else self._not_before
 
     def stop(self) -> None:
         """End a running child; what it was about to publish is published by the next worker."""
@@ -134,15 +151,21 @@ class Publisher:
             self._child.reap()
             self._child = None
 
-    def _spawn(self, now: float) -> None:
-        assert self._wanted is not None  # noqa: S101 - nothing wanted equals nothing published
-        try:
-            self._child = self._start(self._wanted)
-        except OSError as error:
-            self._failed(now, PublishAnswer(f"cannot start the publish child: {error}", "NotStarted"), self._wanted)
-            return
-        self._running = self._wanted
+    def _check_of(self, published: bytes) -> bytes:
+        """Make the request that checks what was published."""
+        self._checks += 1
+        is_full = self._checks % CHECKS_PER_FULL_ONE == 0
+        request = PublishRequest.from_bytes(published)._replace(action=CHECK, seen=self._seen, is_full=is_full)
+        return request.to_bytes()
+
+    def _spawn(self, now: float, request: bytes, *, is_check: bool = False) -> None:
+        # What is published needs no check, and a check that fails has its time again.
+        self._has_to_check, self._is_checking, self._running = False, is_check, request
         self._deadline = now + CHILD_DEADLINE_SECONDS
+        try:
+            self._child = self._start(request)
+        except OSError as error:
+            self._ended(now, PublishAnswer(f"cannot start the publish child: {error}", "NotStarted"))
 
     def _on_answer_ready(self, now: float) -> None:
         if self._child is not None and self._child.has_ended():
@@ -150,22 +173,47 @@ class Publisher:
 
     def _finish(self, now: float, late: PublishAnswer | None = None) -> None:
         assert self._child is not None  # noqa: S101 - called only while one runs
-        assert self._running is not None  # noqa: S101 - as above
         ended = self._child.reap()
         self._child = None
-        answer = late or read_answer(ended)
-        if answer.is_published:
-            self._succeeded(answer, self._running)
-        else:
-            self._failed(now, answer, self._running)
+        self._ended(now, late or read_answer(ended))
 
-    def _succeeded(self, answer: PublishAnswer, request: bytes) -> None:
-        self._published = request
+    def _ended(self, now: float, answer: PublishAnswer) -> None:
+        assert self._running is not None  # noqa: S101 - called only for what was started
+        request, self._running = self._running, None
+        is_check, self._is_checking = self._is_checking, False
+        if is_check:
+            self._checked(now, answer, len(request))
+        elif answer.is_published:
+            self._published = request
+            self._succeeded(answer, len(request))
+        else:
+            self._failed(now, answer, len(request))
+
+    def _checked(self, now: float, answer: PublishAnswer, size: int) -> None:
+        self._on_check(answer)
+        if answer.lost:
+            log.warning("check: node %s: %s", self._node_name, "; ".join(answer.lost))
+        if answer.lost and answer.is_published:
+            self._succeeded(answer, size)
+        elif answer.lost:
+            # Known to be wrong, and tried again as what was never published.
+            self._published = None
+            self._failed(now, answer, size)
+        elif answer.is_published:
+            self._seen = answer.seen
+        elif answer.error != self._noted_check:
+            log.warning(
+                "check: %s; whether node %s still has its labels is checked again later", answer.error, self._node_name
+            )
+        self._noted_check = answer.error
+
+    def _succeeded(self, answer: PublishAnswer, size: int) -> None:
+        self._seen = answer.seen
         self.failures = 0
         self._not_before = 0.0
-        log.info("publish: node %s labelled, %d bytes", self._node_name, len(request))
+        log.info("publish: node %s labelled, %d bytes", self._node_name, size)
         self._log_notes(answer)
-        self._on_answer(answer, len(request))
+        self._on_answer(answer, size)
 
     def _log_notes(self, answer: PublishAnswer) -> None:
         """Log what else the answer says; a repeated note is logged once."""
@@ -186,9 +234,9 @@ class Publisher:
             log.info("publish: adopted the node from an upstream Node Feature Discovery: %s", answer.took_over)
         self._has_taken_over = True
 
-    def _failed(self, now: float, answer: PublishAnswer, request: bytes) -> None:
+    def _failed(self, now: float, answer: PublishAnswer, size: int) -> None:
         self.failures += 1
         delay = retry_seconds(self._node_name, self.failures, answer.retry_after)
         self._not_before = now + delay
         log.warning("publish: %s; trying again in %.1f s (failure %d)", answer.error, delay, self.failures)
-        self._on_answer(answer, len(request))
+        self._on_answer(answer, size)

@@ -47,6 +47,15 @@ EXTENDED_RESOURCES = Record(f"{GROUP}/extended-resources", f"{UPSTREAM}/extended
 TAINTS = Record(f"{GROUP}/taints", f"{UPSTREAM}/taints")
 
 
+def tracked_on(node: NodeState) -> dict[str, str]:
+    """Return our own annotations of both kinds."""
+    return {
+        record.own: node.annotations[record.own]
+        for record in (EXTENDED_RESOURCES, TAINTS)
+        if record.own in node.annotations
+    }
+
+
 def parse_names(text: str) -> tuple[str, ...]:
     """Read ``a,b,vendor.example/c``: names without a namespace are in feature.node.kubernetes.io."""
     names = (name.strip() for name in text.split(","))

@@ -129,7 +129,7 @@ def discover_topology(host: Host) -> dict[str, str]:
         is_multithreaded = is_multithreaded or _has_siblings(host, cpu)
     if not sockets:
         return {}
-    types = dict.fromkeys((name for name in _CORE_TYPES if host.has(f"sys/devices/{name}/cpus")), "true")
+    types = dict.fromkeys((name for name in _CORE_TYPES if _has_cores(host, name)), "true")
     return {"hardware_multithreading": _bool(is_multithreaded), "socket_count": str(len(sockets)), **types}
 
 
@@ -232,6 +232,11 @@ def _common_governor(host: Host) -> str:
         if policy.startswith("policy") and (host.find(f"{policies}/{policy}/affected_cpus") or "").strip()
     }
     return governors.pop() if len(governors) == 1 else ""
+
+
+def _has_cores(host: Host, core_type: str) -> bool:
+    """Return whether CPUs of a type are online; the monitor stays when firmware has switched them off."""
+    return bool((host.find(f"sys/devices/{core_type}/cpus") or "").strip())
 
 
 def _has_siblings(host: Host, cpu: str) -> bool:

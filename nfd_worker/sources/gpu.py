@@ -11,11 +11,11 @@ from typing import Any
 from feature_rules.features import Attributes, Failed, Features
 from nfd_worker.errors import HostReadError
 from nfd_worker.host import Host
+from nfd_worker.sources import pci
 from nfd_worker.sources.gpu_labels import MIG_LABELS, gpu_labels
 from nfd_worker.sources.settings import SourceSettings
 
-_PCI_DEVICES = "sys/bus/pci/devices"
-_VENDOR = "0x10de"
+_VENDOR = "10de"
 
 _MODE = {0: "disabled", 1: "enabled"}
 _WORDS: Mapping[str, Mapping[int, str]] = {
@@ -26,7 +26,7 @@ _WORDS: Mapping[str, Mapping[int, str]] = {
 }
 """What NVML's enumerations mean."""
 
-_DEVICE_FIELDS = (
+DEVICE_FIELDS = (
     "uuid", "name", "pci_bus_id", "pci_class", "numa_node", "memory_mib", "compute_major", "compute_minor", "ecc_mode",
     "persistence_mode", "mig_mode", "virtualization", "nvlink_links",
 )  # fmt: skip
@@ -45,8 +45,7 @@ def needs_scan(host: Host) -> bool:
     """
     if not host.is_live:
         return False
-    vendors = (host.find(f"{_PCI_DEVICES}/{address}/vendor") for address in host.entries(_PCI_DEVICES))
-    return host.has("proc/driver/nvidia") or any(vendor.strip() == _VENDOR for vendor in vendors if vendor)
+    return host.has("proc/driver/nvidia") or any(one.vendor == _VENDOR for one in pci.identities(host).values())
 
 
 def discover(host: Host, _settings: SourceSettings) -> Features:
@@ -139,7 +138,7 @@ def _driver(version: str, cuda: int) -> Attributes:
 
 def _device(index: int, raw: Mapping[str, Any]) -> Attributes:
     """Make one ``gpu.device``; what this GPU or driver does not know is left out."""
-    known = {name: raw[name] for name in _DEVICE_FIELDS if raw[name] is not None}
+    known = {name: raw[name] for name in DEVICE_FIELDS if raw[name] is not None}
     values = {"index": str(index), **{name: _word(name, value) for name, value in known.items()}}
     if "compute_major" in known:
         values["family"] = family(known["compute_major"], known["compute_minor"])

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from feature_rules.features import Attributes, Features, Flags
 from kube_api.names import label_value
 from nfd_worker.errors import HostReadError
-from nfd_worker.host import OS_RELEASE, Host
+from nfd_worker.host import LONGEST_FILE, OS_RELEASE, Host
 from nfd_worker.sources.settings import SourceSettings
 
 _GZIP = zlib.MAX_WBITS | 16
@@ -16,7 +16,8 @@ _GZIP = zlib.MAX_WBITS | 16
 _RELEASE = re.compile(r"[!-.0-~]{1,64}")
 """What ``uname -r`` can be, to be part of a file's name."""
 
-_VERSION = re.compile(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?(?:-.*)?")
+_VERSION = re.compile(r"(\d{1,63})(?:\.(\d{1,63}))?(?:\.(\d{1,63}))?", re.ASCII)
+"""The numbers that a release begins with. Distributions append what they like: ``6.12.41+deb13-amd64``."""
 
 
 def discover(host: Host, settings: SourceSettings) -> Features:
@@ -41,7 +42,7 @@ def discover(host: Host, settings: SourceSettings) -> Features:
     flags = {"kernel.loadedmodule": loaded}
     built_in = _find_built_in_modules(host, release)
     if built_in is not None:
-        flags["kernel.enabledmodule"] = loaded | built_in
+        flags["kernel.enabledmodule"] = in_both_spellings(loaded | built_in)
     return Features(flags=flags, attributes=attributes)
 
 
@@ -50,7 +51,7 @@ def labels(features: Features, settings: SourceSettings) -> dict[str, str]:
     version = features.attributes["kernel.version"]
     found = {f"version.{part}": value for part, value in version.items()}
     config = features.attributes.get("kernel.config", {})
-    for option in settings.kernel.config_opts:
+    for option in (option.removeprefix("CONFIG_") for option in settings.kernel.config_opts):
         if option in config:
             found[f"config.{option}"] = "true" if config[option] in ("y", "m") else config[option]
     if features.attributes["kernel.selinux"]["enabled"] == "true":
@@ -62,11 +63,11 @@ def parse_version(osrelease: str) -> dict[str, str]:
     """Split a kernel version into full, major, minor and revision.
 
     ``full`` is ``uname -r`` as a label value: of a release of 64 characters, the longest there is,
-    the first 63. A part that the version does not have is the empty string; a version that
-    does not start with numbers has only ``full``.
+    the first 63. The others are the numbers at its start, whatever follows them. A part that the
+    version does not have is the empty string; one that does not start with a number has only ``full``.
     """
     full = label_value(osrelease.strip())
-    match = _VERSION.fullmatch(full)
+    match = _VERSION.match(osrelease.strip())
     if match is None:
         return {"full": full}
     major, minor, revision = (part or "" for part in match.groups())
@@ -82,6 +83,12 @@ def parse_modules_builtin(text: str) -> Flags:
     """Name the modules of a ``modules.builtin`` file: one path ending in ``.ko`` a line."""
     names = (line.strip().rpartition("/")[2] for line in text.splitlines())
     return frozenset(name.removesuffix(".ko") for name in names if name.endswith(".ko"))
+
+
+def in_both_spellings(modules: Flags) -> Flags:
+    """Name each module with ``_`` and with ``-`` as well: the kernel says ``vfio_pci``, its file is ``vfio-pci.ko``."""
+    names = (spelling for name in modules for spelling in (name, name.replace("-", "_"), name.replace("_", "-")))
+    return frozenset(names)
 
 
 class KernelConfig(Mapping[str, str]):
@@ -155,19 +162,31 @@ def read_config(host: Host, paths: tuple[str, ...]) -> KernelConfig | None:
         HostReadError: on an I/O error.
     """
     for number, path in enumerate(paths, 1):
-        found = host.find_first(paths[number - 1 : number])
+        found = host.find_first((path,))
         if found is None:
             continue
-        content = found[1]
-        try:
-            return host.parsed(path, content, _decompressed if path.endswith(".gz") else KernelConfig)
-        except zlib.error as error:
-            host.warn_once(f"kernel: {path} is not a gzip file ({error}); trying {len(paths) - number} other places")
+        config = host.parsed(path, found[1], _decompressed if path.endswith(".gz") else _parse_config)
+        if isinstance(config, KernelConfig):
+            return config
+        host.warn_once(f"kernel: {path} {config}; trying {len(paths) - number} other places")
     return None
 
 
-def _decompressed(content: bytes) -> KernelConfig:
-    return KernelConfig(zlib.decompress(content, _GZIP))
+def _parse_config(text: bytes) -> KernelConfig | str:
+    """Read a configuration, or say why a file is none."""
+    return KernelConfig(text) if _CONFIG_LINE.search(text) else "has no line CONFIG_<option>=<value>"
+
+
+def _decompressed(content: bytes) -> KernelConfig | str:
+    """Unpack a configuration, no further than the longest file that is read otherwise."""
+    reader = zlib.decompressobj(_GZIP)
+    try:
+        text = reader.decompress(content, LONGEST_FILE + 1)
+    except zlib.error as error:
+        return f"is not a gzip file ({error})"
+    if len(text) > LONGEST_FILE:
+        return f"unpacks to more than {LONGEST_FILE} bytes"
+    return _parse_config(text) if reader.eof else "is cut off"
 
 
 def _find_built_in_modules(host: Host, release: str) -> Flags | None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from feature_rules.features import Features
+from feature_rules.features import Features, FileFeatures
 from nfd_worker.guarded_file import MAX_FEATURE_FILE
 from nfd_worker.host import Host
 from nfd_worker.sources.settings import SourceSettings
@@ -25,10 +25,9 @@ _RFC_3339 = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))
 
 
 class ParsedFile(NamedTuple):
-    """What one file says: features and labels as written, and a sentence for each line that is wrong."""
+    """What one file says, and a sentence for each line that is wrong."""
 
-    features: Mapping[str, str]
-    labels: Mapping[str, str]
+    content: FileFeatures
     problems: tuple[str, ...] = ()
 
 
@@ -41,21 +40,28 @@ def discover(host: Host, settings: SourceSettings) -> Features:
     Raises:
         HostReadError: when the directory cannot be listed.
     """
-    features: dict[str, str] = {}
-    labels: dict[str, str] = {}
-    files: dict[str, frozenset[str] | None] = {}
+    files: dict[str, FileFeatures | None] = {}
     now = settings.local.clock()
     for name, content in host.find_files(FEATURE_FILES, MAX_FEATURE_FILE).items():
         if content is None:
             files[ORIGIN + name] = None
             continue
         parsed = parse_feature_file(content.decode(errors="replace"), name, now)
-        features |= parsed.features
-        labels |= parsed.labels
-        if parsed.features or parsed.labels:
-            files[ORIGIN + name] = frozenset(parsed.labels)
+        if parsed.content != FileFeatures():
+            files[ORIGIN + name] = parsed.content
         for problem in parsed.problems:
             host.warn_once(f"local: {problem}")
+    return of_files(files)
+
+
+def of_files(files: Mapping[str, FileFeatures | None]) -> Features:
+    """Make the features of what the files say, which stand in the order of their names."""
+    features: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    for content in files.values():
+        if content is not None:
+            features |= content.features
+            labels |= content.labels
     return Features(attributes={"local.feature": features, "local.label": labels}, files=files)
 
 
@@ -69,7 +75,7 @@ def parse_feature_file(text: str, file: str, now: float) -> ParsedFile:
     reader = _Reader(file, now)
     for number, line in enumerate(text.split("\n"), 1):
         reader.read_line(number, line.strip())
-    return ParsedFile(reader.features, reader.labels, tuple(reader.problems))
+    return ParsedFile(reader.content(), tuple(reader.problems))
 
 
 def parse_time(text: str) -> float:
@@ -86,8 +92,11 @@ def parse_time(text: str) -> float:
     year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
     fraction, sign, offset_hours, offset_minutes = match.groups()[6:]
     offset = timedelta(hours=int(offset_hours or 0), minutes=int(offset_minutes or 0))
-    zone = timezone(-offset if sign == "-" else offset)
-    moment = datetime(year, month, day, hour, minute, second, tzinfo=zone)
+    try:
+        zone = timezone(-offset if sign == "-" else offset)
+        moment = datetime(year, month, day, hour, minute, second, tzinfo=zone)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is a time that does not exist") from error
     return moment.timestamp() + float(f"0.{fraction or 0}")
 
 
@@ -100,16 +109,26 @@ class _Reader:
         self.problems: list[str] = []
         self._file = file
         self._now = now
-        self._expiry = now
+        self._expiry: float | None = None
+        self._expires: dict[str, float] = {}
+        self._expired: set[str] = set()
         self._skipped: set[str] = set()
+
+    def content(self) -> FileFeatures:
+        """Give what was read."""
+        expired = self._expired - self.features.keys() - self.labels.keys()
+        return FileFeatures(self.features, self.labels, self._expires, frozenset(expired))
 
     def read_line(self, number: int, line: str) -> None:
         """Take one line, without white space around it."""
         problem = ""
         if line.startswith(_DIRECTIVE):
             problem = self._directive(line.removeprefix(_DIRECTIVE))
-        elif line and not line.startswith("#") and self._expiry >= self._now:
-            problem = self._feature(line)
+        elif line and not line.startswith("#"):
+            if self._expiry is None or self._expiry >= self._now:
+                problem = self._feature(line)
+            else:
+                self._expired.add(line.partition("=")[0])
         if problem:
             self.problems.append(f"{self._file}:{number}: {problem}")
 
@@ -133,6 +152,9 @@ class _Reader:
         skipped, self._skipped = self._skipped, set()
         if not name:
             return f"{line[:40]!r} has no name before the '='"
+        self._expires.pop(name, None)
+        if self._expiry is not None:
+            self._expires[name] = self._expiry
         for directive, found in (("no-feature", self.features), ("no-label", self.labels)):
             if directive in skipped:
                 found.pop(name, None)

@@ -11,7 +11,7 @@ from nfd_worker.sources.settings import SourceSettings
 _INTERFACES = "sys/class/net"
 
 _ATTRIBUTES = ("operstate", "speed", "mtu")
-_DEVICE_ATTRIBUTES = (*_ATTRIBUTES, "device/sriov_numvfs", "device/sriov_totalvfs")
+_FUNCTIONS = ("device/sriov_numvfs", "device/sriov_totalvfs")
 
 _LABELS = (("sriov_totalvfs", "sriov.capable"), ("sriov_numvfs", "sriov.configured"))
 
@@ -25,16 +25,10 @@ def discover(host: Host, _settings: SourceSettings) -> Features:
         HostReadError: without a sysfs.
     """
     host.require("sys/bus")
-    devices: list[Attributes] = []
-    virtual: list[Attributes] = []
-    for name in host.entries(_INTERFACES):
-        if name == "bonding_masters":  # the one file among the directories: the control file of the bonding driver
-            continue
-        if host.has(f"{_INTERFACES}/{name}/device"):
-            devices.append(_read_interface(host, name, _DEVICE_ATTRIBUTES))
-        else:
-            virtual.append(_read_interface(host, name, _ATTRIBUTES))
-    return Features(instances={"network.device": tuple(devices), "network.virtual": tuple(virtual)})
+    found: dict[bool, list[Attributes]] = {True: [], False: []}
+    for name, (is_device, attributes) in host.remembered(_INTERFACES, lambda name: _find_files(host, name)).items():
+        found[is_device].append(_read_interface(host, name, attributes))
+    return Features(instances={"network.device": tuple(found[True]), "network.virtual": tuple(found[False])})
 
 
 def labels(features: Features, _settings: SourceSettings) -> dict[str, str]:
@@ -49,6 +43,16 @@ def labels(features: Features, _settings: SourceSettings) -> dict[str, str]:
 def is_positive(text: str) -> bool:
     """Return whether this is a decimal number above zero, of any length."""
     return text.isascii() and text.isdigit() and text.strip("0") != ""
+
+
+def _find_files(host: Host, name: str) -> tuple[bool, tuple[str, ...]] | None:
+    """Find out whether an interface is one of a device, and which files it has; neither changes while it is there."""
+    if name == "bonding_masters":  # the one file among the directories: the control file of the bonding driver
+        return None
+    if not host.has(f"{_INTERFACES}/{name}/device"):
+        return False, _ATTRIBUTES
+    functions = (file for file in _FUNCTIONS if host.has(f"{_INTERFACES}/{name}/{file}"))
+    return True, (*_ATTRIBUTES, *functions)
 
 
 def _read_interface(host: Host, name: str, attributes: tuple[str, ...]) -> Attributes:

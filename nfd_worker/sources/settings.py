@@ -1,7 +1,8 @@
 """What can be set per source, with the defaults of Node Feature Discovery (keys: :mod:`nfd_worker.config.config`)."""
 
+import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -9,6 +10,23 @@ CPUID_BLACKLIST = (
     "AVX10", "BMI1", "BMI2", "CLMUL", "CMOV", "CX16", "ERMS", "F16C", "HTT", "LZCNT", "MMX", "MMXEXT", "NX", "POPCNT",
     "RDRAND", "RDSEED", "RDTSCP", "SGX", "SGXLC", "SSE", "SSE2", "SSE3", "SSE4", "SSE42", "SSSE3", "TDX_GUEST",
 )  # fmt: skip
+
+_CLASS_CODE = re.compile(r"(?:0x)?([0-9a-f]{0,6})")
+
+
+def class_prefix(entry: str, digits: int) -> str | None:
+    """Read the beginning of a device class: of ``0x0302`` and ``030200`` the same as ``0302``; None for no class code.
+
+    ``digits``: how many the class of a device has; what an entry has beyond them does not count.
+    """
+    found = _CLASS_CODE.fullmatch(entry.strip().lower())
+    return None if found is None else found[1][:digits]
+
+
+def class_prefixes(whitelist: Iterable[str], digits: int) -> tuple[str, ...]:
+    """Read a whitelist of classes; an entry that is no class code matches nothing."""
+    prefixes = (class_prefix(entry, digits) for entry in whitelist)
+    return tuple(prefix for prefix in prefixes if prefix is not None)
 
 
 class CpuSettings(NamedTuple):
@@ -26,7 +44,7 @@ class KernelSettings(NamedTuple):
     """Where the kernel's configuration is, and which of its options become labels.
 
     ``kconfig_file``: tried before all other places; a path of the host; empty for none.
-    ``config_opts``: option names without ``CONFIG_``.
+    ``config_opts``: option names, with or without ``CONFIG_``.
     """
 
     kconfig_file: str = ""
@@ -36,7 +54,7 @@ class KernelSettings(NamedTuple):
 class PciSettings(NamedTuple):
     """Which PCI devices become labels, and what of them the label says.
 
-    ``device_class_whitelist``: beginnings of the four-digit class, lower case.
+    ``device_class_whitelist``: beginnings of the four-digit class, as :func:`class_prefix` reads them.
     ``device_label_fields``: some of class, vendor, device, subsystem_vendor, subsystem_device.
     """
 
@@ -47,8 +65,8 @@ class PciSettings(NamedTuple):
 class UsbSettings(NamedTuple):
     """Which USB devices become labels, and what of them the label says.
 
-    ``device_class_whitelist``: beginnings of the two-digit class, lower case: video, miscellaneous, application
-    specific, vendor specific.
+    ``device_class_whitelist``: beginnings of the two-digit class, as :func:`class_prefix` reads them: video,
+    miscellaneous, application specific, vendor specific.
     ``device_label_fields``: some of class, vendor, device, serial.
     """
 
@@ -103,7 +121,12 @@ class SystemSettings(NamedTuple):
 
 
 class SourceSettings(NamedTuple):
-    """The settings of all sources."""
+    """The settings of all sources.
+
+    ``upstream_hardware_labels``: whether hardware is labelled as Node Feature Discovery does, by a file's being there:
+    ``storage-nonrotationaldisk`` for a loop device or a CD drive, ``sriov.capable`` for a device that allows no virtual
+    functions, ``memory-numa`` for the memory of a GPU, ``memory-nv.dax`` for a region without one.
+    """
 
     cpu: CpuSettings = CpuSettings()
     kernel: KernelSettings = KernelSettings()
@@ -113,3 +136,4 @@ class SourceSettings(NamedTuple):
     fake: FakeSettings = FakeSettings()
     gpu: GpuSettings = GpuSettings()
     local: LocalSettings = LocalSettings()
+    upstream_hardware_labels: bool = False

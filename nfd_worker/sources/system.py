@@ -19,7 +19,8 @@ DMI_NAMES = (
 OS_LABELS = ("ID", "VERSION_ID", "VERSION_ID.major", "VERSION_ID.minor")
 
 _ASSIGNMENT = re.compile(r"^(\w+)=(.+)", re.MULTILINE | re.ASCII)
-_VERSION_ID = re.compile(r"(\d+)(?:\.(\d+))?(?:\..*)?", re.ASCII)
+_VERSION_ID = re.compile(r"[vV]?(\d+)(?:\.(\d+))?", re.ASCII)
+"""The numbers that a version begins with; Talos writes ``v1.9.2``, and others append a suffix."""
 
 
 def discover(host: Host, settings: SourceSettings) -> Features:
@@ -59,7 +60,7 @@ def parse_os_release(text: str) -> dict[str, str]:
 
 def split_version_id(version_id: str) -> dict[str, str]:
     """Name the leading numbers of a version: ``22.04`` -> major 22, minor 04; ``rolling`` -> nothing."""
-    match = _VERSION_ID.fullmatch(version_id)
+    match = _VERSION_ID.match(version_id)
     if match is None:
         return {}
     parts = {"VERSION_ID.major": match[1], "VERSION_ID.minor": match[2]}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from feature_rules.features import Attributes, Features
 from nfd_worker.host import Host
-from nfd_worker.sources.settings import SourceSettings, UsbSettings
+from nfd_worker.sources.settings import SourceSettings, UsbSettings, class_prefixes
 
 _DEVICES = "sys/bus/usb/devices"
 
@@ -13,11 +13,13 @@ _FILES = {"class": "bDeviceClass", "vendor": "idVendor", "device": "idProduct", 
 FIELDS = tuple(_FILES)
 """What a device may have; also the order of the fields in a label."""
 
-_CLASS_OF_EACH_INTERFACE = "00"
+CLASS_DIGITS = 2
 
 
 def discover(host: Host, _settings: SourceSettings) -> Features:
-    """List all devices, hubs too; a device whose interfaces are of different classes counts once for each interface.
+    """List all devices, hubs too; one without a class counts once for each interface.
+
+    A composite device counts once, and once more for each class of its interfaces.
 
     Raises:
         HostReadError: without a sysfs; a machine without USB simply has no devices.
@@ -31,7 +33,7 @@ def discover(host: Host, _settings: SourceSettings) -> Features:
 def labels(features: Features, settings: SourceSettings) -> dict[str, str]:
     """Label the kinds of devices that are there."""
     fields = usable_label_fields(settings.usb.device_label_fields)
-    wanted = tuple(entry.lower() for entry in settings.usb.device_class_whitelist)
+    wanted = class_prefixes(settings.usb.device_class_whitelist, CLASS_DIGITS)
     return {
         "_".join(device.get(field, "") for field in fields) + ".present": "true"
         for device in features.instances["usb.device"]
@@ -50,10 +52,19 @@ def _read(host: Host, address: str) -> Iterator[Attributes]:
     device = {field: texts[file] for field, file in _FILES.items() if texts.get(file)}
     if "device" not in device:
         return
-    if device.get("class") != _CLASS_OF_EACH_INTERFACE:
-        yield device
-        return
+    match device.get("class"):
+        case "00":
+            yield from ({**device, "class": each} for each in _interface_classes(host, address))
+        case "ef":
+            # Miscellaneous: what a webcam says, and others whose interfaces belong together.
+            yield device
+            yield from ({**device, "class": each} for each in dict.fromkeys(_interface_classes(host, address)))
+        case _:
+            yield device
+
+
+def _interface_classes(host: Host, address: str) -> Iterator[str]:
     for interface in host.entries(f"{_DEVICES}/{address}"):
         reported = host.find(f"{_DEVICES}/{address}/{interface}/bInterfaceClass") if ":" in interface else None
         if reported is not None:
-            yield {**device, "class": reported.strip()}
+            yield reported.strip()

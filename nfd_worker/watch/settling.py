@@ -1,8 +1,8 @@
-"""Additions at once, removals a moment later: a file that is rewritten must not make its labels come and go. Pure.
+"""Additions at once, removals after a grace: a file that is rewritten must not make its labels come and go. Pure.
 
 Between :mod:`nfd_worker.cycle` and :mod:`nfd_worker.publish.publisher`. What was wanted and is not found any more is
-wanted on for :data:`SETTLE_SECONDS`; the caller runs a cycle then, and what is still missing goes. A value changes at
-once.
+wanted on for the grace; the caller runs a cycle then, and what is still missing goes. A value changes at once, and what
+has had its grace before the rules ran (:mod:`nfd_worker.watch.held_features`) has none here.
 """
 
 from collections.abc import Mapping, Set
@@ -10,9 +10,6 @@ from collections.abc import Mapping, Set
 from feature_rules.model import Taint
 from nfd_worker.labels.node_content import NO_ORIGINS, NodeContent, Origins
 from nfd_worker.watch.schedule import NEVER
-
-SETTLE_SECONDS = 1.0
-"""A file that is deleted and written again, a device that is reset, a driver that is reloaded."""
 
 _FIELDS = ("labels", "annotations", "extended_resources")
 
@@ -27,17 +24,21 @@ class Settling:
         self._wanted = NodeContent()
         self._origins: Origins = NO_ORIGINS
         self._missing_since: Mapping[tuple[str, ...], float] = {}
+        self.due = NEVER
 
-    @property
-    def due(self) -> float:
-        """When the next removal has settled, if it is still one."""
-        return min(self._missing_since.values(), default=NEVER) + SETTLE_SECONDS
+    def settle(
+        self, found: NodeContent, origins: Origins, now: float, grace: float, *, at_once: bool = False
+    ) -> tuple[NodeContent, Origins]:
+        """Give what the Node should carry, and what made it, when the cycle of this moment found that.
 
-    def settle(self, found: NodeContent, origins: Origins, now: float) -> tuple[NodeContent, Origins]:
-        """Give what the Node should carry, and what made it, when the cycle of this moment found that."""
+        ``at_once``: what is missing for the first time goes now. ``due`` says when the next removal has settled, if it
+        is still one then.
+        """
         before, items = _items(self._wanted), _items(found)
-        missing = {place: self._missing_since.get(place, now) for place in before.keys() - items.keys()}
-        self._missing_since = {place: since for place, since in missing.items() if now < since + SETTLE_SECONDS}
+        first = now - grace if at_once else now
+        missing = {place: self._missing_since.get(place, first) for place in before.keys() - items.keys()}
+        self._missing_since = {place: since for place, since in missing.items() if now < since + grace}
+        self.due = min(self._missing_since.values(), default=NEVER) + grace
         held = {place: before[place] for place in self._missing_since}
         self._wanted = _content({**items, **held}) if held else found
         self._origins = _with_held(origins, self._origins, {key for _, key, *_ in held}) if held else origins

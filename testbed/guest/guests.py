@@ -51,7 +51,7 @@ class Guests:
     def kernels(self, count: int) -> list[KernelPackage]:
         """Return kernels that refuse each other's modules, oldest first; the guests' disk will hold their modules."""
         if count not in self._chosen:
-            ensure_packages(PACKAGES, self._progress)
+            ensure_packages(PACKAGES)
             self._chosen[count] = kernels.choose_kernels(count, self._progress)
             self._know(self._chosen[count])
         return list(self._chosen[count])
@@ -64,7 +64,7 @@ class Guests:
 
     def preload(self, references: Sequence[str]) -> None:
         """Put images of the testbed's registry onto the disk of the guests that are added from now on."""
-        ensure_packages(PACKAGES, self._progress)
+        ensure_packages(PACKAGES)
         self._state.preloaded = sorted({*self._state.preloaded, *references})
         self._remember()
         self._images_disk()
@@ -85,7 +85,7 @@ class Guests:
         """
         if name in self._state.guests:
             raise TestbedError(f"there is a guest {name} already", hint="choose another name, or reboot that one")
-        ensure_packages(PACKAGES, self._progress)
+        ensure_packages(PACKAGES)
         self._know([kernel])
         known = [self.kernel(release) for release in self._state.kernels]
         root_disk = self._root_disk(known)

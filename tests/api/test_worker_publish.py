@@ -22,6 +22,18 @@ PREFIX = "feature.node.kubernetes.io/"
 KERNEL = f"{PREFIX}kernel-version.full"
 GPU = f"{PREFIX}pci-0302_10de.present"
 NAMESPACE = "driverwright"
+TAINT_AND_RESOURCE = """
+apiVersion: nfd.k8s-sigs.io/v1alpha1
+kind: NodeFeatureRule
+metadata: {name: mine}
+spec:
+  rules:
+  - name: r
+    taints: [{key: feature.node.kubernetes.io/mine, effect: PreferNoSchedule}]
+    extendedResources: {slots: "2"}
+    matchFeatures: [{feature: kernel.version}]
+"""
+
 SECONDS = 600.0
 """A worker on a busy machine takes its time."""
 
@@ -83,6 +95,10 @@ class Daemon:
         """Wait until the pattern is found so many times in the log."""
         until(lambda: self.times(pattern) >= times, self._log.read_text)
 
+    def log(self) -> str:
+        """Give what it has logged."""
+        return self._log.read_text()
+
     def times(self, pattern: str) -> int:
         """Count how often the pattern is found in the log."""
         return len(re.findall(pattern, self._log.read_text()))
@@ -137,13 +153,13 @@ def metadata(ground: Testbed, node: str) -> dict[str, Any]:
 
 def labels(ground: Testbed, node: str) -> dict[str, str]:
     """Read a Node's labels."""
-    return dict(metadata(ground, node)["labels"])
+    return dict(metadata(ground, node).get("labels", {}))
 
 
 def written(ground: Testbed, node: str) -> tuple[dict[str, str], list[Any]]:
     """Read a Node's labels, and what the worker has written when: the cluster's controllers write there as well."""
     found = metadata(ground, node)
-    return found["labels"], [entry for entry in found["managedFields"] if entry["manager"] == "nfd-worker"]
+    return found.get("labels", {}), [entry for entry in found["managedFields"] if entry["manager"] == "nfd-worker"]
 
 
 def change(root: Path, file: str, text: str) -> None:
@@ -244,6 +260,96 @@ def test_a_node_that_joins_late_or_is_made_anew_is_labelled(
     api.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
     worker.wait_for("labelled")
     assert GPU in labels(control_plane_ground, node)
+    assert worker.end() == 0
+
+
+def checking(daemon: Callable[..., Daemon], *flags: str) -> Daemon:
+    """Start a worker that labels its Node, and looks at it every second."""
+    worker = daemon(
+        "--sleep-interval", "1h", "--resync-period", "1s", "--removal-grace", "1s", "--log-level", "debug", *flags
+    )
+    worker.wait_for("labelled")
+    return worker
+
+
+def patch(ground: Testbed, node: str, body: dict[str, Any], subresource: str = "") -> None:
+    """Be somebody else, who changes a Node."""
+    path = f"/api/v1/nodes/{node}{subresource}"
+    ground.api.request(path, method="PATCH", body=body, kind="application/merge-patch+json")
+
+
+def test_a_node_that_is_created_anew_while_the_worker_lives_is_labelled_again(
+    control_plane_ground: Testbed, node: str, daemon: Callable[..., Daemon]
+) -> None:
+    """Whether the worker finds it missing in between or not."""
+    api, path = control_plane_ground.api, f"/api/v1/nodes/{node}"
+    worker = checking(daemon)
+    before = metadata(control_plane_ground, node)
+    for turn in range(1, 3):
+        api.delete(path)
+        if turn == 2:
+            worker.wait_for("the Node object was deleted")
+        api.create("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})
+        until(lambda: GPU in labels(control_plane_ground, node), worker.log)
+        after = metadata(control_plane_ground, node)
+        assert after["uid"] != before["uid"]
+        assert after["annotations"]["driverwright.io/boot-id"] == before["annotations"]["driverwright.io/boot-id"]
+        assert before["labels"].items() - after["labels"].items() == {
+            ("example.io/rack", "r1"), (f"{PREFIX}custom-foreign", "true"),
+        }, "of others alone"  # fmt: skip
+    assert worker.end() == 0
+
+
+def test_what_others_take_from_a_node_comes_back_and_nothing_is_written_else(
+    control_plane_ground: Testbed, node: str, daemon: Callable[..., Daemon]
+) -> None:
+    """A label removed by hand, one changed, and an object replaced by one without labels and owners."""
+    api, path = control_plane_ground.api, f"/api/v1/nodes/{node}"
+    worker = checking(daemon)
+    before = labels(control_plane_ground, node)
+    unwritten = written(control_plane_ground, node)
+    worker.wait_for(r"cycle: .*resync", times=4)
+    assert written(control_plane_ground, node) == unwritten
+    patch(control_plane_ground, node, {"metadata": {"labels": {GPU: None, KERNEL: "wrong"}}})
+    until(lambda: labels(control_plane_ground, node) == before, worker.log)
+    found = api.get(path)
+    assert found is not None
+    found["metadata"] = {"name": node, "labels": {"example.io/rack": "r1"}, "managedFields": [{}]}
+    api.request(path, method="PUT", body=found)
+    until(lambda: GPU in labels(control_plane_ground, node), worker.log)
+    until(lambda: bool(written(control_plane_ground, node)[1]), worker.log)
+    # What it owns again it can remove again.
+    assert worker.end() == 0
+    assert worker.times("labels were removed or changed") == 2
+
+
+def test_taints_and_extended_resources_come_back(
+    control_plane_ground: Testbed, node: str, tmp_path: Path, daemon: Callable[..., Daemon]
+) -> None:
+    """A kubelet that restarts sets the resources to 0; somebody removes the taint."""
+    rules = tmp_path / "rules.d"
+    rules.mkdir()
+    (rules / "mine.yaml").write_text(TAINT_AND_RESOURCE)
+    worker = checking(daemon, "--rules-dir", str(rules), "--enable-taints=true")
+
+    def has_both() -> bool:
+        found = control_plane_ground.api.get(f"/api/v1/nodes/{node}") or {}
+        taints = [taint["key"] for taint in found["spec"].get("taints", [])]
+        sizes = [found["status"].get(part, {}).get(f"{PREFIX}slots") for part in ("capacity", "allocatable")]
+        return f"{PREFIX}mine" in taints and sizes == ["2", "2"]
+
+    assert has_both()
+    zero = {f"{PREFIX}slots": "0"}
+    patch(control_plane_ground, node, {"status": {"capacity": zero, "allocatable": zero}}, "/status")
+    until(has_both, worker.log)
+    patch(control_plane_ground, node, {"spec": {"taints": None}})
+    until(has_both, worker.log)
+    record = {"driverwright.io/taints": None, "driverwright.io/extended-resources": None}
+    patch(control_plane_ground, node, {"metadata": {"annotations": record}})
+    until(lambda: record.keys() <= metadata(control_plane_ground, node)["annotations"].keys(), worker.log)
+    (rules / "mine.yaml").unlink()
+    worker.process.send_signal(signal.SIGHUP)
+    until(lambda: not has_both(), worker.log)
     assert worker.end() == 0
 
 

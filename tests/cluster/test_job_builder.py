@@ -7,7 +7,6 @@ import hashlib
 import io
 import json
 import multiprocessing
-import re
 import socket
 import tarfile
 import threading
@@ -45,7 +44,8 @@ from driver_builder.registry.registry import RegistryClient
 from kube_api.client import Client
 from kube_api.connection import ServiceAccount
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, JOBS, PODS, SECRETS
-from testbed.packages import machine_apt
+from testbed.kernels import available_releases, newest_release
+from testbed.packages import refreshed_apt
 from testbed.ports import free_ports
 from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
@@ -305,10 +305,8 @@ def _failure_when_deleted(build: Build, opened: int) -> DriverBuilderError:
 
 
 def newest_kernel() -> str:
-    """The newest cloud kernel of 6.1 whose headers the archives of this machine have."""
-    names = machine_apt("apt-cache", "search", "--names-only", "^linux-headers-6.1.0-[0-9]+-cloud-amd64$")
-    abis = re.findall(r"^linux-headers-6\.1\.0-(\d+)-cloud-amd64", names, re.MULTILINE)
-    return f"6.1.0-{max(map(int, abis))}-cloud-amd64"
+    """The newest cloud kernel of Debian's own series."""
+    return newest_release(available_releases(refreshed_apt()))
 
 
 def test_engine_and_job_build_the_same_driver(place: Place, capsys: pytest.CaptureFixture[str]) -> None:

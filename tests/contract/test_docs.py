@@ -124,3 +124,13 @@ def test_each_attacker_has_its_tests() -> None:
     rows = [line for line in section.splitlines() if line.startswith("|")][2:]
     assert len(rows) >= 12
     assert [row for row in rows if not TEST_NAME.search(row.split("|")[-2])] == []
+
+
+def test_each_claim_has_its_proof() -> None:
+    """A row of docs/evidence.md names tests by their path, or a page with the result, or says what was not run."""
+    tables = (ROOT / "docs" / "evidence.md").read_text().partition("\n## Builds\n")[2]
+    rows = [line for line in tables.splitlines() if re.match(r"\| (?!claim |what )", line)]
+    assert len(rows) >= 28
+    proofs = [row.split(" | ")[1] for row in rows]
+    assert [proof for proof in proofs if not (FILE_NAME.search(proof) or links(proof) or "**not run**" in proof)] == []
+    assert re.findall(r"`\w+\.py`", tables) == [], "without its folder nothing checks that a file exists"

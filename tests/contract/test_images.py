@@ -60,3 +60,9 @@ def test_licences_of_debian_stay(name: str) -> None:
     (installed,) = [text for text in last_stage(name) if text.startswith("RUN apt-get update")]
     assert "find /usr/share/doc -mindepth 2 ! -name copyright ! -type d -delete" in installed
     assert "rm -rf" not in "".join(text for text in dockerfile(name).split("&&") if "/usr/share/doc" in text)
+
+
+def test_windows_use_the_time_zones_of_the_package() -> None:
+    """Those of the base image may be older, and Python would take them first."""
+    (variables,) = [text for text in last_stage("driver-builder") if text.startswith("ENV ")]
+    assert variables.split()[-1] == "PYTHONTZPATH="

@@ -46,6 +46,9 @@ FULL: Json = {
         "baseImage": "debian:12",
         "args": {"A": "b"},
         "reuseAcrossKernels": True,
+        "toolsImage": "debian:12",
+        "proxy": {"httpProxy": "http://a:1", "httpsProxy": "http://a:1", "noProxy": ".b", "secretRef": {"name": "a"}},
+        "packages": {"a": ["b"]},
         "secrets": [{"name": "a"}],
         "resources": {"requests": {"cpu": 1}, "limits": {"memory": "1Gi"}},
         "deadline": "30m",
@@ -140,12 +143,18 @@ HOST = "no host name: labels are joined by one dot, and begin and end with a let
 NULL = "the API server drops a null of a mapping; the parser, which also reads files, names it"
 WIDER: dict[str, tuple[Any, str]] = {
     "nodeSelector": ({"a b": "c"}, "keys have no patterns in a schema"),
+    "image": ("a/b", "a limit is never tightened, and a host without dot and port was stored"),
+    "kernelMappings.[].image": ("a/b:1", "as above"),
     "source.image": ({"reference": f"a..b/c{DIGEST}"}, HOST),
     "source.image.reference": (f"r.io/a//b{DIGEST}", "objects were stored under a pattern that is no grammar of names"),
     "source.git.url": ("https://a..b/c", HOST),
     "source.archive.url": ("https://a-.b/c", HOST),
     "build.baseImage": ("debian::12", "objects were stored under a pattern that is no grammar of names"),
     "build.args": ({"A B": "c"}, "keys have no patterns in a schema"),
+    "build.proxy.httpProxy": ("http://a..b", HOST),
+    "build.proxy.httpsProxy": ("http://a-.b", HOST),
+    "build.toolsImage": ("debian::12", "as build.baseImage"),
+    "build.packages": ({"a b": ["c"]}, "keys have no patterns in a schema"),
     "build.secrets": ([{"name": "a"}, {"name": "a"}], "a Secret is mounted once; stored objects may name one twice"),
     "dependsOn": ([{"name": "a"}, {"name": "a"}], "as build.secrets"),
     "build.args.*": (None, NULL),
@@ -340,7 +349,10 @@ def rules() -> dict[str, Rule]:
         patch.setattr(Reader, "check", tapped)
         for instead in ({}, *INSTEAD.values()):
             assert read_spec({**FULL, **instead}).spec is not None
-    return {name.replace("parameters.a", "parameters.*"): rule for name, rule in found.items()}
+    return {
+        name.replace("parameters.a", "parameters.*").replace("packages.a", "packages.*"): rule
+        for name, rule in found.items()
+    }
 
 
 PATTERNS = {field: part["pattern"] for field, part in FIELDS.items() if "pattern" in part}

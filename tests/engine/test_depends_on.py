@@ -129,7 +129,7 @@ class Workshop:
 @pytest.fixture(scope="module")
 def kernel() -> KernelPackage:
     """The newest one of the oldest series."""
-    ensure_packages(emulation.PACKAGES, PlainLines())
+    ensure_packages(emulation.PACKAGES)
     return newest_kernel(CLOUD, PlainLines())
 
 

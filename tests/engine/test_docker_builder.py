@@ -40,7 +40,8 @@ from driver_builder.modules.verify import verify
 from driver_builder.reasons import Reason
 from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry import RegistryClient
-from testbed.packages import machine_apt
+from testbed.kernels import available_releases, newest_release
+from testbed.packages import refreshed_apt
 from testbed.testbed import Testbed
 from tests.support.driver_builder.image_tars import read_files
 from tests.support.real_parts import web_server
@@ -148,10 +149,8 @@ def wait_until_no_container(api: docker.APIClient) -> None:
 
 
 def newest_kernel() -> str:
-    """The newest cloud kernel of 6.1 whose headers the archives of this machine have."""
-    names = machine_apt("apt-cache", "search", "--names-only", "^linux-headers-6.1.0-[0-9]+-cloud-amd64$")
-    abis = re.findall(r"^linux-headers-6\.1\.0-(\d+)-cloud-amd64", names, re.MULTILINE)
-    return f"6.1.0-{max(int(abi) for abi in abis)}-cloud-amd64"
+    """The newest cloud kernel of Debian's own series."""
+    return newest_release(available_releases(refreshed_apt()))
 
 
 def test_a_build_reaches_no_network_where_the_setting_says_so(
@@ -332,7 +331,7 @@ def test_a_user_space_of_an_archive_is_built_and_verified(
 @pytest.mark.long
 def test_a_user_space_of_packages_is_built_and_verified(api: docker.APIClient, tmp_path: Path) -> None:
     """Exactly the version that is named; another one than the modules' is refused, one that is nowhere not built."""
-    shown = machine_apt("apt-cache", "show", USERSPACE_PACKAGE)
+    shown = refreshed_apt().cache("show", USERSPACE_PACKAGE)
     version = re.findall(r"^Version: (\S+)$", shown, re.MULTILINE)[0]
     upstream = version.partition("-")[0].encode()
     names = ("dw_helper.c", "dw_probe.c", "Makefile")

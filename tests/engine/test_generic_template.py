@@ -75,7 +75,7 @@ pytestmark = pytest.mark.long
 @pytest.fixture(scope="module")
 def kernel() -> KernelPackage:
     """The newest cloud kernel: the only one whose source package is sure to be of the same version."""
-    ensure_packages(emulation.PACKAGES, PlainLines())
+    ensure_packages(emulation.PACKAGES)
     return newest_kernel(CLOUD, PlainLines())
 
 

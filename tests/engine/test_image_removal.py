@@ -45,7 +45,7 @@ def registry() -> Iterator[Registry]:
     if reason := why_unsupported():
         pytest.skip(reason)
     processes = Processes.start(places.new_folder(), outlive_harness=False)
-    ensure_packages(PACKAGES, Silent())
+    ensure_packages(PACKAGES)
     made = Registry(processes, free_ports(1)[0])
     made.bring_up(Silent())
     yield made

@@ -140,7 +140,7 @@ class Archives:
 @pytest.fixture(scope="module")
 def kernel() -> KernelPackage:
     """A real kernel."""
-    ensure_packages(rpm_archive.PACKAGES, PlainLines())
+    ensure_packages(rpm_archive.PACKAGES)
     return newest_kernel(CLOUD, PlainLines())
 
 

@@ -46,7 +46,7 @@ def processes() -> Iterator[Processes]:
 @pytest.fixture(scope="module")
 def registry(processes: Processes) -> Registry:
     """A registry alone: nothing else is needed to push."""
-    ensure_packages(PACKAGES, Silent())
+    ensure_packages(PACKAGES)
     registry = Registry(processes, free_ports(1)[0])
     registry.bring_up(Silent())
     return registry

@@ -20,7 +20,6 @@ from testbed.packages import ensure_packages, why_unsupported
 from testbed.pki import CertificateAuthority
 from testbed.ports import accepts_connections, free_ports
 from testbed.process import Processes
-from testbed.progress import Silent
 from testbed.registry import PACKAGES, bcrypt, config_text
 from tests.support.driver_builder.image_tars import docker_20, special, tar_of
 from tests.support.driver_builder.memory_client import MemoryClient
@@ -42,7 +41,7 @@ def host(authority: CertificateAuthority) -> Iterator[str]:
     """A registry that speaks TLS and asks for a password."""
     if reason := why_unsupported():
         pytest.skip(reason)
-    ensure_packages(PACKAGES, Silent())
+    ensure_packages(PACKAGES)
     processes = Processes.start(places.new_folder(), outlive_harness=False)
     try:
         host = f"127.0.0.1:{free_ports(1)[0]}"

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import subprocess
-import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from driver_builder.cli.main import main
 from driver_builder.registry.registry import RegistryClient
+from testbed.command import run
 from testbed.testbed import Testbed
 from tests.support.spdx import problems
 from tools import product_images
@@ -111,8 +111,8 @@ def test_bundle_puts_the_images_into_a_registry(
 ) -> None:
     """Below a path, with their bills of materials, and under the digests that these have."""
     folder, made = release
-    with tarfile.open(archive(folder)) as tar:
-        tar.extractall(tmp_path / "images", filter="data")
+    (tmp_path / "images").mkdir()
+    run(["tar", "--extract", "--file", archive(folder), "--directory", tmp_path / "images"])
     host = engine_ground.registry.host
     assert (
         main(["bundle", str(tmp_path / "images"), "--import", "--registry", f"{host}/team", "--registry-plain-http"])

@@ -16,7 +16,6 @@ from driver_builder.model.kernels import KernelTarget, KernelVersion
 from testbed.packages import ensure_packages
 from testbed.pki import CertificateAuthority, write_private
 from testbed.ports import accepts_connections, free_ports
-from testbed.progress import PlainLines
 from testbed.testbed import Testbed
 from tests.support.real_parts.small_parts import SmallEngine
 
@@ -122,7 +121,7 @@ def ssh_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def ssh_engine(engine_ground: Testbed, ssh_home: Path) -> Iterator[str]:
     """The address of the ground's engine on a machine that is reached by SSH."""
-    ensure_packages(("openssh-server",), PlainLines())
+    ensure_packages(("openssh-server",))
     (port,) = free_ports(1)
     folder = engine_ground.processes.folder
     host, user = key_pair(folder / "host-key"), key_pair(ssh_home / ".ssh" / "id_ed25519")

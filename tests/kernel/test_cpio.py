@@ -5,12 +5,11 @@ from pathlib import Path
 
 from testbed.guest import cpio
 from testbed.packages import ensure_packages
-from testbed.progress import PlainLines
 
 
 def test_another_program_reads_the_archive(tmp_path: Path) -> None:
     """What is written here is what cpio understands, links and contents included."""
-    ensure_packages(("busybox-static",), PlainLines())
+    ensure_packages(("busybox-static",))
     entries = [cpio.program("d/run", "#!/bin/sh\n"), cpio.link("d/link", "run")]
     subprocess.run(
         ["/bin/busybox", "cpio", "-i", "-d"], input=cpio.archive(entries), cwd=tmp_path, check=True, capture_output=True

@@ -119,7 +119,7 @@ def boot(kernel: KernelPackage, image: DriverImage, sections: Mapping[str, str],
 @pytest.fixture(scope="module")
 def kernels() -> list[KernelPackage]:
     """Return two kernels that refuse each other's modules, of the oldest and the newest series Debian has."""
-    ensure_packages(emulation.PACKAGES, PlainLines())
+    ensure_packages(emulation.PACKAGES)
     return choose_kernels(2, PlainLines())
 
 

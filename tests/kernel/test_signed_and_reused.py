@@ -84,7 +84,7 @@ class Made:
 @pytest.fixture(scope="module")
 def kernels() -> Kernels:
     """Three kernels of the oldest series, found by comparing their symbols; the newest is the twin."""
-    ensure_packages(emulation.PACKAGES, PlainLines())
+    ensure_packages(emulation.PACKAGES)
     apt = PrivateApt()
     apt.refresh()
     releases = sorted(available_releases(apt), key=release_key)

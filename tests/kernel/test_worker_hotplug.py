@@ -57,7 +57,7 @@ def machine(ground: Testbed, client: Client, qmp_socket: Path) -> Machine:
         modules=("virtio_pci", "virtio_net"),
         prepare="busybox ifconfig eth0 10.0.2.15 up",
         command=f"NODE_NAME={NODE} KUBERNETES_SERVICE_HOST={HOST} KUBERNETES_SERVICE_PORT={ground.api_port} "
-        "nfd-worker run --root / --config /nfd-worker.conf --sleep-interval 1h --port 0",
+        "nfd-worker run --root / --config /nfd-worker.conf --sleep-interval 1h --removal-grace 1s --port 0",
         files={f"{folder}/token": token, f"{folder}/ca.crt": ground.ca_file.read_text()},
     )
 

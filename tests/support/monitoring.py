@@ -134,6 +134,8 @@ class Trouble:
         self._worker.saw_cycle(self._report, ["interval"])
         self._worker.saw_answer(PublishAnswer(), 100, time.time())
         self._worker.saw_answer(PublishAnswer("no", "Forbidden"), 20, time.time())
+        for answer in (PublishAnswer(), PublishAnswer(lost=("x",)), PublishAnswer("no", "Unreachable")):
+            self._worker.saw_check(answer, time.time())
 
     def texts(self) -> dict[str, str]:
         """Return what each program would answer."""

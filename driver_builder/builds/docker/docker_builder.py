@@ -72,8 +72,8 @@ class DockerBuilder:
 
     ``owner`` is the uid of the DriverContainer: what stays in the engine gets names that others cannot guess.
     ``templates`` is the folder of the templates (None: ours), ``credentials`` are by registry host, for the base and
-    source images that the engine pulls; ``network`` is the engine's word for what a build reaches; ``clock`` counts
-    seconds.
+    source images that the engine pulls; ``network`` is the engine's word for what a build reaches, ``proxy`` has the
+    variables of a proxy, which the commands of a build see; ``clock`` counts seconds.
     """
 
     def __init__(
@@ -84,6 +84,7 @@ class DockerBuilder:
         templates: Path | None = None,
         credentials: Mapping[str, Credentials] | None = None,
         network: str = "host",
+        proxy: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
@@ -91,6 +92,8 @@ class DockerBuilder:
         self._templates = templates
         self._credentials = dict(credentials or {})
         self._network = network
+        # An engine knows these names: it writes them to no history, and they change nothing in its cache.
+        self._arguments = {"buildargs": json.dumps(dict(proxy))} if proxy else {}
         self._clock = clock
         self._rendered: tuple[BuildRequest, str] | None = None
         self._toolchain: ImageRef | None = None
@@ -195,7 +198,7 @@ class DockerBuilder:
 
     def _post_build(self, context: bytes, parameters: Mapping[str, str], limits: BuildLimits) -> requests.Response:
         """Start a build. Not with ``APIClient.build``: it hides the response, which cancelling needs."""
-        always = {"networkmode": self._network, "rm": "1", "forcerm": "1"}
+        always = {"networkmode": self._network, "rm": "1", "forcerm": "1", **self._arguments}
         return self._api.post(
             f"{self._api.base_url}/v{self._api.api_version}/build",
             params={**always, **parameters},

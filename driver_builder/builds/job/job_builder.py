@@ -29,6 +29,7 @@ from driver_builder.model.images import ImageRef
 from driver_builder.model.toolchain import toolchain_image
 from driver_builder.planning.actions import StartBuild
 from driver_builder.reasons import Reason
+from driver_builder.references.proxy_password import proxy_password
 from driver_builder.registry.registry import RegistryClient
 from driver_builder.templates.templates import Variant, build_context, render, templates_directory
 from driver_builder.templates.toolchain_stage import from_toolchain, toolchain_dockerfile
@@ -122,6 +123,8 @@ class JobBuilder:
         cluster = JobCluster(self._client, action.namespace, pause=cancelled.wait)
         limits = BuildLimits(request.deadline_seconds, cancelled, self._clock)
         context = build_context(request, dockerfile)
+        # A pod whose Secret is missing would wait; the password itself is mounted there.
+        proxy_password(action, self._client)
         manifest = job_manifest.job(action, self._settings, authfile=_authfile(action, cluster), task=task)
         job, was_there = cluster.ensure_job(manifest, limits)
         run = JobRun(cluster, job, log=log, limits=limits, patience=self._patience, clock=self._clock)

@@ -18,7 +18,8 @@ from typing import Any
 
 from driver_builder.config import DEFAULT_OUTPUT_SIZE, DEFAULT_WORK_SIZE
 from driver_builder.errors import BuildFailed
-from driver_builder.model import quantities
+from driver_builder.model import build_proxy, quantities
+from driver_builder.model.build_proxy import BuildProxy
 from driver_builder.model.images import ImageRef
 from driver_builder.model.registry_reach import Reach
 from driver_builder.objects.tolerations import with_ours
@@ -221,6 +222,7 @@ def _pod_spec(action: StartBuild, settings: JobSettings, authfile: str | None, t
         {"name": "work", "emptyDir": {"sizeLimit": settings.work_size}},
         {"name": "out", "emptyDir": {"sizeLimit": settings.output_size}},
         *({"name": f"secret-{number}", "secret": {"secretName": name}} for number, name in secrets.items()),
+        *_proxy_volumes(action.proxy),
     ]
     if action.registry.secret is not None:
         volumes.append({"name": "registry", "secret": {"secretName": action.registry.secret}})
@@ -234,15 +236,25 @@ def _pod_spec(action: StartBuild, settings: JobSettings, authfile: str | None, t
         **base,
         "initContainers": [
             *([_pull(action, settings, task.toolchain)] if task.toolchain else []),
-            _build(action, settings, secrets, authfile) | _archive(task),
+            _with_variables(_build(action, settings, secrets, authfile), action, task),
         ],
         "containers": [_hand_over(action, settings)],
         "volumes": volumes,
     }
 
 
-def _archive(task: JobTask) -> Json:
-    return {"env": [{"name": "ARCHIVE", "value": "oci-archive"}]} if task.is_toolchain else {}
+def _with_variables(build: Json, action: StartBuild, task: JobTask) -> Json:
+    """Add the form of the result, and the proxy, which ``build.sh`` completes with the password."""
+    values = {"ARCHIVE": "oci-archive"} if task.is_toolchain else {}
+    values |= build_proxy.variables(action.proxy) if action.proxy else {}
+    return build | ({"env": [{"name": name, "value": value} for name, value in values.items()]} if values else {})
+
+
+def _proxy_volumes(proxy: BuildProxy | None) -> list[Json]:
+    if proxy is None or proxy.secret is None:
+        return []
+    items = [{"key": key, "path": key} for key in (build_proxy.USERNAME, build_proxy.PASSWORD)]
+    return [{"name": "proxy", "secret": {"secretName": proxy.secret, "items": items}}]
 
 
 def _pull(action: StartBuild, settings: JobSettings, toolchain: ImageRef) -> Json:
@@ -280,6 +292,7 @@ def _build(action: StartBuild, settings: JobSettings, secrets: Mapping[int, str]
     ]
     if settings.ca:
         mounts.append(_CA_MOUNT)
+    mounts += [{"name": "proxy", "mountPath": "/proxy", "readOnly": True}] if _proxy_volumes(action.proxy) else []
     mounts += (
         {"name": f"secret-{number}", "mountPath": secret_folder(name), "readOnly": True}
         for number, name in secrets.items()

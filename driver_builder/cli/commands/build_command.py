@@ -19,7 +19,7 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.builds.build_logs import Redactor, secrets_of
 from driver_builder.builds.own_disk import own_disk
 from driver_builder.cli import common, output
-from driver_builder.cli.builder_choice import ToolchainWish, engine_builder, make_image
+from driver_builder.cli.builder_choice import ToolchainWish, engine_builder, make_image, secret_values
 from driver_builder.cli.common import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_TRY_AGAIN, add_output_flag
 from driver_builder.cli.offline import docker_passwords, given_files, offline_cluster
 from driver_builder.cli.offline.given_files import Given
@@ -236,7 +236,8 @@ class _Workshop:
         secrets = SigningSecrets(self.given.objects)
         known = self.registries.credentials(action.namespace, action.registry, action.image.host)
         self.redact.add((*secrets_of(known.values()), *secrets.texts(action.namespace, action.request)))
-        with own_disk(), engine_builder(action, self.settings, self.registries) as builder:
+        self.redact.add(secret_values(action, self.given.objects))
+        with own_disk(), engine_builder(action, self.settings, self.registries, self.given.objects) as builder:
             return make_image(
                 action,
                 builder=builder,

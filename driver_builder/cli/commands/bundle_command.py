@@ -227,7 +227,7 @@ def moved(image: ImageRef, to: str) -> ImageRef:
 
 def _parsed(text: str) -> ImageRef:
     try:
-        return images.parse_reference(text)
+        return images.parse_full_reference(text)
     except ValueError as error:
         raise ConfigurationError(f"IMAGE: {error}") from error
 

@@ -20,7 +20,7 @@ from driver_builder.doctor import report
 from driver_builder.doctor.check_registries import Place
 from driver_builder.doctor.finding import Finding, Verdict, has_failed, summary
 from driver_builder.errors import ConfigurationError
-from driver_builder.model.images import ImageRepository, parse_reference
+from driver_builder.model.images import ImageRepository, parse_reference, wrong_registry
 from kube_api.client import Client
 from kube_api.node_policy import parse_account
 from kube_api.text import printable
@@ -99,6 +99,8 @@ def _place(flags: argparse.Namespace, settings: Settings) -> Place:
         image = parse_reference(f"{flags.registry}:latest")
     except ValueError as error:
         raise ConfigurationError(f"--registry: {printable(flags.registry)!r} is not HOST/REPOSITORY") from error
+    if words := wrong_registry(flags.registry):
+        raise ConfigurationError(f"--registry: {printable(flags.registry)!r} {words}")
     return Place(
         namespace=settings.namespaces[0],
         repository=ImageRepository(host=image.host, repository=image.repository),

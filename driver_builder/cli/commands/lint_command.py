@@ -26,7 +26,8 @@ from driver_builder.desired import dependencies, permissions
 from driver_builder.errors import ConfigurationError, InvalidDriver
 from driver_builder.lint.lint_files import Document, Unreadable, read_documents, read_text
 from driver_builder.lint.lint_mappings import oddities, undrained, untrusted
-from driver_builder.lint.lint_modules import shared_modules, shared_resource
+from driver_builder.lint.lint_modules import repeated, shared_modules, shared_resource
+from driver_builder.lint.lint_packages import without_packages
 from driver_builder.lint.lint_signing import unsigned
 from driver_builder.model.permissions import Permissions
 from driver_builder.observed import inventory
@@ -36,6 +37,10 @@ from driver_builder.reasons import Reason
 from kube_api.resources import DRIVER_CONTAINERS
 
 _WITHOUT_IMAGE = "is not acted on without spec.validation.image: name the image that the command runs in"
+_EVERY_NODE = (
+    "is missing: every node gets the driver, control planes as well; select a label of the nodes that need it, or "
+    "write {} if all do"
+)
 
 
 class Severity(StrEnum):
@@ -203,15 +208,21 @@ def _spec(key: str, spec: object, fleet: Fleet) -> Iterator[_Said]:
     yield from _unknown(reading.unknown)
     if reading.spec is None:
         return
+    if isinstance(spec, Mapping) and spec.get("nodeSelector") is None:
+        yield Severity.WARNING, ("spec", "nodeSelector"), _EVERY_NODE
     for unused in reading.spec.unused:
         is_of_image = unused.startswith("spec.validation.")
         words = _WITHOUT_IMAGE if is_of_image else "is reserved: this version ignores it"
         yield Severity.WARNING, tuple(unused.split(".")), words
+    for index, message in repeated(reading.spec.module.names):
+        yield Severity.ERROR, ("spec", "module", "names", index), message
     secrets = permissions.protected_secrets(key, reading.spec, fleet.drivers.items, fleet.permissions)
     for refusal in permissions.of_spec(reading.spec, fleet.permissions, secrets):
         yield Severity.ERROR, refusal.path, refusal.message
     for message in unsigned(reading.spec, fleet.nodes or ()):
         yield Severity.WARNING, ("spec", "signing"), message
+    for message in without_packages(reading.spec, fleet.nodes or ()):
+        yield Severity.WARNING, ("spec", "build", "packages"), message
     for message in shared_modules(key, reading.spec, fleet.drivers, fleet.nodes or ()):
         yield Severity.WARNING, ("spec", "module"), message
     for message in shared_resource(key, reading.spec, fleet.drivers, fleet.nodes or ()):
@@ -261,7 +272,7 @@ def parse_fleet(file: str, text: str) -> Fleet:
         held = content.get("snapshot", content)
         listed = held["nodes"] if "nodes" in held else held["items"]
         nodes = tuple(_node(item.get("metadata", item)) for item in listed)
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise ConfigurationError(
             f"--snapshot: {file} holds no nodes: pass the output of driver-builder snapshot or "
             "kubectl get nodes -o json"

@@ -149,6 +149,6 @@ def _document(verdict: Verdict) -> dict[str, Any]:
 
 
 def _table(verdict: Verdict) -> str:
-    texts = (f"REFUSED  {one.kind} {one.key}={one.value}: {one.message}" for one in verdict.refused)
+    texts = (f"REFUSED  {one.kind} {one.shown}: {one.message}" for one in verdict.refused)
     lines = [printable(text, LONGEST_MESSAGE) for text in texts]
     return "\n".join([*content_table(verdict.accepted), *lines]) + "\n"

@@ -136,9 +136,17 @@ RUN headers="/usr/src/linux-headers-6.1.0-55-cloud-amd64"; \
         ln -s /source /built; \
         exit 0; \
     fi; \
+    refuse() { echo "driverwright: the dkms.conf of $driver $1"; exit 68; }; \
+    ! grep -q "$(printf "\r")" /source/dkms.conf || refuse "has line ends of Windows (CR LF): save it with LF"; \
+    number=$(sed -n "s/^ *PACKAGE_VERSION=//p" /source/dkms.conf | tail -n 1 | tr -d "\"'" | cut -c -100); \
+    case "${number%% *}" in *"#"*) \
+        refuse "has a placeholder where PACKAGE_VERSION is, ${number%% *}: write the version itself" ;; \
+    esac; \
     export MAKEFLAGS="-- CONFIG_DEBUG_INFO_BTF_MODULES="; \
-    dkms add -k "6.1.0-55-cloud-amd64" /source || { \
-        echo "driverwright: $driver has a dkms.conf that dkms does not accept"; exit 68; }; \
+    dkms add -k "6.1.0-55-cloud-amd64" /source || case "$number" in \
+        *"\$("*|*"\`"*) refuse "has dkms compute PACKAGE_VERSION, which fails in a build: write the version for $number" ;; \
+        *) refuse "is not accepted by dkms" ;; \
+    esac; \
     tree=$(find /var/lib/dkms -mindepth 2 -maxdepth 2 -type d); \
     code=0; \
     dkms build -k "6.1.0-55-cloud-amd64" --kernelsourcedir "$headers" "${tree#/var/lib/dkms/}" || code=$?; \

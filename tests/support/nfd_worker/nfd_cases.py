@@ -14,7 +14,11 @@ FIXTURES: dict[str, Any] = _DOCUMENT["fixtures"]
 
 
 def of(kind: str) -> pytest.MarkDecorator:
-    """Parametrise a test with all cases of a kind, as the argument ``case``."""
-    cases = [pytest.param(case, id=case["id"]) for case in CASES.values() if case["kind"] == kind]
+    """Parametrise a test with all cases of a kind, as the argument ``case``; ``here`` is expected where it differs."""
+    cases = [
+        pytest.param({**case, "expect": case.get("here", case["expect"])}, id=case["id"])
+        for case in CASES.values()
+        if case["kind"] == kind
+    ]
     assert cases, f"no case of kind {kind}"
     return pytest.mark.parametrize("case", cases)

@@ -42,9 +42,10 @@ class NodeServer:
         """The server as what the publish child holds."""
         return cast(Client, self)
 
-    def get(self, path: str) -> Json:
-        """Read the Node."""
-        return self._serve("get", path, lambda: None)
+    def get(self, path: str, *, metadata_only: bool = False) -> Json:
+        """Read the Node, or its metadata alone."""
+        found = self._serve("metadata" if metadata_only else "get", path, lambda: None)
+        return {"kind": "PartialObjectMetadata", "metadata": found["metadata"]} if metadata_only else found
 
     def apply(self, path: str, body: Json, *, field_manager: str, force: bool = True) -> Json:
         """Apply labels and annotations."""
@@ -63,7 +64,7 @@ class NodeServer:
     @property
     def writes(self) -> list[str]:
         """The paths written to, below the Node's."""
-        return [path.removeprefix(PATH) for verb, path in self.log if verb != "get"]
+        return [path.removeprefix(PATH) for verb, path in self.log if verb in ("apply", "patch")]
 
     def labels(self) -> Json:
         """Give the labels."""

@@ -45,8 +45,9 @@ class Admin:
         self.folder = folder
         self._say = say
         _copy_repository(folder)
-        _share_venv(folder / ".venv")
-        path = os.pathsep.join((str(folder / ".venv/bin"), environment["PATH"], os.environ["PATH"]))
+        venv = folder / Path(sys.prefix).name
+        _share_venv(venv)
+        path = os.pathsep.join((str(venv / "bin"), environment["PATH"], os.environ["PATH"]))
         # The settings of a make that runs these tests are not for one that they run.
         own = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS", "PYTHONPATH"))}
         self._environment = {**own, **environment, "PATH": path}

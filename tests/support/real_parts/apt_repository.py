@@ -13,8 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from testbed.packages import machine_apt
+from testbed.packages import ensure_packages, refreshed_apt
 from tests.support.real_parts.web_server import served
+
+PACKAGES = ("dpkg-dev", "gpg", "gpg-agent")
+"""What makes an archive of packages, and signs it."""
 
 SUITE_FIELDS = "Origin: test\nLabel: test\nArchitectures: amd64\nComponents: main\nDate: {date}\n"
 
@@ -30,6 +33,7 @@ class Archive:
 @contextmanager
 def served_headers(folder: Path, *, like: str, kernel: str, suites: Sequence[str]) -> Iterator[Archive]:
     """Serve the headers of ``like`` as those of ``kernel``, in every suite, while the block runs."""
+    ensure_packages(PACKAGES)
     _headers_package(folder, like=like, kernel=kernel)
     packages = _run(["dpkg-scanpackages", "--multiversion", "."], cwd=folder)
     releases = [_suite(folder / "dists" / suite, packages) for suite in suites]
@@ -54,8 +58,7 @@ def _suite(folder: Path, packages: bytes) -> Path:
 
 def _headers_package(folder: Path, *, like: str, kernel: str) -> None:
     """Unpack Debian's package, rename what bears the kernel's name, and pack it again."""
-    machine_apt("apt-get", "download", "-q", "-o", "APT::Sandbox::User=root", f"linux-headers-{like}", cwd=folder)
-    (original,) = folder.glob("linux-headers-*.deb")
+    (original,) = refreshed_apt().download([f"linux-headers-{like}"], folder)
     tree = folder / "tree"
     _run(["dpkg-deb", "-R", str(original), str(tree)])
     original.unlink()

@@ -116,6 +116,13 @@ def test_a_range_of_versions_may_be_empty() -> None:
     assert not match_expression(condition, present=True, value="1.5")
 
 
+def test_a_bound_is_a_version_to_the_letter() -> None:
+    """A bound with a distribution's suffix is a mistake of the rule, whatever the node's value may have."""
+    condition = expression("Ge", "5.14.0-427.el9_4.x86_64", kind="version")
+    with pytest.raises(MatchError, match="is not a version"):
+        check_expression(condition)
+
+
 def test_a_type_matters_for_comparisons_only() -> None:
     """``type`` has no effect on operators that do not compare."""
     assert match_expression(expression("In", "a", kind="semver"), present=True, value="a")

@@ -234,7 +234,8 @@ def test_a_rule_needs_a_name(text: str) -> None:
     [
         pytest.param("a: [", "f.yaml:1: is not YAML: expected the node content, but found '<stream end>'", id="open"),
         pytest.param("a: *b", "f.yaml:1: is not YAML: found undefined alias 'b'", id="undefined alias"),
-        pytest.param('"\\UFFFFFFFF"', "f.yaml: is not YAML: Python int too large to convert to C int", id="escape"),
+        pytest.param('\n"\\UFFFFFFFF"', "f.yaml:2: is not YAML: an escape or a version is too large a number",
+                     id="escape"),
         pytest.param("\x00", "f.yaml: is not YAML: unacceptable character #x0000: special characters are not allowed",
                      id="control character"),
         pytest.param("[" * 101, "f.yaml:1: is not YAML: nested deeper than 100 levels", id="too deep"),

@@ -1,5 +1,6 @@
 """All rules in order: outputs, what later rules see of earlier ones, and rules that fail."""
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -7,6 +8,7 @@ import pytest
 
 from feature_rules.errors import MatchError
 from feature_rules.features import Features
+from feature_rules.load import load_rules
 from feature_rules.model import FeatureMatcher, MatchExpression, Rule, RuleOutput, RuleProblem, Taint
 from feature_rules.run import expand_pairs, run_rules
 
@@ -174,3 +176,17 @@ def test_a_line_without_an_equal_sign_is_an_error() -> None:
     """A template line without an equal sign is an error that quotes the line."""
     with pytest.raises(MatchError, match="'oops'"):
         expand_pairs("a=1\noops\n")
+
+
+@pytest.mark.parametrize(("count", "is_too_many"), [(1000, False), (1001, True), (9000, True)])
+def test_a_template_makes_no_more_labels_than_a_node_can_have(count: int, is_too_many: bool) -> None:
+    """The rule is left out as a whole, and says so: the API server would refuse all labels of the Node."""
+    text = "{{range .local.feature}}{{.Name}}=1\n{{end}}"
+    conditions = "matchFeatures: [{feature: local.feature, matchName: {op: InRegexp, value: [x]}}]"
+    loaded = load_rules(f"[{{name: r, labelsTemplate: {json.dumps(text)}, {conditions}}}]", "f")
+    ran = run_rules(loaded.rules, Features(attributes={"local.feature": {f"x{n}": "1" for n in range(count)}}))
+    assert sum(len(output.labels) for output in ran.matched) == (0 if is_too_many else count)
+    messages = [problem.message for problem in ran.problems]
+    assert messages == (
+        [f"labelsTemplate: made {count} pairs, and 1000 is the most: let it match less"] if is_too_many else []
+    )

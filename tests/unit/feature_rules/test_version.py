@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from feature_rules.errors import MatchError
-from feature_rules.version import parse_integer, parse_version
+from feature_rules.version import parse_integer, parse_leading_version, parse_version
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,41 @@ def test_anything_else_is_not_a_version(text: str) -> None:
         parse_version(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        pytest.param("5.14.0-427.13.1.el9_4.x86_64", (5, 14, 0), id="RHEL"),
+        pytest.param("5.10.226-214.880.amzn2.x86_64", (5, 10, 226), id="Amazon Linux"),
+        pytest.param("6.12.41_deb13-amd64", (6, 12, 41), id="Debian 13 as a label value"),
+        pytest.param("6.12.41+deb13-amd64", (6, 12, 41), id="Debian 13"),
+        pytest.param("6.8.0-45-generic", (6, 8, 0), id="Ubuntu"),
+        pytest.param("5.15.153.1-microsoft-standard-WSL2", (5, 15, 153), id="a fourth number"),
+        pytest.param("6.6.30_1", (6, 6, 30), id="Void"),
+        pytest.param("6.1rc2", (6, 1, 0), id="letters at once"),
+        pytest.param("V1.09", (1, 9, 0), id="firmware with a capital v"),
+        pytest.param("1.2.3-", (1, 2, 3), id="nothing after the dash"),
+        pytest.param("7 (Core)", (7, 0, 0), id="blank"),
+        pytest.param("v5", (5, 0, 0), id="with v"),
+    ],
+)
+def test_the_version_that_a_text_begins_with(text: str, version: tuple[int, int, int]) -> None:
+    """What a node reports has suffixes that no semantic version may have; its numbers count."""
+    assert parse_leading_version(text) == version
+
+
+@pytest.mark.parametrize(
+    "text", ["", "str", "-11", " 5", "vv1", "18446744073709551616.1", "9" * 5000, "\u0663"], ids=repr
+)
+def test_a_text_that_begins_with_no_number_is_no_version(text: str) -> None:
+    """Without a number, or with one of more than 64 bits, there is nothing to compare."""
+    with pytest.raises(MatchError, match="is not a version"):
+        parse_leading_version(text)
+
+
 @given(st.text(max_size=40))
 def test_reading_is_total(text: str) -> None:
     """Any text is a number, a version, or a MatchError."""
-    for parse in (parse_integer, parse_version):
+    for parse in (parse_integer, parse_version, parse_leading_version):
         try:
             assert all(isinstance(part, int) for part in parse(text))
         except MatchError as error:

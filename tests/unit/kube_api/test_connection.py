@@ -8,7 +8,8 @@ import pytest
 from kubernetes.client import Configuration
 
 from kube_api.connection import CONNECTIONS, ServiceAccount, service_account
-from kube_api.kubeconfig import connection_of
+from kube_api.errors import Unreachable
+from kube_api.kubeconfig import connection_of, load_kubeconfig
 from kube_api.pooled import PooledConnection
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
@@ -85,3 +86,12 @@ def test_a_pool_keeps_a_connection_for_each_thread(folder: Path, kind: str) -> N
     )
     assert isinstance(connection, PooledConnection)
     assert connection.pool.connection_pool_kw["maxsize"] == CONNECTIONS
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '"\\UFFFFFFFF"'], ids=["a list", "no YAML", "an escape of no character"])
+def test_a_file_that_is_no_kubeconfig_is_no_foreign_error(tmp_path: Path, text: str) -> None:
+    """The message says what can be given."""
+    file = tmp_path / "config"
+    file.write_text(text)
+    with pytest.raises(Unreachable, match="no API server is configured"):
+        load_kubeconfig(str(file))

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from nfd_worker.config.config import Settings
+from nfd_worker.daemon import _resync_seconds
 from testbed import metrics
 from testbed.ports import free_ports
 from tests.support.nfd_worker.trees import HOSTS
@@ -31,6 +33,16 @@ apiVersion: nfd.k8s-sigs.io/v1alpha1
 kind: NodeFeatureRule
 metadata: {name: mine}
 spec: {rules: [{name: r, labels: {from-cluster: "yes"}}]}
+"""
+TAINT_WITHOUT_MINE = """
+apiVersion: nfd.k8s-sigs.io/v1alpha1
+kind: NodeFeatureRule
+metadata: {name: mine}
+spec:
+  rules:
+  - name: r
+    labels: {lacks-mine: "true"}
+    matchFeatures: [{feature: local.feature, matchExpressions: {example.com/mine: {op: DoesNotExist}}}]
 """
 
 OTHER_SETTINGS = """
@@ -116,10 +128,15 @@ def start() -> Iterator[Callable[..., Worker]]:
 
 
 class ApiServer(HTTPServer):
-    """Says yes to every patch, and keeps what it was sent and when."""
+    """Says yes to every patch, and keeps what it was sent, and a Node.
+
+    ``asked``: what was accepted by each read of the Node.
+    """
 
     def __init__(self) -> None:
         self.received: list[str] = []
+        self.asked: list[str] = []
+        self.node: dict[str, Any] = {}
         super().__init__(("127.0.0.1", 0), _Handler)
 
     def next(self, change: Callable[[], object]) -> str:
@@ -136,14 +153,17 @@ class _Handler(BaseHTTPRequestHandler):
     server: ApiServer
 
     def do_GET(self) -> None:
-        self._answer(b'{"metadata": {"name": "n", "resourceVersion": "1"}}')
+        self.server.asked.append(self.headers["Accept"])
+        self._answer()
 
     def do_PATCH(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.received.append(body.decode())
-        self._answer(body)
+        self.server.node = json.loads(body)["metadata"]
+        self._answer()
 
-    def _answer(self, body: bytes) -> None:
+    def _answer(self) -> None:
+        body = json.dumps({"kind": "Node", "metadata": self.server.node}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.end_headers()
@@ -301,7 +321,7 @@ def test_a_feature_file_is_published_long_before_the_interval_and_nothing_else_i
     """The directory comes only after the start; cycles in which nothing changed send nothing."""
     root = live_tree(tmp_path / "root")
     config = tmp_path / "nfd-worker.conf"
-    config.write_text("core: {sleepInterval: 1h}")
+    config.write_text("{core: {sleepInterval: 1h, removalGrace: 100ms}, resyncPeriod: 0}")
     flags = [*access(tmp_path, api_server.server_port), "--config", str(config)]
     workers: list[Worker] = []
     api_server.next(lambda: workers.append(start(*flags, root=root, code=IN_A_HURRY)))
@@ -318,7 +338,7 @@ def test_a_feature_file_is_published_long_before_the_interval_and_nothing_else_i
     body = api_server.next((features / "mine").unlink)
     assert "example.com/mine" not in body
     sent = len(api_server.received)
-    config.write_text("core: {sleepInterval: 100ms}")
+    config.write_text("{core: {sleepInterval: 100ms, removalGrace: 100ms}, resyncPeriod: 0}")
     for _ in range(3):
         workers[0].wait_for(r"cycle: .*\(interval\)")
     api_server.next(lambda: (features / "mine").write_text("example.com/mine=4\n"))
@@ -329,14 +349,19 @@ def test_a_feature_file_is_published_long_before_the_interval_and_nothing_else_i
 def test_a_file_that_is_deleted_and_written_anew_keeps_its_label(
     start: Callable[..., Worker], tmp_path: Path, api_server: ApiServer
 ) -> None:
-    """No request lacks it; what was added meanwhile does not wait. That what stays away goes is shown above."""
+    """No request lacks it, and no rule finds it missing; what was added meanwhile does not wait.
+
+    That what stays away goes is shown above.
+    """
     root = live_tree(tmp_path / "root")
     features = root / ETC / "features.d"
     features.mkdir(parents=True)
     (features / "mine").write_text("example.com/mine=1\n")
-    flags = [*access(tmp_path, api_server.server_port), "--sleep-interval", "1h"]
-    patient = WITH.format(module="watch.settling", name="SETTLE_SECONDS", value=3600.0)
-    api_server.next(lambda: start(*flags, root=root, code=patient))
+    (tmp_path / "rules.d").mkdir()
+    (tmp_path / "rules.d" / "mine.yaml").write_text(TAINT_WITHOUT_MINE)
+    flags = [*access(tmp_path, api_server.server_port), "--sleep-interval", "1h", "--removal-grace", "1h"]
+    flags += ["--rules-dir", str(tmp_path / "rules.d")]
+    api_server.next(lambda: start(*flags, root=root))
 
     def write_anew() -> None:
         (features / "mine").unlink()
@@ -348,6 +373,26 @@ def test_a_file_that_is_deleted_and_written_anew_keeps_its_label(
     body = api_server.next(lambda: (features / "mine").write_text("example.com/mine=2\n"))
     assert '"example.com/mine":"2"' in body.replace(" ", "")
     assert all("example.com/mine" in request for request in api_server.received)
+    assert not any("lacks-mine" in request for request in api_server.received)
+
+
+def test_a_configuration_that_is_gone_for_a_moment_stays_in_effect(
+    start: Callable[..., Worker], tmp_path: Path
+) -> None:
+    """Somebody replaces its ConfigMap; one that stays away counts as empty after the grace."""
+    default = tmp_path / "nfd-worker.conf"
+    default.write_text("core: {labelWhiteList: cstate, removalGrace: 1h}")
+    of_default = WITH.format(module="config.config", name="DEFAULT_FILE", value=repr(str(default)))
+    worker = start("--no-publish", "--config", str(default), "--sleep-interval", "0", code=of_default)
+    worker.wait_for("cycle: 1 labels")
+    default.unlink()
+    worker.wait_for("cycle: 1 labels .*config")
+    default.write_text("core: {labelWhiteList: cstate, removalGrace: 100ms}")
+    worker.wait_for("config: .* changed")
+    worker.wait_for("cycle: 1 labels .*config")
+    default.unlink()
+    worker.wait_for(r"cycle: \d\d+ labels .*settle")
+    assert worker.end() == 0
 
 
 def test_a_configuration_that_becomes_a_pipe_holds_nobody(start: Callable[..., Worker], tmp_path: Path) -> None:
@@ -387,7 +432,7 @@ def test_rules_that_come_later_are_seen(start: Callable[..., Worker], tmp_path: 
     root = live_tree(tmp_path / "root")
     rules = tmp_path / "rules.d"
     worker = start("--no-publish", "--sleep-interval", "1h", "--rules-dir", str(rules), "--label-whitelist", "^from-",
-                   root=root)  # fmt: skip
+                   "--removal-grace", "100ms", root=root)  # fmt: skip
     worker.wait_for("cycle: 0 labels")
     custom = root / ETC / "custom.d" / "team"
     custom.mkdir(parents=True)
@@ -399,7 +444,7 @@ def test_rules_that_come_later_are_seen(start: Callable[..., Worker], tmp_path: 
     (rules / "..data").symlink_to("..v1")
     worker.wait_for("cycle: 2 labels .*file")
     (custom / "rules.yaml").unlink()
-    worker.wait_for("cycle: 1 labels .*file")
+    worker.wait_for("cycle: 1 labels .*settle")
     assert worker.end() == 0
 
 
@@ -428,14 +473,40 @@ def test_what_needs_a_restart_is_reported(start: Callable[..., Worker]) -> None:
     assert worker.end() == 0
 
 
-def test_everything_is_sent_again_now_and_then(
+def test_a_node_that_has_lost_its_labels_gets_them_again_and_is_left_alone_else(
     start: Callable[..., Worker], tmp_path: Path, api_server: ApiServer
 ) -> None:
-    """Labels that somebody removed by hand come back."""
+    """The worker reads the metadata of its Node now and then, and writes only if something is missing."""
     flags = [*access(tmp_path, api_server.server_port), "--sleep-interval", "0", "--resync-period", "1s"]
-    first = api_server.next(lambda: start(*flags))
-    second = api_server.next(lambda: None)
-    assert first == second
+    workers: list[Worker] = []
+    first = api_server.next(lambda: workers.append(start(*flags)))
+    workers[0].wait_for("node n labelled")
+    deadline = time.monotonic() + PATIENCE
+    while len(api_server.asked) < 3:
+        assert time.monotonic() < deadline, "the Node is not looked at"
+        time.sleep(0.05)
+    assert api_server.received == [first]
+    assert "PartialObjectMetadata" in api_server.asked[0]
+    second = api_server.next(api_server.node["labels"].popitem)
+    assert second == first
+    assert "labels were removed or changed" in workers[0].wait_for("check: node n")
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds"),
+    [
+        pytest.param(Settings(), 300, id="five minutes"),
+        pytest.param(Settings(sleep_interval=5.0), 25, id="five short intervals"),
+        pytest.param(Settings(sleep_interval=float("inf")), 300, id="only on events"),
+        pytest.param(Settings(resync_seconds=3600.0), 3600, id="as set"),
+        pytest.param(Settings(resync_seconds=float("inf")), float("inf"), id="never"),
+    ],
+)
+def test_a_node_is_checked_within_its_time(settings: Settings, seconds: float) -> None:
+    """Not all nodes at once: each has up to an eighth less."""
+    times = [_resync_seconds(settings._replace(node_name=f"n-{n}")) for n in range(100)]
+    assert all(seconds * 7 / 8 <= time <= seconds for time in times)
+    assert len(set(times)) > 90 or seconds == float("inf")
 
 
 # ---------------------------------------------------------------- what it reports

@@ -57,21 +57,25 @@ def test_a_file_that_may_not_be_read_is_reported_once_and_taken_for_absent(
 
 
 def test_find_first_goes_on_after_what_is_not_there(tmp_path: Path) -> None:
-    """The first readable place wins; one that fails ends the search."""
+    """The first readable place wins; what is no file there is passed over, and an I/O error ends the search."""
     it = host(tmp_path, {"a/is-a-directory": "", "b": "here"})
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    (tmp_path / "broken").symlink_to("/proc/self/mem")
     assert it.find_first(("missing", "b", "a")) == ("b", b"here")
-    with pytest.raises(HostReadError, match="Is a directory"):
-        it.find_first(("a", "b"))
+    assert it.find_first(("a", "loop", "x" * 300, "endless", "b")) == ("b", b"here")
+    assert it.find_first(("a",)) is None
+    with pytest.raises(HostReadError, match="Input/output error"):
+        it.find_first(("broken", "b"))
 
 
-def test_a_number_may_be_hexadecimal_and_nothing_else(tmp_path: Path) -> None:
-    """What is not a number names the file and what it holds."""
-    it = host(tmp_path, {"ten": "10\n", "hex": "0x10\n", "word": "many\n", "huge": "9" * 5000})
+def test_a_number_may_be_hexadecimal_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What is not a number is left out alone; the log names the file and what it holds, once."""
+    it = host(tmp_path, {"ten": "10\n", "hex": "0x10\n", "word": "many\n", "huge": "9" * 5000, "empty": "\n"})
     assert (it.find_int("ten"), it.find_int("hex")) == (10, 16)
-    with pytest.raises(HostReadError, match=r"huge holds '9+', which is not a number"):
-        it.find_int("huge")
-    with pytest.raises(HostReadError, match=r"word holds 'many\\n', which is not a number"):
-        it.find_int("word")
+    assert [it.find_int(name) for name in ("word", "huge", "empty", "word")] == [None] * 4
+    assert caplog.text.count("which is not a number; left out") == 3
+    assert "word holds 'many\\n'" in caplog.text
 
 
 def test_files_longer_than_one_read_come_whole(tmp_path: Path) -> None:
@@ -175,3 +179,21 @@ def test_a_directory_among_files_of_others_is_passed_over_in_silence(
     """A directory among the files is skipped without a warning."""
     assert host(tmp_path, {"d/x": ""}).find_regular("d", 10) is None
     assert not caplog.records
+
+
+def test_what_is_remembered_of_a_device_goes_with_it(tmp_path: Path) -> None:
+    """A device is read once; one in its place is read anew, one that is gone is forgotten, and nothing is not kept."""
+    it = host(tmp_path, {"sys/a/x": "", "sys/b/x": "", "other/x": ""})
+    asked: list[str] = []
+
+    def read(name: str) -> str | None:
+        asked.append(name)
+        return None if name == "b" else f"{name}{len(asked)}"
+
+    assert it.remembered("sys", read) == {"a": "a1"}
+    assert it.remembered("sys", read) == {"a": "a1"}
+    (tmp_path / "sys/a").rename(tmp_path / "gone")
+    assert it.remembered("sys", read) == {}
+    (tmp_path / "other").rename(tmp_path / "sys/a")
+    assert it.remembered("sys", read) == {"a": "a5"}
+    assert asked == ["a", "b", "b", "b", "a", "b"]

@@ -132,6 +132,26 @@ def test_publishing_is_counted_by_how_it_went() -> None:
     assert value(metrics, "nfd_worker_last_success_timestamp_seconds") == 1750000000.5
 
 
+def test_checks_of_the_node_are_counted_by_what_they_found() -> None:
+    """A label that comes back again and again shows two programs that want different things."""
+    metrics = Metrics("n")
+    for answer in (PublishAnswer(), PublishAnswer(lost=("x",)), PublishAnswer(), PublishAnswer("no", "Unreachable"),
+                   PublishAnswer("no", "NotFound", lost=("x",))):  # fmt: skip
+        metrics.saw_check(answer, 1750000000.0)
+    counts = [
+        value(metrics, "nfd_worker_node_checks_total", result=result) for result in ("unchanged", "restored", "failure")
+    ]
+    assert counts == [2, 1, 2]
+    assert value(metrics, "nfd_worker_last_success_timestamp_seconds") == 1750000000
+
+
+def test_a_check_that_fails_is_no_success() -> None:
+    """Nothing is known of the Node then."""
+    metrics = Metrics("n")
+    metrics.saw_check(PublishAnswer("no", "Unreachable"), 1750000000.0)
+    assert value(metrics, "nfd_worker_last_success_timestamp_seconds") == 0
+
+
 def test_whether_the_node_has_what_was_found_is_shown() -> None:
     """What an alert needs: it depends on no interval."""
     series = ("nfd_worker_published", frozenset[tuple[str, str]]())

@@ -26,6 +26,6 @@ def test_remains_that_somebody_else_removes_are_passed_over(tmp_path: Path, monk
     (dead / "logs").mkdir(parents=True)
     (dead / "state.json").write_text("{}")
     os.utime(dead, (1000, 1000))
-    monkeypatch.setattr(places, "_BASE", Listed(tmp_path / "dw-gone", dead))
+    monkeypatch.setattr(places, "base", lambda: Listed(tmp_path / "dw-gone", dead))
     places.remove_remains()
     assert [path.name for path in dead.iterdir()] == ["logs"]

@@ -59,7 +59,7 @@ def test_a_whole_spec_becomes_values() -> None:
             },
             kernelMappings=[
                 {"literal": "6.1.0+", "args": {"W": "2"}, "template": "other", "signing": MODULE_SIGNING},
-                {"regexp": r"6\..*", "image": "r/x:1"},
+                {"regexp": r"6\..*", "image": "r.io/x:1"},
                 {"regexp": ".*", "skip": True},
             ],
             module={
@@ -94,7 +94,7 @@ def test_a_whole_spec_becomes_values() -> None:
     assert not exact.pattern.fullmatch("6.1.00")
     assert (exact.literal, exact.args, exact.template) == ("6.1.0+", {"W": "2"}, "other")
     assert exact.signing == Signing(key_secret="key", certificate_secret="certificate")
-    assert (prebuilt.literal, prebuilt.image, skipped.skip) == (None, "r/x:1", True)
+    assert (prebuilt.literal, prebuilt.image, skipped.skip) == (None, "r.io/x:1", True)
     assert read == DriverSpec(
         version="1.0.0",
         node_selector={"pool": "edu"},
@@ -220,7 +220,52 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
         pytest.param({"version": "v" * 64}, "spec.version", "vvv", "at most 63 letters", id="version too long"),
         pytest.param({"image": None}, "spec.image", "missing", "without a tag", id="image missing"),
         pytest.param({"image": "r.io/edu:1"}, "spec.image", "'r.io/edu:1'", "without a tag", id="image with a tag"),
+        pytest.param({"build": {"proxy": {"noProxy": ".svc"}}}, "spec.build.proxy", "", "httpsProxy", id="no proxy"),
+        pytest.param(
+            {"build": {"proxy": {"httpProxy": "http://me:secret@p:1"}}},
+            "spec.build.proxy.httpProxy",
+            "",
+            "spec.build.proxy.secretRef",
+            id="password in a proxy's address",
+        ),
+        pytest.param(
+            {"build": {"proxy": {"httpProxy": "http://p:1", "noProxy": "a, b"}}},
+            "spec.build.proxy.noProxy",
+            "'a, b'",
+            "without blanks",
+            id="blank between hosts",
+        ),
+        pytest.param(
+            {"build": {"packages": {"Debian 12": ["g++"]}}},
+            "spec.build.packages.Debian 12",
+            "'Debian 12'",
+            "ID of its os-release",
+            id="packages of no system",
+        ),
+        pytest.param(
+            {"build": {"packages": {"debian": ["g++ flex"]}}},
+            "spec.build.packages.debian[0]",
+            "'g++ flex'",
+            "name of a distribution's package",
+            id="two packages in one",
+        ),
+        pytest.param(
+            {"build": {"packages": {"debian": ["a"] * 33}}},
+            "spec.build.packages.debian",
+            "33 entries",
+            "at most 32",
+            id="too many packages",
+        ),
+        pytest.param(
+            {"build": {"packages": {f"s{number}": [] for number in range(17)}}},
+            "spec.build.packages",
+            "17 entries",
+            "at most 16",
+            id="packages of too many systems",
+        ),
         pytest.param({"image": "edu"}, "spec.image", "'edu'", "host[:port]/path", id="image without host"),
+        pytest.param({"image": "linbit/drbd9"}, "spec.image", "'linbit/drbd9'", "docker.io/linbit/drbd9",
+                     id="image without registry"),
         pytest.param({"image": "r.io/Edu"}, "spec.image", "'r.io/Edu'", "host[:port]/path", id="image in capitals"),
         pytest.param(
             {"kernelMappings": [{"literal": "6.1.0", "regexp": "b"}]},
@@ -444,6 +489,13 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
             id="not a valid kernel release",
         ),
         pytest.param(
+            {"kernelMappings": [{"literal": "6.6.72", "image": "linbit/drbd9-noble:v9.2.13"}]},
+            "spec.kernelMappings[0].image",
+            "'linbit/drbd9-noble:v9.2.13'",
+            "docker.io/linbit/drbd9-noble:v9.2.13",
+            id="prebuilt image without registry",
+        ),
+        pytest.param(
             {"kernelMappings": [{"regexp": "6", "image": "nonsense"}]},
             "spec.kernelMappings[0].image",
             "'nonsense'",
@@ -451,7 +503,7 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
             id="prebuilt image",
         ),
         pytest.param(
-            {"kernelMappings": [{"regexp": "6", "image": "r/x:1", "args": {"A": "1"}}]},
+            {"kernelMappings": [{"regexp": "6", "image": "r.io/x:1", "args": {"A": "1"}}]},
             "spec.kernelMappings[0]",
             "",
             "remove image, or the others",
@@ -472,21 +524,21 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
             id="the loader of no image",
         ),
         pytest.param(
-            {"kernelMappings": [{"regexp": "6", "image": "r/x:1", "loader": "theirs"}]},
+            {"kernelMappings": [{"regexp": "6", "image": "r.io/x:1", "loader": "theirs"}]},
             "spec.kernelMappings[0].loader",
             "'theirs'",
             "use one of ours, image",
             id="a loader that is none",
         ),
         pytest.param(
-            {"kernelMappings": [{"regexp": "6", "image": "r/x:1", "loader": "image", "dirName": "/opt"}]},
+            {"kernelMappings": [{"regexp": "6", "image": "r.io/x:1", "loader": "image", "dirName": "/opt"}]},
             "spec.kernelMappings[0].dirName",
             "",
             "only for loader: ours",
             id="a folder of modules for a program",
         ),
         pytest.param(
-            {"kernelMappings": [{"regexp": "6", "image": "r/x:1", "container": {"args": ["a"]}}]},
+            {"kernelMappings": [{"regexp": "6", "image": "r.io/x:1", "container": {"args": ["a"]}}]},
             "spec.kernelMappings[0].container",
             "",
             "only for loader: image",
@@ -561,7 +613,7 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
             id="signing with a Secret without a name",
         ),
         pytest.param(
-            {"kernelMappings": [{"regexp": "6", "image": "r/x:1", "signing": MODULE_SIGNING}]},
+            {"kernelMappings": [{"regexp": "6", "image": "r.io/x:1", "signing": MODULE_SIGNING}]},
             "spec.kernelMappings[0]",
             "image excludes",
             "remove image, or the others",
@@ -696,3 +748,9 @@ def test_expressions_are_bounded_together() -> None:
     assert read_spec(spec(kernelMappings=[{"regexp": regexp}] * 64)).problems == ()
     (problem,) = read_spec(spec(kernelMappings=[{"regexp": regexp + "6"}] * 64)).problems
     assert str(problem).startswith("spec.kernelMappings: their expressions have ")
+
+
+def test_the_order_of_further_packages_means_nothing() -> None:
+    """They are installed together: another order builds nothing anew."""
+    read = parse_spec(spec(build={"packages": {"debian": ["spatch", "g++", "g++"], "openEuler": []}}))
+    assert read.build.packages == {"debian": ("g++", "spatch"), "openEuler": ()}

@@ -148,7 +148,7 @@ F = Reason
             68, "", NO_HOST, F.SOURCE_MISSING, "edu.git cannot be fetched (unable to access", id="git server away"
         ),
         pytest.param(68, "", CHECKSUM, F.SOURCE_MISSING, "has sha256 00, not 11", id="checksum"),
-        pytest.param(68, "", "strange", F.SOURCE_MISSING, "cannot be fetched: strange", id="no source, unknown words"),
+        pytest.param(68, "", "strange", F.SOURCE_MISSING, "cannot be used: strange", id="no source, unknown words"),
         pytest.param(
             69, "", EXCLUDED, F.NOT_APPLICABLE, 'its dkms.conf: BUILD_EXCLUSIVE_CONFIG="CONFIG_DRM"', id="excluded"
         ),
@@ -207,3 +207,9 @@ def test_a_failure_has_a_class_and_a_helpful_message(
 def test_every_error_has_a_reason(error: DriverBuilderError | KubeApiError, reason: str) -> None:
     """Status, Events and metrics use the same reason for an error."""
     assert reason_of(error) == reason
+
+
+def test_what_is_said_of_a_field_is_not_said_of_the_source() -> None:
+    """The message begins with what has to be corrected."""
+    log = ["driverwright: spec.build.packages: g is in no repository of the base image"]
+    assert classify(68, "", log) == (F.SOURCE_MISSING, "spec.build.packages: g is in no repository of the base image")

@@ -197,6 +197,7 @@ def test_a_snapshot_is_read_from_a_pipe(
         pytest.param(None, "No such file", id="missing"),
         pytest.param(b"\xff", "utf-8", id="no text"),
         pytest.param(b"{", "", id="no YAML"),
+        pytest.param(b'"\\UFFFFFFFF"', "", id="an escape of no character"),
         pytest.param(b"kind: Pod", "it is not a snapshot", id="something else"),
     ],
 )

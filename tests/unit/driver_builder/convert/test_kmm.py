@@ -84,6 +84,38 @@ def test_what_an_api_server_fills_in_says_nothing() -> None:
     assert conversion.driver == convert(module(), Known()).driver
 
 
+def test_a_label_without_a_value_is_still_selected() -> None:
+    """Roles of nodes are such labels, and the selector of KMM's own pages is one."""
+    worker = {"node-role.kubernetes.io/worker": ""}
+    assert spec_of(spec={"selector": worker})["nodeSelector"] == worker
+
+
+@pytest.mark.parametrize("selector", [pytest.param({}, id="empty"), pytest.param(None, id="missing")])
+def test_a_module_for_every_node_is_said(selector: Json | None) -> None:
+    """KMM keeps to nodes without taints, driver pods tolerate them; that it is meant is written into the object."""
+    conversion = convert(module(spec={"selector": selector}), Known())
+    assert "every node, control planes as well" in said(conversion, errors=False)["spec.selector"]
+    assert conversion.driver is not None
+    assert conversion.driver["spec"]["nodeSelector"] == {}
+
+
+def test_a_namespace_is_written_where_the_module_has_one() -> None:
+    """Without one, that of kubectl's context stands."""
+    without = module()
+    del without["metadata"]["namespace"]
+    conversion = convert(without, Known())
+    assert said(conversion) == {}
+    assert conversion.driver is not None
+    assert conversion.driver["metadata"] == {"name": "edu"}
+
+
+def test_an_image_that_is_named_by_a_namespace_needs_one() -> None:
+    """Which one that is, is not known here."""
+    without = module({**PLAIN, "containerImage": "r.example.com/${MOD_NAMESPACE}/edu:1"})
+    del without["metadata"]["namespace"]
+    assert "${MOD_NAMESPACE}" in said(convert(without, Known()), errors=True)["metadata.namespace"]
+
+
 def test_modules_are_loaded_in_the_reverse_of_the_order_written() -> None:
     """KMM begins with the module that needs the others."""
     modprobe = {"moduleName": "edu", "modulesLoadingOrder": ["edu", "b", "c"], "parameters": ["x=1"],
@@ -93,6 +125,13 @@ def test_modules_are_loaded_in_the_reverse_of_the_order_written() -> None:
         "names": ["c", "b", "edu"], "parameters": {"edu": ["x=1"]}, "firmwarePath": "/firmware", "trustImage": True,
     }  # fmt: skip
     assert spec["kernelMappings"][0]["dirName"] == "/modules"
+
+
+def test_a_module_of_the_order_is_named_once() -> None:
+    """The kernel knows no difference between ``-`` and ``_``; parameters go to the name that is written."""
+    modprobe = {"moduleName": "edu_drv", "modulesLoadingOrder": ["edu-drv", "b"], "parameters": ["x=1"]}
+    written = spec_of(modprobe=modprobe)["module"]
+    assert (written["names"], written["parameters"]) == (["b", "edu-drv"], {"edu-drv": ["x=1"]})
 
 
 def test_secret_and_tolerations_and_plain_registry() -> None:
@@ -157,7 +196,7 @@ BUILD = {
     "secrets": [{"name": "token"}],
     "kanikoParams": {"tag": "v1"},
     "baseImageRegistryTLS": {"insecure": True},
-    "selector": {"arch": "arm"},
+    "selector": {"node-role.kubernetes.io/builder": ""},
 }
 
 

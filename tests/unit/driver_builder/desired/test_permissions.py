@@ -350,11 +350,38 @@ def test_the_templates_that_start_an_image_for_their_tools_are_known() -> None:
     stage = (folder / "parts" / "tools_stage.j2").read_text()
     users = {path.name.partition(".")[0] for path in folder.glob("*.j2") if "parts/tools_stage.j2" in path.read_text()}
     assert users == permissions.TEMPLATES_WITH_TOOLS
-    assert f"FROM {permissions.TOOLS_IMAGE} AS tools" in stage
+    assert "FROM {{ tools_image }} AS tools" in stage
     changes = {"build": {"templateConfigMap": {"name": "mine", "key": "k"}, "baseImage": "r.io/mirror/alma:9"}}
     spec = spec_of(driver(spec_changes=changes))
     alma = replace(target(), os_id="almalinux")
     assert resolve_target.shipped_template_for(spec, ANY_KERNEL, alma) is None
+
+
+def test_the_image_of_the_tools_is_judged_as_it_is_named() -> None:
+    """A spec whose own one is allowed builds, where ours is not."""
+    build = {"template": "rhel", "baseImage": "r.io/mirror/alma:9", "toolsImage": "r.io/mirror/debian:12"}
+    spec, ours = (spec_of(driver(spec_changes={"build": changes})) for changes in (
+        build, {name: build[name] for name in ("template", "baseImage")}))  # fmt: skip
+    limits = allowed(allowed_base_images="r.io/mirror/*")
+    assert permissions.of_spec(spec, limits) == ()
+    assert "debian:bookworm-slim" in str(permissions.of_spec(ours, limits)[0])
+    (refusal,) = permissions.of_spec(spec, allowed(allowed_base_images="r.io/mirror/alma"))
+    assert str(refusal).startswith("spec.build.toolsImage: ")
+
+
+def test_a_proxy_is_a_host_of_sources() -> None:
+    """It answers for every host; its Secret is none that another driver keeps."""
+    proxy = {"httpProxy": "http://p.example:3128", "httpsProxy": "http://q.example:3128", "secretRef": {"name": "push"}}
+    spec = spec_of(driver(spec_changes={"build": {"proxy": proxy}}))
+    assert [
+        str(item).partition(":")[0]
+        for item in permissions.of_spec(spec, allowed(allowed_source_hosts="p.example:3128"))
+    ] == ["spec.build.proxy.httpsProxy"]
+    other = spec_of(driver(spec_changes={"registry": {"secretRef": {"name": "push"}}}))
+    limits = replace(allowed(), protected_secrets=True)
+    secrets = permissions.protected_secrets("a/b", spec, lambda: [("a/c", other)], limits)
+    (refusal,) = permissions.of_spec(spec, limits, secrets)
+    assert str(refusal).startswith("spec.build.proxy.secretRef: ")
 
 
 def test_only_the_targets_that_are_not_allowed_are_blocked() -> None:

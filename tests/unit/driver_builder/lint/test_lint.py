@@ -95,8 +95,13 @@ def test_a_good_driver_passes(manifest: Path, capsys: pytest.CaptureFixture[str]
         ),
         pytest.param(("{name: edu-source}", "{}"), (11, "spec.source.configMap.name"), "is missing", id="not written"),
         pytest.param(("[edudrv]", "[edudrv]\n    names: [other]"), (16, ""), "duplicate key", id="key twice"),
+        pytest.param(("[edudrv]", "[edudrv, edudrv]"), (15, "spec.module.names[1]"), "'edudrv' is the same module as "
+                     "'edudrv'", id="module twice"),
+        pytest.param(("[edudrv]", "[edu-drv, other, edu_drv]"), (15, "spec.module.names[2]"), "'edu_drv' is the same "
+                     "module as 'edu-drv'", id="module twice, in two spellings"),
         pytest.param(("[edudrv]", "[edudrv"), (16, ""), "is not YAML", id="no YAML"),
         pytest.param(("[edudrv]", "[\x01]"), (1, ""), "is not YAML", id="control character"),
+        pytest.param(("[edudrv]", '["\\UFFFFFFFF"]'), (1, ""), "is not YAML", id="no character"),
     ],
 )  # fmt: skip
 def test_an_error_is_said_with_its_line(
@@ -108,6 +113,24 @@ def test_an_error_is_said_with_its_line(
     (found,) = (item for item in json.loads(capsys.readouterr().out) if item["severity"] == "error")
     assert (found["file"], (found["line"], found["field"])) == (name, place)
     assert words in found["message"]
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        pytest.param("", "every node gets the driver", id="missing"),
+        pytest.param("  nodeSelector:\n", "every node gets the driver", id="null"),
+        pytest.param("  nodeSelector: {}\n", "", id="meant"),
+        pytest.param('  nodeSelector: {node-role.kubernetes.io/worker: ""}\n', "", id="label without a value"),
+    ],
+)
+def test_a_driver_for_every_node_is_said(
+    manifest: Path, capsys: pytest.CaptureFixture[str], written: str, words: str
+) -> None:
+    """A warning; an object without labels says that it is meant."""
+    found = findings(capsys, spoil(manifest, "  nodeSelector: {pool: edu}\n", written))
+    assert [(item["severity"], item["field"]) for item in found] == [("warning", "spec.nodeSelector")] * bool(words)
+    assert all(words in str(item["message"]) for item in found)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +234,9 @@ def test_a_label_that_a_snapshot_does_not_hold_says_nothing(manifest: Path, caps
     assert findings(capsys, str(manifest), "--snapshot", str(file)) == []
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", "{nodes: [1]}", "{items: {a: b}}", "{nodes: [{}]}", "{nodes: 1", "{"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", "{nodes: [1]}", "{items: {a: b}}", "{nodes: [{}]}", "{nodes: 1", "{", '"\\UFFFFFFFF"']
+)
 def test_a_snapshot_without_nodes_is_wrong_usage(text: str) -> None:
     """The message says what can be given."""
     with pytest.raises(ConfigurationError, match="kubectl get nodes -o json"):

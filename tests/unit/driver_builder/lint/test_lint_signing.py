@@ -31,7 +31,7 @@ def test_unsigned_modules_are_reported_by_kernel_and_nodes() -> None:
         pytest.param({"signing": SIGNED}, id="signed"),
         pytest.param({"kernelMappings": [{"regexp": ".*", "signing": SIGNED}]}, id="signed by a mapping"),
         pytest.param({"kernelMappings": [{"regexp": ".*", "skip": True}]}, id="skipped"),
-        pytest.param({"kernelMappings": [{"regexp": ".*", "image": "r/x:1"}]}, id="prebuilt, of which nobody knows"),
+        pytest.param({"kernelMappings": [{"regexp": ".*", "image": "r.io/x:1"}]}, id="prebuilt, of which nobody knows"),
         pytest.param({"kernelMappings": [{"regexp": "9"}]}, id="not wanted"),
         pytest.param({"nodeSelector": {"pool": "other"}}, id="another pool"),
     ],

@@ -57,6 +57,8 @@ REQUEST = BuildRequest(
         pytest.param({"rebuild": "token"}, id="rebuild"),
         pytest.param({"firmware_path": "/source/firmware"}, id="firmware"),
         pytest.param({"userspace": USERSPACE}, id="user space"),
+        pytest.param({"packages": ("g++",)}, id="further packages"),
+        pytest.param({"tools_image": "debian:trixie-slim"}, id="image of the tools"),
         pytest.param({"signing_certificate": b"der"}, id="signing certificate"),
     ],
 )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.model.images import ImageRef, image_tag, parse_reference
+from driver_builder.model.images import ImageRef, image_tag, parse_full_reference, parse_reference, wrong_registry
 from tests.support.driver_builder.factories import DIGEST, target
 
 label_values = st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", fullmatch=True)
@@ -39,6 +39,28 @@ def test_a_reference_is_read_and_written_back(text: str, expected: ImageRef) -> 
     """Reading and writing a reference are each other's opposite."""
     assert parse_reference(text) == expected
     assert str(expected) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "is_wrong"),
+    [
+        pytest.param("r.io/edu", False, id="dot"),
+        pytest.param("registry:5000/edu", False, id="port"),
+        pytest.param("localhost/edu", False, id="localhost"),
+        pytest.param("Registry/edu", False, id="capitals"),
+        pytest.param("docker.io/linbit/drbd9", False, id="Docker Hub by its name"),
+        pytest.param("linbit/drbd9", True, id="user of Docker Hub"),
+        pytest.param("my-registry/drivers/edu", True, id="one word"),
+    ],
+)
+def test_a_registry_is_what_a_node_takes_for_one(name: str, is_wrong: bool) -> None:
+    """Anything else is a name of Docker Hub there, and would be a host here."""
+    assert bool(wrong_registry(name)) == is_wrong
+    if is_wrong:
+        with pytest.raises(ValueError, match=f"write the registry's host .*docker.io/{name}"):
+            parse_full_reference(f"{name}:1")
+    else:
+        assert str(parse_full_reference(f"{name}:1")) == f"{name}:1"
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,11 @@ def test_a_node_without_usable_labels_says_which(labels: dict[str, str], words: 
     assert words in why
 
 
+def test_an_operating_system_may_have_capitals() -> None:
+    """The rules of os-release do not allow them, and openEuler has them."""
+    assert target_of(node(os_id="openEuler", os_version="22.03")) == target(os_id="openEuler", os_version="22.03")
+
+
 def test_a_rolling_distribution_has_no_version() -> None:
     """An os-release without VERSION_ID is a target too."""
     assert target_of(node(os_id="arch", os_version="")) == target(os_id="arch", os_version="")

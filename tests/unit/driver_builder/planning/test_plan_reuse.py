@@ -86,7 +86,7 @@ def test_the_likeliest_come_first_and_no_more_than_a_few() -> None:
     [
         pytest.param({"build": {"reuseAcrossKernels": False}}, id="forbidden"),
         pytest.param({"kernelMappings": [{"literal": KERNEL, "skip": True}, {"regexp": ".*"}]}, id="skipped"),
-        pytest.param({"kernelMappings": [{"literal": KERNEL, "image": "r/x:1"}, {"regexp": ".*"}]}, id="prebuilt"),
+        pytest.param({"kernelMappings": [{"literal": KERNEL, "image": "r.io/x:1"}, {"regexp": ".*"}]}, id="prebuilt"),
         pytest.param({"kernelMappings": [{"literal": KERNEL, "args": {"A": "1"}}, {"regexp": ".*"}]}, id="arguments"),
         pytest.param({"kernelMappings": [{"literal": KERNEL, "template": "x"}, {"regexp": ".*"}]}, id="no template"),
     ],

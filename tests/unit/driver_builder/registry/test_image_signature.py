@@ -2,7 +2,6 @@
 
 import base64
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +25,7 @@ from driver_builder.registry.image_signature import (
 )
 from driver_builder.registry.registry import RegistryClient
 from tests.support.driver_builder.scripted_registry import MemoryRegistry, scripted_registry
+from tests.support.programs import require_program
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 OTHER_KEY = ec.generate_private_key(ec.SECP256R1())
@@ -76,9 +76,9 @@ def test_a_signature_is_of_one_image_by_one_key() -> None:
     assert not is_signed(IMAGE, content + b" ", signature, PUBLIC)
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="asks openssl, which is not installed")
 def test_openssl_agrees(tmp_path: Path) -> None:
     """A signature is what any other program makes of ECDSA, SHA-256 and DER."""
+    require_program("openssl")
     content = payload(IMAGE)
     for name, data in (
         ("payload", content),

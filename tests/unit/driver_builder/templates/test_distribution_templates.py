@@ -118,6 +118,7 @@ def test_hadolint_finds_nothing(node: Node, tmp_path: Path) -> None:
         node, userspace=Userspace(content=ARCHIVE), firmware_path="/userspace/lib/firmware"
     )
     shapes["packages of a user space"] = dockerfile(node, userspace=Userspace(content=PACKAGES))
+    shapes["further packages"] = dockerfile(node, packages=("g++", "spatch"))
     shapes["all else"] = dockerfile(node, modules=(ModuleSpec(name="a"), ModuleSpec(name="b-c")), **changes)
     for name, text in shapes.items():
         (tmp_path / f"{name}.Dockerfile").write_text(text)
@@ -148,6 +149,44 @@ def test_a_user_space_has_a_stage_of_its_own(node: Node, content: UserspaceArchi
     before, stage, after = re.split(r"(?ms)^(FROM \S+ AS userspace\n.*?)(?=^FROM )", text)
     assert before + after == plain + "COPY --from=userspace /userspace/ /userspace/\n"
     assert ("https://example.com/edu.tar.xz" in stage) is (content is ARCHIVE)
+
+
+@pytest.mark.parametrize("node", [pytest.param(node, id=node.template) for node in (DEBIAN, *NODES)])
+def test_further_packages_are_installed_in_the_stage_that_compiles(node: Node) -> None:
+    """Before the source, so that drivers share them; the stage of the headers, which is kept, has none of them."""
+    plain, text = dockerfile(node), dockerfile(node, packages=("g++", "spatch"))
+    before, added, after = re.split(r"(?ms)^(# What the build of this driver needs .*?\n\n)", text)
+    assert before + after == plain
+    assert before.rpartition("FROM ")[2].splitlines()[0].endswith(" AS build")
+    assert " install " in added
+    assert "COPY source/ /source/" in after
+
+
+MANAGERS = {"apt": DEBIAN, "dnf": ROCKY, "yum": AMAZON, "zypper": TUMBLEWEED}
+FAKES = 'call() { [ -z "$REFUSED" ] || ! [[ "$*" =~ $REFUSED ]]; }; ' + "".join(
+    f'{name}() {{ call "$@"; }}; ' for name in ("apt-get", "apt-cache", "dnf", "yum", "zypper")
+)
+"""Package managers that refuse some calls."""
+
+
+@pytest.mark.parametrize("node", MANAGERS.values(), ids=MANAGERS)
+@pytest.mark.parametrize(
+    ("refused", "code", "words"),
+    [
+        pytest.param("", 0, "", id="installed"),
+        pytest.param("install |(info|show|exact) g[+][+]$", 68, "g++ is in no repository of the base", id="unknown"),
+        pytest.param("install |makecache|refresh|stats", 67, "a repository of the base image cannot be", id="away"),
+        pytest.param("install ", 67, "cannot be installed from the repositories", id="not installed"),
+    ],
+)
+def test_packages_that_cannot_be_installed_are_named(node: Node, refused: str, code: int, words: str) -> None:
+    """A name that no repository has is the spec's fault, a repository that is away is not."""
+    (command,) = shell_commands(dockerfile(node, packages=("flex", "g++")), "spec.build.packages").splitlines()
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", FAKES + command],
+        env={"PATH": "/usr/bin:/bin", "REFUSED": refused}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, words in done.stdout) == (code, True)
 
 
 @each_node

@@ -29,7 +29,7 @@ def own(text: str) -> str:
         pytest.param(
             "FROM {{ base_image }}\nRUN {{ kernel_versio }}",
             2,
-            "'kernel_versio' is undefined; there are architecture, base_image, driver, extra_symvers, firmware_path,",
+            "'kernel_versio' is undefined; there are architecture, base_image, build_packages, driver, extra_symvers,",
             id="unknown value",
         ),
         pytest.param("FROM x\n\n{% if %}\n", 3, "Expected an expression", id="syntax error"),

@@ -388,6 +388,17 @@ def test_firmware_is_not_left_out(directory: Path) -> None:
         templates.render(replace(knows, firmware_path="/a b"), directory)
 
 
+def test_further_packages_are_not_left_out(directory: Path) -> None:
+    """A template that does not know of them is refused; their names are words."""
+    with pytest.raises(BuildFailed, match=r"leaves out spec\.build\.packages: it does not mention build_packages"):
+        templates.render(replace(REQUEST, packages=("g++",)), directory)
+    knows = own("{{ build_packages | join(' ') }}", packages=("g++", "spatch"))
+    assert templates.render(knows, directory) == "g++ spatch"
+    assert templates.render(replace(knows, packages=()), directory) == ""
+    with pytest.raises(BuildFailed, match="build package '--yes' cannot be written to a Dockerfile"):
+        templates.render(replace(knows, packages=("--yes",)), directory)
+
+
 def test_a_user_space_is_not_left_out(directory: Path) -> None:
     """A template that does not know of it is refused; its values are words."""
     content = UserspacePackages(pins=(("a", "1-1"), ("b", "1-2")))

@@ -136,6 +136,22 @@ def test_scan_of_another_root_takes_its_configuration_and_rules(
     assert json_of(capsys)["labels"] == {f"{PREFIX}/of-cluster": "1", f"{PREFIX}/of-node": "1"}
 
 
+def test_scan_of_another_root_reads_the_configuration_that_it_is_given(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file of this machine, as it is named; the default name is no exception, and the hint names that of the root."""
+    file = "/etc/kubernetes/node-feature-discovery/nfd-worker.conf"
+    below = f"{tmp_path}{file}"
+    Path(below).parent.mkdir(parents=True)
+    Path(below).write_text("core: {labelSources: [], featureSources: [fake]}")
+    assert run(["scan", "--root", str(tmp_path), "--config", below, "-o", "json"], {}) == 0
+    assert json_of(capsys)["labels"] == {}
+    assert run(["scan", "--root", str(tmp_path), "--config", file], {}) == 2
+    assert capsys.readouterr().err == (
+        f"nfd-worker: there is no configuration file {file}; to use that of the scanned host, give --config {below}\n"
+    )
+
+
 def test_scan_applies_rules_that_are_not_in_the_cluster_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Rules of several files are applied in the order of the files."""
     first = written(tmp_path, "a", "[{name: a, labels: {x: '1', y: '1'}}]")
@@ -243,8 +259,9 @@ def test_evaluation_heeds_the_namespaces_of_a_configuration(tmp_path: Path, caps
         ("flags: {a.b: [1]}", "flags.a.b must be a list of strings"),
         ("colour: red", "colour is not one of flags, attributes, instances"),
         ("{", "is neither JSON nor YAML"),
+        ('"\\UFFFFFFFF"', "is neither JSON nor YAML"),
     ],
-    ids=["wrong type", "unknown kind", "no YAML"],
+    ids=["wrong type", "unknown kind", "no YAML", "an escape of no character"],
 )
 def test_features_that_are_none_are_wrong_usage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], features: str, message: str
@@ -262,6 +279,40 @@ def test_mistakes_in_rules_are_reported_with_their_lines(tmp_path: Path, capsys:
     where = f"{tmp_path}/r:5: rule {tmp_path}/r/refused: labels.dynamic"
     assert lines[1] == f"{where}: '@kernel' names no element of a feature: write @<domain>.<feature>.<element>"
     assert [line.split(":")[1] for line in lines] == ["4", "5", "6", "7", "9", "12"]
+
+
+def test_what_no_source_makes_is_reported_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A rule that can never match says nothing on a node; here it names what is meant, in the order of the file."""
+    rules = written(
+        tmp_path,
+        "r",
+        """\
+apiVersion: nfd.k8s-sigs.io/v1alpha1
+kind: NodeFeatureRule
+metadata: {name: site}
+spec:
+  rules:
+    - name: plural
+      labels: {"example.com/x ": "@kernel.version.majr"}
+      matchAny:
+        - matchFeatures:
+            - feature: pci.device
+              matchExpressions:
+                vendor: {op: In, value: ["8086"]}
+                device: {op: In, value: ["0x1572"]}
+            - feature: pci.devices
+""",
+    )
+    assert run(["rules", "validate", rules], {}) == 1
+    start, place = f"{rules}:%d: rule site/plural: ", "matchAny[0].matchFeatures"
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(": rule ")[0] for line in lines] == [f"{rules}:{number}" for number in (7, 7, 13, 14)]
+    assert lines[0].startswith(f"{start % 7}labels.'example.com/x ': '@kernel.version.majr' can have no value: ")
+    assert lines[1].startswith(f"{start % 7}labels.'example.com/x ': ")
+    assert lines[2].startswith(
+        f"{start % 13}{place}[0].matchExpressions.device: pci.device never has the device 0x1572"
+    )
+    assert lines[3].startswith(f"{start % 14}{place}[1].feature: no source makes the feature pci.devices")
 
 
 def test_good_rules_have_no_mistakes(

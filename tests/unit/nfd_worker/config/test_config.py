@@ -102,7 +102,7 @@ def test_without_anything_the_defaults_are_upstreams() -> None:
     settings = load_settings({}, {})
     assert settings == Settings()
     assert settings.config_file == DEFAULT_FILE
-    assert (settings.sleep_interval, settings.resync_seconds) == (60, 3600)
+    assert (settings.sleep_interval, settings.resync_seconds, settings.removal_grace) == (60, None, 60)
     assert settings.feature_sources == DEFAULT_SOURCES
     assert settings.label_sources == (*DEFAULT_SOURCES, "custom")
     assert settings.namespaces == NamespaceOptions()
@@ -239,6 +239,9 @@ def test_flags_without_effect_are_noted() -> None:
         ("oneshot", "maybe", "flag --oneshot: 'maybe' is neither true nor false"),
         ("log-level", "loud", "flag --log-level: 'loud' is not one of"),
         ("sleep-interval", "60", "flag --sleep-interval: '60' is not a duration"),
+        ("removal-grace", "2h", "flag --removal-grace: '2h' is not a duration from 0 to 1h"),
+        ("removal-grace", "-1s", "flag --removal-grace: '-1s' is not a duration from 0 to 1h"),
+        ("removal-grace", "soon", "flag --removal-grace: 'soon' is not a duration"),
         ("label-whitelist", "(", r"flag --label-whitelist: '\(' is not a regular expression"),
         ("label-sources", "pcii", r"there is no source 'pcii'; did you mean pci\?"),
         ("feature-gates", "Nope=true", "flag --feature-gates: there is no feature gate 'Nope'; there are AllAlpha"),
@@ -289,3 +292,40 @@ def test_unknown_label_fields_are_noted_and_dropped() -> None:
     assert [note.partition(" is not one of ")[0] for note in notes] == [
         "sources.pci.deviceLabelFields: colour", "sources.usb.deviceLabelFields: size",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("setting", "entry", "note"),
+    [
+        pytest.param("pci.device_class_whitelist", "03*", "'03*' is no device class: write its first", id="pattern"),
+        pytest.param("pci.device_class_whitelist", "030200", "'030200' counts as 0302", id="programming interface"),
+        pytest.param("usb.device_class_whitelist", "ef02", "'ef02' counts as ef", id="subclass"),
+        pytest.param("usb.device_class_whitelist", "video", "such as 03", id="name of a class"),
+        pytest.param(
+            "cpu.cpuid_whitelist", "avx512f", "flag 'avx512f'; did you mean AVX512F?", id="flag in lower case"
+        ),
+        pytest.param("cpu.cpuid_blacklist", "sse4_1", "flag 'sse4_1'; did you mean SSE4?", id="the kernel's name"),
+        pytest.param("cpu.cpuid_blacklist", "AVX512", "no CPU has the flag 'AVX512'; did you mean", id="no flag"),
+    ],
+)
+def test_an_entry_of_a_list_that_cannot_match_is_noted(setting: str, entry: str, note: str) -> None:
+    """What matches nothing, or other devices than it says, is named in the log, with what is meant."""
+    (found,) = build_settings({setting: (entry,)}).notes
+    assert note in found
+
+
+@pytest.mark.parametrize("entry", ["03", "0x0302", "0302 ", "0B40", "", "0"], ids=repr)
+def test_a_class_that_can_match_is_not_noted(entry: str) -> None:
+    """Any beginning of a class, with 0x or without, in either case."""
+    assert build_settings({"pci.device_class_whitelist": (entry,)}).notes == ()
+
+
+def test_all_default_flags_are_known() -> None:
+    """The default blacklist causes no note."""
+    assert build_settings({"cpu.cpuid_blacklist": CPUID_BLACKLIST}).notes == ()
+
+
+def test_one_setting_labels_hardware_as_upstream_does(tmp_path: Path) -> None:
+    """It reaches the sources; off by default."""
+    assert not load(tmp_path, "").sources.upstream_hardware_labels
+    assert load(tmp_path, "core: {upstreamHardwareLabels: true}").sources.upstream_hardware_labels

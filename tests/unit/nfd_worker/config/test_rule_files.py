@@ -111,6 +111,39 @@ def test_rules_of_a_removed_file_go(tmp_path: Path, custom: Path) -> None:
     assert files.read() == RuleSet()
 
 
+@pytest.mark.parametrize("is_emptied", [False, True], ids=["deleted", "emptied"])
+def test_rules_of_a_file_that_is_gone_stay_for_the_grace_and_in_their_place(tmp_path: Path, is_emptied: bool) -> None:
+    """Somebody replaces an object or its ConfigMap: what a rule makes of another's labels must not change meanwhile."""
+    custom, mounted = tmp_path / CUSTOM_DIRECTORY, tmp_path / "m"
+    write(custom, a__z=rule("z"), b=rule("b"))
+    write(mounted, **{"a.yaml": rule("a"), "a-b.yaml": rule("ab"), "c.yaml": rule("c")})
+    files = RuleFiles(Host(str(tmp_path)), str(mounted))
+    before = files.read(100.0, 60.0)
+    for path in (custom / "a" / "z", mounted / "a-b.yaml"):
+        path.write_text("") if is_emptied else path.unlink()
+    assert files.read(110.0, 60.0) == before
+    assert (files.due, files.has_let_go) == (170.0, False)
+    assert files.read(169.0, 60.0) == before
+    after = files.read(170.0, 60.0)
+    assert (names(after.custom), names(after.cluster)) == (["b"], ["a", "c"])
+    assert (files.due, files.has_let_go) == (float("inf"), True)
+    assert files.read(171.0, 60.0) == after
+    assert not files.has_let_go
+
+
+def test_rules_that_come_back_count_at_once(tmp_path: Path, custom: Path) -> None:
+    """In their new form, and with a new grace."""
+    write(custom, a=rule("a"))
+    files = RuleFiles(Host(str(tmp_path)))
+    files.read(0.0, 60.0)
+    (custom / "a").unlink()
+    files.read(10.0, 60.0)
+    write(custom, a=rule("c"))
+    assert names(files.read(20.0, 60.0).custom) == ["c"]
+    (custom / "a").unlink()
+    assert names(files.read(75.0, 60.0).custom) == ["c"]
+
+
 @pytest.mark.parametrize(
     "text", ["- {name: ", "[{name: a, matchFeatures: [{}]}]", "\ud800"], ids=["yaml", "rule", "utf8"]
 )

@@ -8,8 +8,10 @@ from nfd_worker.cpu.cpu_model import (
     arm64_model,
     decode_midr,
     hypervisor_name,
+    midr_of_cpuinfo,
     parse_cpuinfo,
     s390x_model,
+    x86_attributes,
     x86_model,
     x86_model_of_cpuinfo,
 )
@@ -74,6 +76,35 @@ def test_an_arm64_cpu_is_named_by_its_midr(tmp_path: Path) -> None:
     assert arm64_model(host(tmp_path / "old", {}), flags, ARM) == expected
     assert arm64_model(host(tmp_path / "old", {}), frozenset(), ARM)["vendor_id"] == "VendorUnknown"
     assert decode_midr(0x99000000)["vendor_id"] == "VendorUnknown"
+
+
+@pytest.mark.parametrize(
+    ("midr", "vendor"),
+    [
+        pytest.param(0x481FD010, "HiSilicon", id="Kunpeng 920"),
+        pytest.param(0x6D0FD490, "Microsoft", id="Cobalt 100"),
+        pytest.param(0x610F0250, "Apple", id="M1"),
+        pytest.param(0x703F6620, "Phytium", id="FT-2000"),
+        pytest.param(0xC00FAC30, "Ampere", id="AmpereOne"),
+        pytest.param(0x539F0010, "Samsung", id="Exynos"),
+        pytest.param(0x66015261, "Faraday", id="FA526"),
+    ],
+)
+def test_the_implementer_of_an_arm_cpu_is_named(midr: int, vendor: str) -> None:
+    """As far as the kernel has a name for it."""
+    assert decode_midr(midr)["vendor_id"] == vendor
+
+
+def test_what_is_no_number_in_cpuinfo_makes_an_unknown_cpu() -> None:
+    """One bad line takes the vendor, and not the flags of the CPU."""
+    assert decode_midr(midr_of_cpuinfo({"CPU implementer": "?", "CPU part": ""}))["vendor_id"] == "VendorUnknown"
+
+
+@pytest.mark.parametrize("signature", ["  Shanghai  ", "Shanghai"], ids=["CPUID", "/proc/cpuinfo"])
+def test_an_x86_vendor_is_named_with_and_without_its_blanks(signature: str) -> None:
+    """The kernel's text may lack the blanks at the ends of what CPUID says."""
+    made = x86_attributes(vendor_signature=signature, family="7", model="59", hypervisor="none")
+    assert made["vendor_id"] == "Zhaoxin"
 
 
 def test_a_mainframe_reports_its_model_and_hypervisor(tmp_path: Path) -> None:

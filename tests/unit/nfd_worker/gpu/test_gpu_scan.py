@@ -20,7 +20,8 @@ from nfd_worker.host import BOOT_ID
 from nfd_worker.sources.gpu import labels, parse_answer
 from nfd_worker.sources.settings import SourceSettings
 from tests.nvml import SONAME, build
-from tests.support.nfd_worker.trees import host
+from tests.support.nfd_worker.trees import host, pci_device
+from tests.support.programs import require_program
 
 DRIVER = "driver 550.54.15\ncuda 12040\n"
 H100 = """
@@ -41,6 +42,7 @@ TWO = DRIVER + H100.format(n=1) + H100.format(n=2)
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the library once."""
+    require_program("gcc")
     return build(tmp_path_factory.mktemp("nvml"))
 
 
@@ -280,6 +282,6 @@ def test_a_driver_that_hangs_is_killed_at_the_deadline(
     monkeypatch.setattr("nfd_worker.gpu.scan_runner.SCAN_DEADLINE_SECONDS", 1.0)
     here = host(
         tmp_path / "root",
-        {BOOT_ID: Path("/", BOOT_ID).read_text(), "sys/bus/pci/devices/0000:1b:00.0/vendor": "0x10de\n"},
+        {BOOT_ID: Path("/", BOOT_ID).read_text(), **pci_device("0000:1b:00.0", "0x10de")},
     )
     assert ScanRunner().run_once(here) == Failed("the GPU scan took longer than 1 s and was killed")

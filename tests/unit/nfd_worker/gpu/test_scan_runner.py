@@ -12,7 +12,7 @@ from feature_rules.features import Failed, Features
 from nfd_worker.gpu import scan_runner
 from nfd_worker.gpu.scan_runner import RESCAN_SECONDS, RETRY_SECONDS, SCAN_DEADLINE_SECONDS, ScanRunner
 from nfd_worker.host import BOOT_ID, Host
-from tests.support.nfd_worker.trees import host
+from tests.support.nfd_worker.trees import host, pci_device
 
 PATIENCE = 120.0
 """Seconds: a child on a busy machine takes its time."""
@@ -45,7 +45,7 @@ class World:
 
     def __init__(self, root: Path, command: tuple[str, ...] = OK, vendor: str = "0x10de") -> None:
         boot_id = Path("/", BOOT_ID).read_text()
-        self.host: Host = host(root, {BOOT_ID: boot_id, "sys/bus/pci/devices/0000:01:00.0/vendor": f"{vendor}\n"})
+        self.host: Host = host(root, {BOOT_ID: boot_id, **pci_device("0000:01:00.0", vendor)})
         self.changes: list[float] = []
         self.scans = ScanRunner(command, on_change=self.changes.append)
         self._pids = root / "pids"

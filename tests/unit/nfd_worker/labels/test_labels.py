@@ -106,6 +106,22 @@ def test_what_kubernetes_refuses_is_left_out_with_its_reason() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "shown"),
+    [
+        pytest.param("a.b/foo ", " bar", "'a.b/foo '=' bar'", id="blanks"),
+        pytest.param("a.b/foo", "b\tr", "a.b/foo='b\\tr'", id="tabulator"),
+        pytest.param("a.b/f\x1bo", "x", "'a.b/f\\x1bo'=x", id="control character"),
+        pytest.param("a.b/f\u200bo", "x", "'a.b/f\\u200bo'=x", id="invisible character"),
+        pytest.param("a.b/foo+", "x", "a.b/foo+=x", id="a character that can be seen"),
+    ],
+)
+def test_what_is_wrong_with_a_key_can_be_seen(key: str, value: str, shown: str) -> None:
+    """A blank or a control character is quoted: without it the message would show a valid label."""
+    (refusal,) = make({"local": {key: value}}).refusals
+    assert f"label {shown} left out" in str(refusal)
+
+
 def test_a_bad_label_of_a_source_does_not_hide_a_good_one() -> None:
     """Upstream's worker drops it before it merges."""
     made = make({"cpu": {f"{P}/x": "good"}, "local": {f"{P}/x": "not good"}})

@@ -41,7 +41,7 @@ def test_a_bare_node_is_empty() -> None:
     node = NodeState.from_dict(
         {"kind": "Node", "metadata": {"labels": None}, "spec": None, "status": {"capacity": None}}
     )
-    assert node == NodeState("", "", {}, {}, {}, {}, (), ())
+    assert node == NodeState("", "", "", {}, {}, {}, {}, (), ())
 
 
 def test_only_what_we_applied_is_ours() -> None:

@@ -15,7 +15,7 @@ from nfd_worker.labels.node_content import NodeContent, Unknown
 from nfd_worker.publish import publish_child as module
 from nfd_worker.publish.publish_child import ATTEMPTS, carry_out, main, merged, publish, unpublish
 from nfd_worker.publish.tracking import EXTENDED_RESOURCES, TAINTS
-from nfd_worker.publish.wire import UNPUBLISH, PublishAnswer, PublishRequest
+from nfd_worker.publish.wire import UNPUBLISH, PublishAnswer, PublishRequest, Seen
 from tests.contract.misbehaving_server import Handler, misbehaving_server
 from tests.support.nfd_worker.node_server import NodeServer, once
 
@@ -50,6 +50,11 @@ UPSTREAM: Json = {
 def request(content: NodeContent = FULL, unknown: Unknown | None = None, **others: Any) -> PublishRequest:
     """Make a request for the one Node."""
     return PublishRequest("n", content, unknown, **others)
+
+
+def told(answer: PublishAnswer) -> PublishAnswer:
+    """Give what an answer says, but for how the Node was left."""
+    return answer._replace(seen=Seen())
 
 
 @pytest.fixture(autouse=True)
@@ -112,7 +117,7 @@ PUBLISHED = {
 
 def test_all_arrives_and_what_others_wrote_stays(server: NodeServer) -> None:
     """Labels, then the status, then the taints."""
-    assert publish(request(), server.client) == PublishAnswer()
+    assert told(publish(request(), server.client)) == PublishAnswer()
     assert carried(server) == PUBLISHED
     assert server.writes == ["", "/status", ""]
 
@@ -245,7 +250,7 @@ def test_after_taking_over_there_is_nothing_to_take_over(upstream: NodeServer) -
     """One request again, and labels of ours can go."""
     publish(request(take_over=True), upstream.client)
     upstream.log.clear()
-    assert publish(request(take_over=True), upstream.client) == PublishAnswer()
+    assert told(publish(request(take_over=True), upstream.client)) == PublishAnswer()
     assert len(upstream.log) == 1
     publish(request(NodeContent(), take_over=True), upstream.client)
     assert carried(upstream) == BARE
@@ -256,7 +261,7 @@ def test_the_same_content_as_upstreams_becomes_ours(upstream: NodeServer) -> Non
     taint = Taint(OLD, "1", "NoExecute")
     same = NodeContent({GPU: "true", OLD: "1"}, {}, {f"{FEATURE}/cards": "1"}, (taint,))
     publish(request(same, take_over=True), upstream.client)
-    assert publish(request(same, take_over=True), upstream.client) == PublishAnswer()
+    assert told(publish(request(same, take_over=True), upstream.client)) == PublishAnswer()
     publish(request(NodeContent()), upstream.client)
     assert carried(upstream) == BARE
 
@@ -289,7 +294,7 @@ def test_an_interrupted_take_over_is_finished_by_the_next_run(
 def test_without_taking_over_both_programs_live_side_by_side(upstream: NodeServer) -> None:
     """What upstream set stays, ours comes and goes."""
     before = carried(upstream)
-    assert publish(request(), upstream.client) == PublishAnswer()
+    assert told(publish(request(), upstream.client)) == PublishAnswer()
     after = carried(upstream)
     for part in ("labels", "annotations", "capacity", "allocatable"):
         assert before[part].items() <= after[part].items()
@@ -314,7 +319,7 @@ def test_unpublishing_removes_all_of_ours_and_nothing_else(server: NodeServer) -
     """Unpublishing removes only what nfd-worker set, and may be repeated."""
     publish(request(), server.client)
     for _ in range(2):
-        assert carry_out(request(action=UNPUBLISH), server.client) == PublishAnswer()
+        assert told(carry_out(request(action=UNPUBLISH), server.client)) == PublishAnswer()
         assert carried(server) == BARE
 
 
@@ -345,7 +350,7 @@ def test_unpublishing_leaves_to_upstream_what_it_tracks(server: NodeServer) -> N
     tracked = {f"{NFD}/feature-labels": "gpu", f"{NFD}/feature-annotations": "note"}
     server.change("nfd-master", {"metadata": {"annotations": tracked}})
     for _ in range(2):
-        assert unpublish("n", server.client) == PublishAnswer()
+        assert told(unpublish("n", server.client)) == PublishAnswer()
         assert server.labels() == {**BARE["labels"], GPU: "true"}
         assert server.annotations() == {**BARE["annotations"], f"{FEATURE}/note": "hello", **tracked}
 
@@ -409,8 +414,11 @@ def run(
 
 
 def test_success_is_status_0(run: Callable[[Client], tuple[int, PublishAnswer | None]], server: NodeServer) -> None:
-    """Success gives exit status 0 and an empty response."""
-    assert run(server.client) == (0, PublishAnswer())
+    """Success gives exit status 0, no error, and how the Node was left."""
+    status, answer = run(server.client)
+    assert status == 0
+    tracked = {TAINTS.own: f"{GPU}=true:NoSchedule", EXTENDED_RESOURCES.own: "slots"}
+    assert answer == PublishAnswer(seen=Seen("", server.node["metadata"]["resourceVersion"], tracked))
 
 
 def test_failure_is_status_1_and_an_answer_with_its_remedy(

@@ -18,7 +18,7 @@ from nfd_worker.publish.publisher import (
     jitter,
     retry_seconds,
 )
-from nfd_worker.publish.wire import PublishAnswer, PublishRequest
+from nfd_worker.publish.wire import CHECK, PublishAnswer, PublishRequest, Seen
 
 PATIENCE = 120.0
 """Seconds: a child on a busy machine takes its time."""
@@ -41,13 +41,20 @@ class World:
     def __init__(self, *commands: tuple[str, ...]) -> None:
         self.commands = list(commands)
         self.started: list[Child] = []
+        self.requests: list[bytes] = []
         self.answers: list[PublishAnswer] = []
+        self.checked: list[PublishAnswer] = []
         self.publisher = Publisher(
-            "node", None, on_answer=lambda answer, _: self.answers.append(answer), start=self.start
+            "node",
+            None,
+            on_answer=lambda answer, _: self.answers.append(answer),
+            on_check=self.checked.append,
+            start=self.start,
         )
 
     def start(self, request: bytes) -> Child:
         """Start the next command; the last one again and again."""
+        self.requests.append(request)
         command = self.commands.pop(0) if len(self.commands) > 1 else self.commands[0]
         child = spawn(request, command)
         self.started.append(child)
@@ -93,18 +100,108 @@ def test_nothing_is_started_while_nothing_is_wanted_or_nothing_changed() -> None
     assert len(world.started) == 1
 
 
-def test_a_change_and_a_repeat_start_a_child() -> None:
-    """A repeat repairs what others changed by hand."""
+def test_a_change_starts_a_child() -> None:
+    """What is wanted is published."""
     world = World(OK)
     for label in ("1", "2"):
         world.want(a=label)
         world.publisher.step(0.0)
         world.wait()
-    world.publisher.repeat()
+    assert len(world.started) == 2
+    assert all(answer.is_published for answer in world.answers)
+
+
+# ---------------------------------------------------------------- checks
+
+
+SEEN = Seen("uid", "7", {"k": "v"})
+
+
+def settled(*answers: PublishAnswer) -> World:
+    """Make a publisher that has published, and whose checks are answered so."""
+    world = World(says(PublishAnswer(seen=SEEN)), *map(says, answers))
+    world.want(a="1")
     world.publisher.step(0.0)
     world.wait()
-    assert len(world.started) == 3
-    assert all(answer.is_published for answer in world.answers)
+    world.answers.clear()
+    return world
+
+
+def check(world: World) -> PublishRequest:
+    """Let it check; gives the request that the child was started with."""
+    world.publisher.check()
+    world.publisher.step(0.0)
+    assert world.publisher.is_settled, "the Node is not wrong because it is looked at"
+    world.wait()
+    return PublishRequest.from_bytes(world.requests[-1])
+
+
+def test_a_check_asks_for_what_was_published_and_publishes_nothing_itself() -> None:
+    """It knows how the Node was left; every second one also looks at taints and capacity."""
+    later = SEEN._replace(version="9")
+    world = settled(PublishAnswer(seen=SEEN), PublishAnswer(seen=later), PublishAnswer(seen=later))
+    asked = [check(world) for _ in range(3)]
+    assert {(one.action, one.content.labels["a"]) for one in asked} == {(CHECK, "1")}
+    assert [one.is_full for one in asked] == [False, True, False]
+    assert [one.seen for one in asked] == [SEEN, SEEN, later]
+    assert (len(world.answers), len(world.checked)) == (0, 3)
+    assert world.publisher.step(1.0) == float("inf")
+
+
+def test_nothing_is_checked_before_anything_is_published_nor_what_is_published_anyway() -> None:
+    """A publish looks at everything itself."""
+    world = World(OK)
+    world.publisher.check()
+    assert world.publisher.step(0.0) == float("inf")
+    world.want(a="1")
+    world.publisher.step(0.0)
+    world.wait()
+    assert world.publisher.step(0.0) == float("inf")
+    assert [PublishRequest.from_bytes(one).action for one in world.requests] == ["publish"]
+
+
+def test_what_a_check_restored_is_logged_and_counts_as_published(caplog: pytest.LogCaptureFixture) -> None:
+    """With what was lost, in its words."""
+    world = settled(PublishAnswer(seen=SEEN, lost=("labels were removed or changed: x",)))
+    check(world)
+    assert "check: node node: labels were removed or changed: x" in caplog.text
+    assert [answer.is_published for answer in world.answers] == [True]
+    assert world.publisher.is_settled
+
+
+def test_what_is_lost_and_cannot_be_restored_is_tried_again_as_what_was_never_published() -> None:
+    """A Node that was deleted is labelled soon after it is there again, and is not labelled until then."""
+    world = settled(PublishAnswer("no such node", "NotFound", lost=("the Node object was deleted",)), PublishAnswer())
+    check(world)
+    assert not world.publisher.is_settled
+    again = world.publisher.step(0.0)
+    assert 0 < again <= 1
+    world.publisher.step(again)
+    world.wait()
+    assert world.publisher.is_settled
+    assert PublishRequest.from_bytes(world.requests[-1]).action == "publish"
+
+
+@pytest.mark.parametrize("kind", ["Unreachable", "Forbidden"])
+def test_a_check_that_fails_changes_nothing_and_is_logged_once(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """No answer is not evidence: the Node counts as published, and the next check comes at its time."""
+    world = settled(*[PublishAnswer("no response", kind)] * 3)
+    for _ in range(3):
+        check(world)
+        assert world.publisher.is_settled
+        assert world.publisher.step(1.0) == float("inf")
+    assert caplog.text.count("check: no response") == 1
+    assert len(world.checked) == 3
+    assert world.answers == []
+
+
+def test_a_check_that_cannot_be_started_comes_again_at_its_time() -> None:
+    """As one that fails."""
+    world = settled()
+    world.commands = [("/nonexistent/python",)]
+    check(world)
+    assert [answer.kind for answer in world.checked] == ["NotStarted"]
+    assert world.publisher.is_settled
 
 
 def test_what_changes_while_a_child_runs_is_published_by_the_next_one() -> None:

@@ -5,12 +5,13 @@ from hypothesis import strategies as st
 
 from feature_rules.model import Taint
 from nfd_worker.labels.node_content import NodeContent, Unknown
-from nfd_worker.publish.wire import UNPUBLISH, PublishAnswer, PublishRequest
+from nfd_worker.publish.wire import CHECK, UNPUBLISH, PublishAnswer, PublishRequest, Seen
 
 TEXTS = st.dictionaries(st.text(), st.text())
 NAMES = st.lists(st.text()).map(tuple)
 OPEN_KEYS = st.dictionaries(st.text(), st.none() | NAMES)
 TAINTS = st.lists(st.builds(Taint, st.text(), st.text(), st.text())).map(tuple)
+SEEN = st.builds(Seen, st.text(), st.text(), TEXTS)
 REQUESTS = st.builds(
     PublishRequest,
     node_name=st.text(),
@@ -19,9 +20,20 @@ REQUESTS = st.builds(
     origins=st.dictionaries(st.text(), NAMES),
     take_over=st.booleans(),
     kubeconfig=st.none() | st.text(),
-    action=st.sampled_from(["publish", UNPUBLISH]),
+    action=st.sampled_from(["publish", CHECK, UNPUBLISH]),
+    seen=SEEN,
+    is_full=st.booleans(),
 )
-ANSWERS = st.builds(PublishAnswer, notes=st.lists(st.text()).map(tuple), took_over=st.text(), error=st.text())
+ANSWERS = st.builds(
+    PublishAnswer,
+    error=st.text(),
+    kind=st.text(),
+    retry_after=st.none() | st.floats(0, 600),
+    notes=NAMES,
+    took_over=st.text(),
+    seen=SEEN,
+    lost=NAMES,
+)
 
 
 @given(REQUESTS)

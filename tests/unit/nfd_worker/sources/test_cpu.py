@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from feature_rules.features import Failed, Features
+from feature_rules.features import Features
 from nfd_worker.cpu.cpuid import Cpuid, Registers
 from nfd_worker.host import Host
 from nfd_worker.sources import discover
@@ -103,8 +103,12 @@ def topology(number: int, siblings: str, socket: str = "0") -> dict[str, str]:
             {**topology(0, "0"), "sys/devices/cpu_atom/cpus": "0\n", "sys/devices/cpu_core/cpus": "1\n"},
             {"hardware_multithreading": "false", "socket_count": "1", "cpu_atom": "true", "cpu_core": "true"},
         ),
+        (
+            {**topology(0, "0"), "sys/devices/cpu_atom/cpus": "\n", "sys/devices/cpu_core/cpus": "0\n"},
+            {"hardware_multithreading": "false", "socket_count": "1", "cpu_core": "true"},
+        ),
     ],
-    ids=["not reported", "one thread", "two sockets", "an offline CPU", "two types of cores"],
+    ids=["not reported", "one thread", "two sockets", "an offline CPU", "two types of cores", "one type switched off"],
 )
 def test_topology(tmp_path: Path, files: dict[str, str], expected: dict[str, str]) -> None:
     """A CPU that is offline does not hide the others."""
@@ -170,12 +174,13 @@ def test_a_whitelist_alone_decides() -> None:
     assert filter_cpuid(flags, CpuSettings(cpuid_blacklist=())) == flags
 
 
-def test_a_number_that_is_none_is_a_failed_read(tmp_path: Path) -> None:
-    """An invalid number in a file is a failed read of the source, not an exception."""
-    it = host(tmp_path, {**X86, CPUIDLE: "intel_idle\n", MAX_CSTATE: "many\n"})
-    found = discover("cpu", it, SourceSettings())
-    assert isinstance(found, Failed)
-    assert "not a number" in found.reason
+@pytest.mark.parametrize("content", ["\n", "many\n"], ids=["empty", "a word"])
+def test_a_number_that_is_none_takes_only_itself(tmp_path: Path, content: str) -> None:
+    """An invalid number in one file leaves flags, model and topology as they are."""
+    whole = features(host(tmp_path / "without", X86))
+    found = features(host(tmp_path / "with", {**X86, CPUIDLE: "intel_idle\n", MAX_CSTATE: content}))
+    assert found.attributes["cpu.cstate"] == {}
+    assert found == whole
 
 
 def features(it: Host) -> Features:

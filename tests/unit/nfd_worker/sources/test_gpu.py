@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from feature_rules.features import Failed, Features
 from kube_api.names import is_label_value, is_qualified_name
 from nfd_worker.errors import HostReadError
-from nfd_worker.host import BOOT_ID, Host
+from nfd_worker.host import BOOT_ID
 from nfd_worker.sources import SOURCES
 from nfd_worker.sources.gpu import discover, family, labels, mig_profile, needs_scan, parse_answer
 from nfd_worker.sources.gpu_labels import label_text
 from nfd_worker.sources.settings import GpuSettings, SourceSettings
-from tests.support.nfd_worker.trees import RECORDED, host, recorded
+from tests.support.nfd_worker.trees import RECORDED, host, pci_device, recorded
 
 THIS_BOOT = {BOOT_ID: Path("/", BOOT_ID).read_text()}
-NVIDIA = {"sys/bus/pci/devices/0000:3b:00.0/vendor": "0x10de\n"}
-INTEL = {"sys/bus/pci/devices/0000:00:02.0/vendor": "0x8086\n"}
+NVIDIA = pci_device("0000:3b:00.0", "0x10de")
+INTEL = pci_device("0000:00:02.0", "0x8086")
 
 A100 = "NVIDIA A100-SXM4-40GB"
 H100 = "NVIDIA H100 80GB HBM3"
@@ -118,14 +118,10 @@ def test_without_a_scan_nothing_is_known_of_a_machine_with_nvidia_hardware(tmp_p
 
 def test_pci_devices_that_cannot_be_listed_are_an_error(tmp_path: Path) -> None:
     """A failed read is not an absent GPU."""
-    here = host(tmp_path, THIS_BOOT)
-
-    class Broken(Host):
-        def entries(self, path: str) -> list[str]:
-            raise HostReadError(f"cannot read {path}: Input/output error")
-
-    with pytest.raises(HostReadError, match="Input/output error"):
-        discover(Broken(here.root), SourceSettings())
+    here = host(tmp_path, {**THIS_BOOT, "sys/bus/pci/drivers/x": ""})
+    (tmp_path / "sys/bus/pci/devices").symlink_to("devices")
+    with pytest.raises(HostReadError, match="Too many levels of symbolic links"):
+        discover(here, SourceSettings())
 
 
 def test_an_answer_becomes_features_with_words_for_numbers() -> None:

@@ -24,7 +24,7 @@ from nfd_worker.cycle import run_cycle
 from nfd_worker.host import Host
 from nfd_worker.labels.labels import make_content
 from nfd_worker.sources import SOURCES, discover
-from nfd_worker.sources.local import FEATURE_FILES, parse_feature_file
+from nfd_worker.sources.local import FEATURE_FILES, of_files, parse_feature_file
 from nfd_worker.sources.settings import SourceSettings
 from tests.support.nfd_worker.trees import HOSTS, RECORDED
 
@@ -198,8 +198,8 @@ LINES = st.one_of(
 def test_no_feature_file_makes_an_invalid_label(text: str, now: float) -> None:
     """What Kubernetes does not take is left out and told."""
     made = parse_feature_file(text, "f", now)
-    features = Features(attributes={"local.feature": made.features, "local.label": made.labels})
-    result = make_content({"local": made.labels}, {}, features, NamespaceOptions())
+    features = of_files({"features.d/f": made.content})
+    result = make_content({"local": made.content.labels}, {}, features, NamespaceOptions())
     assert_valid(result.content.labels)
     assert parse_feature_file(text, "f", now) == made
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from feature_rules.features import Failed, Features
+from feature_rules.features import Failed, Features, FileFeatures
 from nfd_worker.guarded_file import MAX_FEATURE_FILE
 from nfd_worker.host import Host
 from nfd_worker.sources import discover
@@ -24,7 +24,7 @@ Pair = tuple[dict[str, str], dict[str, str]]
 
 def parsed(text: str) -> Pair:
     """Parse a file: features and labels."""
-    made = parse_feature_file(text, "f", NOW)
+    made = parse_feature_file(text, "f", NOW).content
     return dict(made.features), dict(made.labels)
 
 
@@ -84,14 +84,14 @@ def test_what_has_expired_is_not_there(text: str, expected: Pair) -> None:
         ("# +", "there is no directive ''"),
         ("# +expiry-time", "expiry-time needs a time"),
         ("# +expiry-time=2080-07-28T11:22:33X", "'2080-07-28T11:22:33X' is not a time like"),
-        ("# +expiry-time=2080-02-30T11:22:33Z", "day is out of range"),
+        ("# +expiry-time=2080-02-30T11:22:33Z", "'2080-02-30T11:22:33Z' is a time that does not exist"),
         ("=1", "'=1' has no name before the '='"),
     ],
 )
 def test_a_wrong_line_is_reported_with_its_place_and_stops_no_other(line: str, problem: str) -> None:
     """File, line, and what would be right."""
     made = parse_feature_file(f"a=1\n{line}\nb=2\n", "20-file", NOW)
-    assert made.features == {"a": "1", "b": "2"}
+    assert made.content.features == {"a": "1", "b": "2"}
     [told] = made.problems
     assert told.startswith("20-file:2: ")
     assert problem in told
@@ -167,6 +167,17 @@ def test_a_bad_file_is_reported_once_and_stops_no_other(tmp_path: Path, caplog: 
     ]
 
 
+@pytest.mark.parametrize("backup", ["gfd~", "gfd.bak", "gfd.dpkg-old", "gfd.rpmsave", "gfd.orig", "#gfd#", "gfd.swp"])
+def test_a_backup_of_a_file_does_not_count(tmp_path: Path, caplog: pytest.LogCaptureFixture, backup: str) -> None:
+    """It sorts behind the file, and would win over it; the log names it once."""
+    it = files(tmp_path, {"gfd": "count=4\n", backup: "count=2\n"})
+    assert found_on(it).attributes["local.label"] == {"count": "4"}
+    assert found_on(it).attributes["local.label"] == {"count": "4"}
+    assert [record.getMessage() for record in caplog.records] == [
+        f"host: {tmp_path / FEATURE_FILES / backup} left out: it is named as a backup of another file"
+    ]
+
+
 def test_a_link_to_a_file_is_read(tmp_path: Path) -> None:
     """Links are followed, as a mounted ConfigMap consists of links."""
     it = files(tmp_path, {"..data/real": "a=1\n"})
@@ -195,17 +206,29 @@ def test_a_file_that_cannot_be_read_just_now_counts_with_what_it_said(
     (folder / "a").rename(folder / "c")
     found = found_on(it)
     assert found.attributes["local.label"] == {"a": "1", "b": "1"}
-    assert found.files == {"features.d/b": {"b"}, "features.d/c": {"a"}, "features.d/never": None}
+    one, other = {"a": "1"}, {"b": "1"}
+    assert found.files == {
+        "features.d/b": FileFeatures(other, other), "features.d/c": FileFeatures(one, one), "features.d/never": None,
+    }  # fmt: skip
     assert "features.d/b: Input/output error; its last value stays" in caplog.text
     (folder / "b").unlink()
     assert found_on(it).attributes["local.label"] == {"a": "1"}
+
+
+def test_a_file_says_when_what_expires() -> None:
+    """Of what is there still, and of what is left out; what stands there again without a time does not expire."""
+    made = parse_feature_file(
+        f"x=1\n{PAST}x=2\nold=1\n{FUTURE}a=1\nb=1\n# +expiry-time=2080-01-01T00:00:00Z\nb=2\n", "f", NOW
+    )
+    times = {"a": parse_time("2080-07-28T11:22:33Z"), "b": parse_time("2080-01-01T00:00:00Z")}
+    assert (made.content.expiry, made.content.expired) == (times, frozenset({"old"}))
 
 
 @given(st.text())
 def test_no_text_breaks_the_parser(text: str) -> None:
     """Whatever it says; and every line that is not a comment is a feature, a label, or told."""
     made = parse_feature_file(text, "f", NOW)
-    assert all(isinstance(value, str) for value in {**made.features, **made.labels}.values())
+    assert all(isinstance(value, str) for value in {**made.content.features, **made.content.labels}.values())
     assert len(made.problems) <= text.count("\n") + 1
 
 

@@ -28,17 +28,45 @@ def found_in(root: Path, files: dict[str, str]) -> Features:
     ("nodes", "attributes", "made"),
     [
         pytest.param(0, None, {}, id="a kernel without NUMA"),
-        pytest.param(1, {"is_numa": "false", "node_count": "1"}, {}, id="one node"),
-        pytest.param(2, {"is_numa": "true", "node_count": "2"}, {"numa": "true"}, id="two nodes"),
+        pytest.param(1, {"is_numa": "false", "node_count": "1", "cpu_node_count": "1"}, {}, id="one node"),
+        pytest.param(
+            2, {"is_numa": "true", "node_count": "2", "cpu_node_count": "2"}, {"numa": "true"}, id="two nodes"
+        ),
     ],
 )
 def test_several_memory_nodes_are_numa(
     tmp_path: Path, nodes: int, attributes: dict[str, str] | None, made: dict[str, str]
 ) -> None:
     """Each node is a device on the node bus."""
-    found = found_in(tmp_path, {f"sys/bus/node/devices/node{number}/cpulist": "" for number in range(nodes)})
+    found = found_in(tmp_path, {f"sys/bus/node/devices/node{number}/cpulist": f"{number}\n" for number in range(nodes)})
     assert found.attributes.get("memory.numa") == attributes
     assert labels(found, SourceSettings()) == made
+
+
+@pytest.mark.parametrize(
+    ("upstream", "is_numa", "made"),
+    [
+        pytest.param(False, "false", {}, id="by default"),
+        pytest.param(True, "true", {"numa": "true"}, id="as upstream"),
+    ],
+)
+def test_the_memory_of_a_gpu_is_no_second_node(
+    tmp_path: Path, upstream: bool, is_numa: str, made: dict[str, str]
+) -> None:
+    """A GH200 has one node with CPUs, and eight without for the memory of its GPU."""
+    nodes = {"node0/cpulist": "0-71\n", **{f"node{number}/cpulist": "\n" for number in range(1, 9)}}
+    it = host(tmp_path, {**SYSFS, **{f"sys/bus/node/devices/{name}": text for name, text in nodes.items()}})
+    settings = SourceSettings(upstream_hardware_labels=upstream)
+    found = discover("memory", it, settings)
+    assert isinstance(found, Features)
+    assert found.attributes["memory.numa"] == {"is_numa": is_numa, "node_count": "9", "cpu_node_count": "1"}
+    assert labels(found, settings) == made
+
+
+def test_a_node_that_does_not_list_its_cpus_has_some(tmp_path: Path) -> None:
+    """What is not known does not take a label."""
+    found = found_in(tmp_path, {f"sys/bus/node/devices/node{number}/meminfo": "" for number in range(2)})
+    assert labels(found, SourceSettings()) == {"numa": "true"}
 
 
 @pytest.mark.parametrize(
@@ -80,6 +108,14 @@ def test_huge_pages_are_counted_by_size(tmp_path: Path, files: dict[str, str], e
     assert discover_huge_pages(it) == expected
 
 
+def test_a_size_whose_count_is_no_number_is_left_out(tmp_path: Path) -> None:
+    """The other sizes stand, and so do swap and NUMA."""
+    files = {f"{HUGE_PAGES}/hugepages-2048kB/nr_hugepages": "\n", f"{HUGE_PAGES}/hugepages-64kB/nr_hugepages": "3\n"}
+    found = found_in(tmp_path, {**files, "proc/swaps": HEADING})
+    assert found.attributes["memory.hugepages"] == {"enabled": "true", "hugepages-64Ki": "3"}
+    assert found.attributes["memory.swap"] == {"enabled": "false"}
+
+
 def test_a_size_whose_count_is_gone_is_left_out(tmp_path: Path) -> None:
     """A size of huge pages whose directory vanishes while it is read is left out."""
     it = host(tmp_path, {f"{HUGE_PAGES}/hugepages-2048kB/free_hugepages": "0\n"})
@@ -113,6 +149,25 @@ def test_persistent_memory_is_listed_with_what_it_reports(tmp_path: Path) -> Non
         {"name": "dax0.0", "devtype": "nd_dax", "mode": "devdax"}, {"name": "nmem0"},
     )  # fmt: skip
     assert labels(found, SourceSettings()) == {"nv.present": "true", "nv.dax": "true"}
+
+
+@pytest.mark.parametrize(
+    ("files", "made"),
+    [
+        pytest.param({"ndbus0/uevent": ""}, set(), id="a bus alone"),
+        pytest.param({"region0/devtype": "nd_pmem\n"}, {"nv.present"}, id="a region"),
+        pytest.param({"dax0.0/devtype": "nd_dax\n", "dax0.0/namespace": "\n"}, set(), id="DAX without a namespace"),
+        pytest.param(
+            {"dax0.0/devtype": "nd_dax\n", "dax0.0/namespace": "namespace0.0\n"}, {"nv.present", "nv.dax"}, id="DAX"
+        ),
+    ],
+)
+def test_what_the_kernel_makes_without_memory_is_none(tmp_path: Path, files: dict[str, str], made: set[str]) -> None:
+    """The kernel makes a bus without DIMMs, and with each region an empty DAX device; upstream labels these as well."""
+    found = found_in(tmp_path, {f"sys/bus/nd/devices/{name}": text for name, text in files.items()})
+    assert labels(found, SourceSettings()).keys() == made
+    upstream = {"nv.present", *(["nv.dax"] if "dax0.0/devtype" in files else [])}
+    assert labels(found, SourceSettings(upstream_hardware_labels=True)).keys() == upstream
 
 
 @pytest.mark.parametrize("file", [f"{HUGE_PAGES}/hugepages-2048kB/nr_hugepages", "proc/swaps"], ids=["pages", "swaps"])

@@ -55,6 +55,7 @@ def test_network_labels(case: Case, tmp_path: Path) -> None:
 def test_storage_labels(case: Case, tmp_path: Path) -> None:
     """One disk that does not rotate is enough."""
     files = {f"sys/block/{disk['name']}/queue/rotational": disk["rotational"] for disk in case["input"]["block"]}
+    files |= {f"sys/block/{disk['name']}/device/model": "a disk" for disk in case["input"]["block"]}
     assert found_in("storage", tmp_path, files, SourceSettings())[1] == case["expect"]["labels"]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from feature_rules.features import Failed, Features
 from nfd_worker.sources import discover
-from nfd_worker.sources.pci import FIELDS, labels, parse_device, usable_label_fields
+from nfd_worker.sources.pci import FIELDS, labels, parse_identity, usable_label_fields
 from nfd_worker.sources.settings import PciSettings, SourceSettings
 from tests.support.nfd_worker.trees import host, recorded
 
@@ -29,6 +29,10 @@ def found_on(name: str) -> Features:
         ),
         pytest.param(PciSettings(("00ff",), ("colour",)), {"00ff_1234.present"}, id="no known field: the default"),
         pytest.param(PciSettings((), ("class",)), set(), id="nothing wanted"),
+        pytest.param(PciSettings(("0x00ff",), ("class",)), {"00ff.present"}, id="class with 0x"),
+        pytest.param(PciSettings(("00ff00",), ("class",)), {"00ff.present"}, id="class with programming interface"),
+        pytest.param(PciSettings((" 00ff ",), ("class",)), {"00ff.present"}, id="class with blanks"),
+        pytest.param(PciSettings(("00*", "00ff0000"), ("class",)), set(), id="no class"),
     ],
 )
 def test_labels_say_what_the_settings_ask_for(settings: PciSettings, expected: set[str]) -> None:
@@ -45,6 +49,22 @@ def test_two_devices_of_a_kind_are_one_label() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("functions", "upstream", "is_capable"),
+    [
+        pytest.param("8", False, True, id="eight"),
+        pytest.param("0", False, False, id="none allowed by the firmware"),
+        pytest.param("", False, False, id="no number"),
+        pytest.param("0", True, True, id="none, as upstream"),
+    ],
+)
+def test_a_device_without_virtual_functions_cannot_make_any(functions: str, upstream: bool, is_capable: bool) -> None:
+    """That the kernel shows the amount says only that the device has the capability in its configuration space."""
+    device = {**dict.fromkeys(FIELDS, "15b3"), "class": "0300", "sriov_totalvfs": functions}
+    made = labels(Features(instances={"pci.device": (device,)}), SourceSettings(upstream_hardware_labels=upstream))
+    assert ("0300_15b3.sriov.capable" in made) is is_capable
+
+
 def test_devices_are_listed_by_address() -> None:
     """The order of instances is the same in every cycle."""
     vendors = [device["vendor"] for device in found_on("intel-gpu-server").instances["pci.device"]]
@@ -53,7 +73,7 @@ def test_devices_are_listed_by_address() -> None:
 
 def test_a_device_without_all_fields_is_left_out() -> None:
     """A device without all fields is being removed, and is left out."""
-    assert parse_device({"class": "0x030000\n", "vendor": "0x10de\n"}) is None
+    assert parse_identity({"class": "0x030000\n", "vendor": "0x10de\n"}) is None
 
 
 def test_a_device_that_goes_away_while_it_is_read_is_not_there(
@@ -67,6 +87,30 @@ def test_a_device_that_goes_away_while_it_is_read_is_not_there(
     assert isinstance(found, Features)
     assert found.instances["pci.device"] == (dict.fromkeys(whole, "0300"),)
     assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def test_what_stays_of_a_device_is_read_once(tmp_path: Path) -> None:
+    """Until another one comes to its address; what a driver or an admin can change is read each time."""
+    device = {**dict.fromkeys(FIELDS, "0x1111\n"), "sriov_totalvfs": "8\n"}
+    path = tmp_path / "sys/bus/pci/devices/0000:01:00.0"
+    it = host(tmp_path, {f"sys/bus/pci/devices/0000:01:00.0/{name}": text for name, text in device.items()})
+    host(tmp_path, {f"other/{name}": text for name, text in {**device, "vendor": "0x2222\n"}.items()})
+
+    def found() -> dict[str, str]:
+        features = discover("pci", it, SourceSettings())
+        assert isinstance(features, Features)
+        (one,) = features.instances["pci.device"]
+        return {name: one.get(name, "") for name in ("vendor", "sriov_totalvfs", "iommu_group/type")}
+
+    assert found() == {"vendor": "1111", "sriov_totalvfs": "8", "iommu_group/type": ""}
+    (path / "vendor").write_text("0x3333\n")
+    (path / "sriov_totalvfs").write_text("0\n")
+    (path / "iommu_group").mkdir()
+    (path / "iommu_group/type").write_text("DMA\n")
+    assert found() == {"vendor": "1111", "sriov_totalvfs": "0", "iommu_group/type": "DMA"}
+    path.rename(tmp_path / "gone")
+    (tmp_path / "other").rename(path)
+    assert found() == {"vendor": "2222", "sriov_totalvfs": "8", "iommu_group/type": ""}
 
 
 def test_a_machine_without_a_pci_bus_has_no_devices(tmp_path: Path) -> None:

@@ -20,6 +20,10 @@ from tests.support.nfd_worker.trees import host, recorded
         ("rolling", {}),
         ("", {}),
         ("9.4", {"VERSION_ID.major": "9", "VERSION_ID.minor": "4"}),
+        ("v1.9.2", {"VERSION_ID.major": "1", "VERSION_ID.minor": "9"}),
+        ("9.4+x", {"VERSION_ID.major": "9", "VERSION_ID.minor": "4"}),
+        ("1-beta", {"VERSION_ID.major": "1"}),
+        ("version", {}),
     ],
 )
 def test_a_version_is_split_where_it_has_numbers(version_id: str, parts: dict[str, str]) -> None:

@@ -36,6 +36,24 @@ def test_a_device_without_a_class_counts_once_for_each_interface(tmp_path: Path)
     assert found.instances["usb.device"] == ({**stick, "class": "08"}, {**stick, "class": "03"})
 
 
+def test_a_composite_device_counts_once_more_for_each_class_of_its_interfaces(tmp_path: Path) -> None:
+    """A webcam says miscellaneous (ef); its interfaces say video and audio. Other classes have no interfaces to see."""
+    interfaces = {
+        "1-2/1-2:1.0/bInterfaceClass": "0e\n",
+        "1-2/1-2:1.1/bInterfaceClass": "01\n",
+        "1-2/1-2:1.2/bInterfaceClass": "01\n",
+    }
+    other = {
+        "1-3/bDeviceClass": "ff\n",
+        "1-3/idVendor": "1\n",
+        "1-3/idProduct": "2\n",
+        "1-3/1-3:1.0/bInterfaceClass": "3",
+    }
+    found = found_in(tmp_path, {**CAMERA, **interfaces, **other})
+    assert [device["class"] for device in found.instances["usb.device"]] == ["ef", "0e", "01", "ff"]
+    assert {"0e_5986_1177.present", "ef_5986_1177.present"} <= labels(found, SourceSettings()).keys()
+
+
 def test_a_device_that_goes_away_while_it_is_read_is_not_there(tmp_path: Path) -> None:
     """A device without a product is left out."""
     assert found_in(tmp_path, {"1-3/bDeviceClass": "ff\n"}).instances["usb.device"] == ()
@@ -51,6 +69,9 @@ def test_a_device_that_goes_away_while_it_is_read_is_not_there(tmp_path: Path) -
         ),
         pytest.param(UsbSettings(("e",), ("serial", "class")), {"ef_.present"}, id="a field that is missing is empty"),
         pytest.param(UsbSettings((), ()), set(), id="nothing wanted"),
+        pytest.param(UsbSettings(("0xEF",), ("class",)), {"ef.present"}, id="class with 0x"),
+        pytest.param(UsbSettings(("080650",), ("class",)), {"08.present"}, id="class with subclass and protocol"),
+        pytest.param(UsbSettings(("e*",), ("class",)), set(), id="no class"),
     ],
 )
 def test_labels_say_what_the_settings_ask_for(tmp_path: Path, settings: UsbSettings, expected: set[str]) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -30,7 +30,9 @@ BROKEN = {"error": "The command 'make' returned a non-zero code: 65", "errorDeta
 
 
 @contextmanager
-def engine(*builds: object, network: str = "host") -> Iterator[tuple[DockerBuilder, list[Request]]]:
+def engine(
+    *builds: object, network: str = "host", proxy: Mapping[str, str] | None = None
+) -> Iterator[tuple[DockerBuilder, list[Request]]]:
     """A builder whose engine's builds end like this, one after the other; returns what the engine was asked, too."""
     left = list(builds)
 
@@ -41,7 +43,7 @@ def engine(*builds: object, network: str = "host") -> Iterator[tuple[DockerBuild
         scripted_registry(script) as server,
         closing(docker.APIClient(f"tcp://{server.host}", version="1.41")) as api,
     ):
-        yield DockerBuilder(api, network=network), server.requests
+        yield DockerBuilder(api, network=network, proxy=proxy), server.requests
 
 
 def names_of(request: BuildRequest, owner: str) -> set[str]:
@@ -78,6 +80,17 @@ def test_a_build_that_lost_a_layer_is_run_once_more() -> None:
     first, second = [request for request in requests if request.path.endswith("/build")]
     assert (first.query, first.body) == (second.query, second.body)
     assert log == ["the engine removed a layer that this build was taking from the cache: retrying"]
+
+
+def test_a_proxy_is_given_to_the_commands_of_a_build() -> None:
+    """By arguments that an engine knows, and writes to no history; without a proxy nothing is given."""
+    with engine(BUILT, BUILT, proxy={"http_proxy": "http://p:1"}) as (builder, requests):
+        run(builder)
+    with engine(BUILT) as (builder, others):
+        run(builder)
+    (build,), (other,) = ([one for one in asked if one.path.endswith("/build")] for asked in (requests, others))
+    assert json.loads(parse_qs(build.query)["buildargs"][0]) == {"http_proxy": "http://p:1"}
+    assert "buildargs" not in parse_qs(other.query)
 
 
 @pytest.mark.parametrize("network", ["host", "none"])

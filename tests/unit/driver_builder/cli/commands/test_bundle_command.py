@@ -132,6 +132,7 @@ def test_a_registry_that_is_away_ends_it_with_3(tmp_path: Path, capsys: pytest.C
         pytest.param(["DIR", "r.io/a/b:1", "--import"], "leave out IMAGE", id="both"),
         pytest.param(["DIR", "r.io/a/b:1", "--registry", "r.io"], "--import pushes to", id="registry"),
         pytest.param(["DIR", "r.io/a/b:1", "--toolchains"], "--toolchains: give --snapshot", id="toolchains"),
+        pytest.param(["DIR", "linbit/drbd9:1"], "names no registry", id="without a registry"),
         pytest.param(["DIR", "debian"], "'debian' is not an image reference", id="a short name"),
         pytest.param(["DIR", "--import"], "is not an OCI image layout", id="no layout"),
     ],

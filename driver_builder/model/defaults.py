@@ -1,0 +1,7 @@
+"""Seconds that apply where neither a setting nor a spec says otherwise."""
+
+BUILD_DEADLINE_SECONDS = 1800.0
+MAX_BUILD_DEADLINE_SECONDS = 14400.0
+RETRY_MIN_SECONDS = 30.0
+RETRY_MAX_SECONDS = 3600.0
+UNLOAD_DEADLINE_SECONDS = 600.0

@@ -1,0 +1,181 @@
+# Made without anything of a kernel or a driver, for all builds. No package is pinned: the archives keep the newest version
+# only.
+FROM debian:bookworm-slim AS tools
+SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
+# A build that is cut off is thrown away, so dpkg need not wait for the disk after every file.
+# hadolint ignore=DL3009
+RUN echo force-unsafe-io >/etc/dpkg/dpkg.cfg.d/driverwright; \
+    apt-get update -q -o APT::Update::Error-Mode=any || { \
+        echo "driverwright: the archives of debian:bookworm-slim cannot be reached"; exit 67; }
+
+# The script of dkms alone: the rest of its package makes packages, and has hooks that would build by themselves.
+# Without a key: dkms makes one of its own otherwise, another one in every build.
+WORKDIR /dkms
+RUN apt-get download -q dkms || { \
+        echo "driverwright: package dkms cannot be downloaded from the archives of the base image"; exit 67; }; \
+    dpkg-deb -x ./dkms_*.deb .; \
+    cp usr/sbin/dkms /usr/sbin/; \
+    mkdir /etc/dkms /var/lib/dkms; \
+    echo "mok_signing_key=/dev/null/none" >/etc/dkms/framework.conf
+
+# hadolint ignore=DL3007
+FROM registry.suse.com/bci/bci-base:15.6 AS headers
+SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
+ENV LC_ALL=C.UTF-8
+
+# hadolint ignore=DL3036,DL3037
+RUN zypper --non-interactive install --no-recommends \
+        binutils diffutils findutils gawk gcc kmod libelf-devel make patch xz || { \
+        echo "driverwright: compiler and tools cannot be installed from the base image's repositories"; exit 67; }
+
+COPY --from=tools /usr/sbin/dkms /usr/sbin/
+COPY --from=tools /etc/dkms/ /etc/dkms/
+
+# A subscription reaches the build through the base image and the engine's host. Tumbleweed keeps its last snapshots,
+# which its VERSION_ID names. Packages of a mirror have to be signed with a key that the base image knows.
+# hadolint ignore=DL3036,DL3037
+RUN package="kernel-default-devel"; \
+    refresh() { zypper --non-interactive refresh; }; \
+    try() { \
+        echo "driverwright: looking for $package 6.4.0-150600.23.25 in $1"; \
+        refresh || echo "not every repository can be refreshed"; \
+        edition=$(zypper --non-interactive search --details --match-exact --type package "$package" | \
+            awk -F "|" -v wanted="6.4.0-150600.23.25" "{ \
+                gsub(/ /, \"\", \$4); \
+                if (index(\$4, wanted) == 1 && substr(\$4, length(wanted) + 1) ~ /^(\.[0-9]+)*\$/) print \$4 }" | \
+            sort -V | tail -n 1) && [ -n "$edition" ] && \
+            zypper --non-interactive install --no-recommends --oldpackage "$package=$edition"; \
+    }; \
+    try_repository() { \
+        zypper --non-interactive addrepo "$2" "driverwright-$1" && try "$2" && return; \
+        zypper --non-interactive removerepo "driverwright-$1"; \
+        return 1; \
+    }; \
+    try "the repositories of registry.suse.com/bci/bci-base:15.6" || \
+    { \
+        refresh || { echo "driverwright: a repository of registry.suse.com/bci/bci-base:15.6 cannot be reached"; exit 67; }; \
+        echo "driverwright: package $package 6.4.0-150600.23.25 is in none of these places"; exit 64; }; \
+    objects="/usr/src/linux-6.4.0-150600.23.25-obj"; \
+    kernel=$(find "$objects" -mindepth 2 -maxdepth 2 -name "default" | sed -n 1p); \
+    [ -f "$kernel/Module.symvers" ] || { \
+        echo "driverwright: package $package brought no Module.symvers below $objects"; exit 64; }; \
+    ln -s "$kernel" /kernel; \
+    mkdir /facts; \
+    cp /kernel/Module.symvers /facts/; \
+    gcc --version | sed -n 1p >/facts/compiler
+
+# How the kernel was configured, in the words of an empty module: what modules of another kernel are compared with. Where
+# none can be built this fact is missing, and the driver's own build says why.
+RUN mkdir /magic; \
+    echo "obj-m := magic.o" >/magic/Makefile; \
+    printf "%s\n" "#include <linux/module.h>" "MODULE_LICENSE(\"GPL\");" >/magic/magic.c; \
+    { make -C "/kernel" M=/magic CONFIG_DEBUG_INFO_BTF_MODULES= modules && \
+        modinfo -F vermagic /magic/magic.ko >/facts/vermagic; } >/magic/log 2>&1 || rm -f /facts/vermagic
+
+
+FROM headers AS build
+SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
+
+# What the build of this driver needs besides compiler and headers: spec.build.packages.
+# hadolint ignore=DL3008,DL3009,DL3032,DL3033,DL3036,DL3037,DL3040,DL3041
+RUN zypper --non-interactive install --no-recommends g++ spatch || { \
+        zypper --non-interactive refresh >/dev/null || { \
+            echo "driverwright: a repository of the base image cannot be reached for spec.build.packages"; exit 67; }; \
+        for package in g++ spatch; do \
+            zypper --non-interactive search --match-exact "$package" >/dev/null || { \
+                echo "driverwright: spec.build.packages: $package is in no repository of the base image"; exit 68; }; \
+        done; \
+        echo "driverwright: spec.build.packages cannot be installed from the repositories of the base image"; exit 67; }
+
+COPY source/ /source/
+
+# Without the BTF of modules: nothing needs it, and it takes pahole where the headers bring a vmlinux. A tree with a
+# dkms.conf is built as that says; make finds our variables in MAKEFLAGS, as if they stood in its call.
+# A package may have dkms install its modules under other names (DEST_MODULE_NAME: nvidia-current-open.ko is nvidia):
+# they get their own back, by which kernel, modprobe and the driver's spec know them.
+RUN headers="/kernel"; \
+    driver="driverwright/edu 6.4.0-150600.23.25"; \
+    if [ ! -e /source/dkms.conf ]; then \
+        make -C "$headers" -j "$(nproc)" M=/source \
+            CONFIG_DEBUG_INFO_BTF_MODULES= modules || { \
+            echo "driverwright: $driver does not compile for 6.4.0-150600.23.25-default"; exit 65; }; \
+        ln -s /source /built; \
+        exit 0; \
+    fi; \
+    refuse() { echo "driverwright: the dkms.conf of $driver $1"; exit 68; }; \
+    ! grep -q "$(printf "\r")" /source/dkms.conf || refuse "has line ends of Windows (CR LF): save it with LF"; \
+    number=$(sed -n "s/^ *PACKAGE_VERSION=//p" /source/dkms.conf | tail -n 1 | tr -d "\"'" | cut -c -100); \
+    case "${number%% *}" in *"#"*) \
+        refuse "has a placeholder where PACKAGE_VERSION is, ${number%% *}: write the version itself" ;; \
+    esac; \
+    export MAKEFLAGS="-- CONFIG_DEBUG_INFO_BTF_MODULES="; \
+    dkms add -k "6.4.0-150600.23.25-default" /source || case "$number" in \
+        *"\$("*|*"\`"*) refuse "has dkms compute PACKAGE_VERSION, which fails in a build: write the version for $number" ;; \
+        *) refuse "is not accepted by dkms" ;; \
+    esac; \
+    tree=$(find /var/lib/dkms -mindepth 2 -maxdepth 2 -type d); \
+    code=0; \
+    dkms build -k "6.4.0-150600.23.25-default" --kernelsourcedir "$headers" "${tree#/var/lib/dkms/}" || code=$?; \
+    find "$tree" -name make.log -exec cat {} +; \
+    if [ "$code" = 77 ]; then \
+        wanted=$(grep -o "BUILD_EXCLUSIVE_[A-Z_]*=.*" /source/dkms.conf | paste -s -d " " | cut -c -300); \
+        echo "driverwright: $driver is not for 6.4.0-150600.23.25-default, says its dkms.conf: $wanted"; exit 69; \
+    fi; \
+    [ "$code" = 0 ] || { \
+        echo "driverwright: $driver does not compile for 6.4.0-150600.23.25-default, says dkms ($code)"; exit 65; }; \
+    find "$tree" -name "*.ko.xz" -exec unxz {} +; \
+    for file in "$tree/6.4.0-150600.23.25-default"/*/module/*.ko; do \
+        name=$(modinfo -F name "$file" 2>/dev/null || true); \
+        known=$(basename "$file" .ko | tr - _); \
+        [ -z "$name" ] || [ "$known" = "$name" ] || mv "$file" "${file%/*}/$name.ko"; \
+    done; \
+    ln -s "$tree/6.4.0-150600.23.25-default"/*/module /built
+
+# The wanted modules, and those of the driver's own that they depend on. Names are words, to be split.
+# hadolint ignore=SC2001,SC2046
+RUN folder="/out/lib/modules/6.4.0-150600.23.25-default"; \
+    mkdir -p "$folder/updates"; \
+    wanted="edudrv"; \
+    set -- $wanted; \
+    while [ "$#" -gt 0 ]; do \
+        module=$1; \
+        shift; \
+        file=$(find /built/ -name "$(echo "$module" | sed "s/[-_]/[-_]/g").ko" | sort | sed -n 1p); \
+        if [ -z "$file" ]; then \
+            case " $wanted " in *" $module "*) \
+                echo "driverwright: make built no $module.ko, it built:" $(find /built/ -name "*.ko"); exit 66 ;; \
+            esac; \
+            continue; \
+        fi; \
+        target=$folder/updates/${file##*/}; \
+        [ ! -e "$target" ] || continue; \
+        strip --strip-debug -o "$target" "$file"; \
+        set -- "$@" $(modinfo -F depends "$file" | tr "," " "); \
+    done; \
+    touch "$folder/modules.order" "$folder/modules.builtin" "$folder/modules.builtin.modinfo"; \
+    depmod -b /out "6.4.0-150600.23.25-default"
+
+WORKDIR /out/driver
+COPY modules ./
+# hadolint ignore=SC2001
+RUN chmod 0644 modules; \
+    echo "6.4.0-150600.23.25-default" >kernel; \
+    touch identities depends needs-device; \
+    while read -r module _; do \
+        file=$(find /out/lib/modules -name "$(echo "$module" | sed "s/[-_]/[-_]/g").ko"); \
+        srcversion=$(modinfo -F srcversion "$file"); \
+        build_id=$(readelf -n "$file" 2>/dev/null | sed -n "s/^ *Build ID: //p"); \
+        if [ -n "$srcversion" ]; then \
+            echo "$module srcversion $srcversion" >>identities; \
+        elif [ -n "$build_id" ]; then \
+            echo "$module buildID $build_id" >>identities; \
+        fi; \
+        echo "$module $(modinfo -F depends "$file" | tr "," " ")" >>depends; \
+        if modinfo -F alias "$file" | grep -E "^(bcma|pci|ssb|usb|virtio|vmbus|xen):" >/dev/null; then \
+            echo "$module" >>needs-device; \
+        fi; \
+    done <modules; \
+    find /out -exec touch -h -d @0 {} +
+
+FROM scratch
+COPY --from=build /out/ /

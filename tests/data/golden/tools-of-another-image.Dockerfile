@@ -1,0 +1,172 @@
+# Made without anything of a kernel or a driver, for all builds. No package is pinned: the archives keep the newest version
+# only.
+FROM registry.example.com/mirror/debian:12 AS tools
+SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
+# A build that is cut off is thrown away, so dpkg need not wait for the disk after every file.
+# hadolint ignore=DL3009
+RUN echo force-unsafe-io >/etc/dpkg/dpkg.cfg.d/driverwright; \
+    apt-get update -q -o APT::Update::Error-Mode=any || { \
+        echo "driverwright: the archives of registry.example.com/mirror/debian:12 cannot be reached"; exit 67; }
+
+# The script of dkms alone: the rest of its package makes packages, and has hooks that would build by themselves.
+# Without a key: dkms makes one of its own otherwise, another one in every build.
+WORKDIR /dkms
+RUN apt-get download -q dkms || { \
+        echo "driverwright: package dkms cannot be downloaded from the archives of the base image"; exit 67; }; \
+    dpkg-deb -x ./dkms_*.deb .; \
+    cp usr/sbin/dkms /usr/sbin/; \
+    mkdir /etc/dkms /var/lib/dkms; \
+    echo "mok_signing_key=/dev/null/none" >/etc/dkms/framework.conf
+
+FROM rockylinux/rockylinux:9 AS headers
+SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
+ENV LC_ALL=C.UTF-8
+
+# With the keys of the distribution imported, packages of its archives are checked like those of its repositories.
+# hadolint ignore=DL3040,DL3041
+RUN dnf install --assumeyes --setopt=install_weak_deps=False \
+        binutils diffutils elfutils-libelf-devel findutils gawk gcc kmod make patch xz || { \
+        echo "driverwright: compiler and tools cannot be installed from the base image's repositories"; exit 67; }; \
+    for key in /etc/pki/rpm-gpg/*; do \
+        rpm --import "$key" || echo "$key is no key that rpm takes"; \
+    done
+
+COPY --from=tools /usr/sbin/dkms /usr/sbin/
+COPY --from=tools /etc/dkms/ /etc/dkms/
+
+# A kernel that is no longer current is in the vault of its minor release; CentOS Stream keeps old ones in its build
+# system only, where they are not signed. Oracle's kernels may need a newer compiler, which their headers bring along.
+# hadolint ignore=DL3040,DL3041
+RUN package="kernel-devel-5.14.0-427.13.1.el9_4.x86_64"; \
+    try() { \
+        echo "driverwright: looking for $package in $1"; \
+        shift; \
+        dnf install --assumeyes --refresh --setopt=install_weak_deps=False "$@"; \
+    }; \
+    try_repository() { \
+        printf "[driverwright-%s]\nname=%s\nbaseurl=%s\nenabled=0\ngpgcheck=1\n" "$1" "$1" "$2" \
+            >"/etc/yum.repos.d/driverwright-$1.repo"; \
+        try "$2" --enablerepo="driverwright-$1" "$package"; \
+    }; \
+    try "the repositories of rockylinux/rockylinux:9" "$package" || \
+    try_repository vault-appstream "https://dl.rockylinux.org/vault/rocky/9.4/AppStream/x86_64/os/" || \
+    try_repository vault-baseos "https://dl.rockylinux.org/vault/rocky/9.4/BaseOS/x86_64/os/" || \
+    try_repository vault-rt "https://dl.rockylinux.org/vault/rocky/9.4/RT/x86_64/os/" || \
+    { \
+        dnf makecache --refresh --setopt="*.skip_if_unavailable=False" || { \
+            echo "driverwright: a repository of rockylinux/rockylinux:9 cannot be reached"; exit 67; }; \
+        echo "driverwright: package $package is in none of these places"; exit 64; }; \
+    kernel="/usr/src/kernels/5.14.0-427.13.1.el9_4.x86_64"; \
+    [ -f "$kernel/Module.symvers" ] || { \
+        echo "driverwright: package $package brought no $kernel/Module.symvers"; exit 64; }; \
+    ln -s "$kernel" /kernel; \
+    toolset="/opt/rh/gcc-toolset-$(sed -n "s/^CONFIG_GCC_VERSION=\([0-9]*\)[0-9]\{4\}$/\1/p" /kernel/.config)"; \
+    [ ! -x "$toolset/root/usr/bin/gcc" ] || ln -s "$toolset"/root/usr/bin/* /usr/local/bin/; \
+    mkdir /facts; \
+    cp /kernel/Module.symvers /facts/; \
+    gcc --version | sed -n 1p >/facts/compiler
+
+# How the kernel was configured, in the words of an empty module: what modules of another kernel are compared with. Where
+# none can be built this fact is missing, and the driver's own build says why.
+RUN mkdir /magic; \
+    echo "obj-m := magic.o" >/magic/Makefile; \
+    printf "%s\n" "#include <linux/module.h>" "MODULE_LICENSE(\"GPL\");" >/magic/magic.c; \
+    { make -C "/kernel" M=/magic CONFIG_DEBUG_INFO_BTF_MODULES= modules && \
+        modinfo -F vermagic /magic/magic.ko >/facts/vermagic; } >/magic/log 2>&1 || rm -f /facts/vermagic
+
+
+FROM headers AS build
+SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
+
+COPY source/ /source/
+
+# Without the BTF of modules: nothing needs it, and it takes pahole where the headers bring a vmlinux. A tree with a
+# dkms.conf is built as that says; make finds our variables in MAKEFLAGS, as if they stood in its call.
+# A package may have dkms install its modules under other names (DEST_MODULE_NAME: nvidia-current-open.ko is nvidia):
+# they get their own back, by which kernel, modprobe and the driver's spec know them.
+RUN headers="/kernel"; \
+    driver="driverwright/edu 1.0.0"; \
+    if [ ! -e /source/dkms.conf ]; then \
+        make -C "$headers" -j "$(nproc)" M=/source \
+            CONFIG_DEBUG_INFO_BTF_MODULES= modules || { \
+            echo "driverwright: $driver does not compile for 5.14.0-427.13.1.el9_4.x86_64"; exit 65; }; \
+        ln -s /source /built; \
+        exit 0; \
+    fi; \
+    refuse() { echo "driverwright: the dkms.conf of $driver $1"; exit 68; }; \
+    ! grep -q "$(printf "\r")" /source/dkms.conf || refuse "has line ends of Windows (CR LF): save it with LF"; \
+    number=$(sed -n "s/^ *PACKAGE_VERSION=//p" /source/dkms.conf | tail -n 1 | tr -d "\"'" | cut -c -100); \
+    case "${number%% *}" in *"#"*) \
+        refuse "has a placeholder where PACKAGE_VERSION is, ${number%% *}: write the version itself" ;; \
+    esac; \
+    export MAKEFLAGS="-- CONFIG_DEBUG_INFO_BTF_MODULES="; \
+    dkms add -k "5.14.0-427.13.1.el9_4.x86_64" /source || case "$number" in \
+        *"\$("*|*"\`"*) refuse "has dkms compute PACKAGE_VERSION, which fails in a build: write the version for $number" ;; \
+        *) refuse "is not accepted by dkms" ;; \
+    esac; \
+    tree=$(find /var/lib/dkms -mindepth 2 -maxdepth 2 -type d); \
+    code=0; \
+    dkms build -k "5.14.0-427.13.1.el9_4.x86_64" --kernelsourcedir "$headers" "${tree#/var/lib/dkms/}" || code=$?; \
+    find "$tree" -name make.log -exec cat {} +; \
+    if [ "$code" = 77 ]; then \
+        wanted=$(grep -o "BUILD_EXCLUSIVE_[A-Z_]*=.*" /source/dkms.conf | paste -s -d " " | cut -c -300); \
+        echo "driverwright: $driver is not for 5.14.0-427.13.1.el9_4.x86_64, says its dkms.conf: $wanted"; exit 69; \
+    fi; \
+    [ "$code" = 0 ] || { \
+        echo "driverwright: $driver does not compile for 5.14.0-427.13.1.el9_4.x86_64, says dkms ($code)"; exit 65; }; \
+    find "$tree" -name "*.ko.xz" -exec unxz {} +; \
+    for file in "$tree/5.14.0-427.13.1.el9_4.x86_64"/*/module/*.ko; do \
+        name=$(modinfo -F name "$file" 2>/dev/null || true); \
+        known=$(basename "$file" .ko | tr - _); \
+        [ -z "$name" ] || [ "$known" = "$name" ] || mv "$file" "${file%/*}/$name.ko"; \
+    done; \
+    ln -s "$tree/5.14.0-427.13.1.el9_4.x86_64"/*/module /built
+
+# The wanted modules, and those of the driver's own that they depend on. Names are words, to be split.
+# hadolint ignore=SC2001,SC2046
+RUN folder="/out/lib/modules/5.14.0-427.13.1.el9_4.x86_64"; \
+    mkdir -p "$folder/updates"; \
+    wanted="edudrv"; \
+    set -- $wanted; \
+    while [ "$#" -gt 0 ]; do \
+        module=$1; \
+        shift; \
+        file=$(find /built/ -name "$(echo "$module" | sed "s/[-_]/[-_]/g").ko" | sort | sed -n 1p); \
+        if [ -z "$file" ]; then \
+            case " $wanted " in *" $module "*) \
+                echo "driverwright: make built no $module.ko, it built:" $(find /built/ -name "*.ko"); exit 66 ;; \
+            esac; \
+            continue; \
+        fi; \
+        target=$folder/updates/${file##*/}; \
+        [ ! -e "$target" ] || continue; \
+        strip --strip-debug -o "$target" "$file"; \
+        set -- "$@" $(modinfo -F depends "$file" | tr "," " "); \
+    done; \
+    touch "$folder/modules.order" "$folder/modules.builtin" "$folder/modules.builtin.modinfo"; \
+    depmod -b /out "5.14.0-427.13.1.el9_4.x86_64"
+
+WORKDIR /out/driver
+COPY modules ./
+# hadolint ignore=SC2001
+RUN chmod 0644 modules; \
+    echo "5.14.0-427.13.1.el9_4.x86_64" >kernel; \
+    touch identities depends needs-device; \
+    while read -r module _; do \
+        file=$(find /out/lib/modules -name "$(echo "$module" | sed "s/[-_]/[-_]/g").ko"); \
+        srcversion=$(modinfo -F srcversion "$file"); \
+        build_id=$(readelf -n "$file" 2>/dev/null | sed -n "s/^ *Build ID: //p"); \
+        if [ -n "$srcversion" ]; then \
+            echo "$module srcversion $srcversion" >>identities; \
+        elif [ -n "$build_id" ]; then \
+            echo "$module buildID $build_id" >>identities; \
+        fi; \
+        echo "$module $(modinfo -F depends "$file" | tr "," " ")" >>depends; \
+        if modinfo -F alias "$file" | grep -E "^(bcma|pci|ssb|usb|virtio|vmbus|xen):" >/dev/null; then \
+            echo "$module" >>needs-device; \
+        fi; \
+    done <modules; \
+    find /out -exec touch -h -d @0 {} +
+
+FROM scratch
+COPY --from=build /out/ /
