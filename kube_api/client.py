@@ -98,11 +98,13 @@ class Client:
         """
         return cls(connect(kubeconfig, once=once), timeout_seconds=timeout_seconds)
 
-    def get(self, path: str, *, metadata_only: bool = False) -> Object:
-        """Read one object; with ``metadata_only`` a PartialObjectMetadata of it, or the whole where there is none."""
-        return self._json(
-            "GET", path, accept=f"{METADATA_OF_ONE},application/json" if metadata_only else "application/json"
-        )
+    def get(self, path: str) -> Object:
+        """Read one object."""
+        return self._json("GET", path)
+
+    def get_metadata(self, path: str) -> Object:
+        """Read one object's PartialObjectMetadata, or the whole of it from a server that has none."""
+        return self._json("GET", path, accept=f"{METADATA_OF_ONE},application/json")
 
     def get_dated(self, path: str) -> tuple[Object, str]:
         """Read one object, and the server's time as the response's ``Date`` has it; empty without that header."""

@@ -52,7 +52,9 @@ def start_api_server(folder: Path) -> dict[str, str]:
 
 def _stored(applied: dict[str, Any]) -> dict[str, Any]:
     """Give the metadata of a Node after an apply of it, with the owners of its fields, as a real server has it."""
-    owned = {f"f:{name}": {f"f:{key}": {} for key in applied.get(name, {})} for name in ("labels", "annotations")}
+    owned: dict[str, dict[str, Any]] = {
+        f"f:{name}": {f"f:{key}": {} for key in applied.get(name, {})} for name in ("labels", "annotations")
+    }
     entry = {"manager": "nfd-worker", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1"}
     entries = [{**entry, "time": "2026-01-01T00:00:00Z", "fieldsV1": {"f:metadata": owned}}]
     return {"uid": "0f5a8a0e-3a39-4f0d-8f3b-2f0bb0a2a7d1", "resourceVersion": "1", **applied, "managedFields": entries}

@@ -121,7 +121,7 @@ def check(request: PublishRequest, client: Client) -> PublishAnswer:
     """
     path, seen = NODES.path(name=request.node_name), request.seen
     try:
-        node = NodeState.from_dict(client.get(path, metadata_only=True))
+        node = NodeState.from_dict(client.get_metadata(path))
         lost = lost_metadata(node, request)
         if not lost and needs_full_read(node, request):
             node = NodeState.from_dict(client.get(path))

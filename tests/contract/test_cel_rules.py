@@ -64,6 +64,7 @@ GOOD: dict[str, Json] = {
     "plain HTTP": {"registry": {"plainHttp": True}},
     "a Secret for a Job": {"build": {"builder": "job", "secrets": [{"name": "a"}]}},
     "no Secrets": {"build": {"secrets": []}},
+    "a proxy": {"build": {"proxy": {"httpProxy": "http://proxy.example.com:3128", "noProxy": ".example.com"}}},
     "deadlines at both ends": {"build": {"deadline": "10s"}, "validation": {"command": ["a"], "timeout": "24h"}},
     "device nodes": {"validation": {"deviceNodes": ["/dev/a"]}},
     "a taint alone": {"validation": {"taint": True}},
@@ -125,6 +126,10 @@ BAD: dict[str, tuple[Json, set[str]]] = {
     ),
     "a Secret for an engine": ({"build": {"builder": "docker", "secrets": [{"name": "a"}]}}, {JOB_ONLY}),
     "a Secret for whoever builds": ({"build": {"secrets": [{"name": "a"}]}}, {JOB_ONLY}),
+    "a proxy without an address": (
+        {"build": {"proxy": {"noProxy": ".example.com"}}},
+        {"httpProxy, httpsProxy or both must be set"},
+    ),
     "two templates": (
         {"build": {"template": "debian", "templateConfigMap": {"name": "a", "key": "b"}}},
         {"template and templateConfigMap are mutually exclusive"},

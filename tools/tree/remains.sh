@@ -10,9 +10,9 @@ remains() {
     for file in /sys/block/loop*/loop/backing_file; do
         [[ ! -r $file ]] || printf 'loop device %s of %s\n' "$(basename "${file%/loop/backing_file}")" "$(<"$file")"
     done 2>/dev/null
-    # Those of testbeds that run: of this run they are seen in their processes, and others started the rest.
+    # One with processes is that of a testbed that runs: of this run it is seen in its processes, others started the rest.
     while read -r file; do
-        [[ -S $cache/run/$(basename "$file")/keeper.sock ]] || printf 'control group %s\n' "$file"
+        [[ -n $(find "$file" -name cgroup.procs -exec cat {} +) ]] || printf 'control group %s\n' "$file"
     done < <(find /sys/fs/cgroup -mindepth 1 -maxdepth 3 -type d -name 'dw-*' 2>/dev/null)
 }
 

@@ -42,10 +42,14 @@ class NodeServer:
         """The server as what the publish child holds."""
         return cast(Client, self)
 
-    def get(self, path: str, *, metadata_only: bool = False) -> Json:
-        """Read the Node, or its metadata alone."""
-        found = self._serve("metadata" if metadata_only else "get", path, lambda: None)
-        return {"kind": "PartialObjectMetadata", "metadata": found["metadata"]} if metadata_only else found
+    def get(self, path: str) -> Json:
+        """Read the Node."""
+        return self._serve("get", path, lambda: None)
+
+    def get_metadata(self, path: str) -> Json:
+        """Read the Node's metadata alone."""
+        found = self._serve("metadata", path, lambda: None)
+        return {"kind": "PartialObjectMetadata", "metadata": found["metadata"]}
 
     def apply(self, path: str, body: Json, *, field_manager: str, force: bool = True) -> Json:
         """Apply labels and annotations."""

@@ -235,13 +235,13 @@ def test_what_is_not_known_is_not_missed() -> None:
 def test_a_server_that_hides_owners_is_not_written_to_at_every_check() -> None:
     """Some proxies leave managedFields out."""
     world = World(PLAIN)
-    whole = world.server.get
+    whole = world.server.get_metadata
 
-    def hide(path: str, *, metadata_only: bool = False) -> Json:
-        found = whole(path, metadata_only=metadata_only)
+    def hide(path: str) -> Json:
+        found = whole(path)
         return {**found, "metadata": {**found["metadata"], "managedFields": []}}
 
-    world.server.get = hide  # type: ignore[method-assign]
+    world.server.get_metadata = hide  # type: ignore[method-assign]
     assert world.check().lost == ()
 
 
