@@ -349,7 +349,7 @@ def test_a_drain_that_fails_while_the_clock_is_ahead_is_tried_again(is_deleted: 
 def test_another_programs_lock_from_the_future_expires_after_it_was_first_seen(is_renewed: bool) -> None:
     """Its clock is wrong; while it renews the lock, that is honoured."""
     world = drained_world(KERNEL)
-    world.drains, before = False, world.live["node-0"]
+    world.drains, before = False, dict(world.live["node-0"])
     world.edit_source(GOOD[1])
     for number in range(60):
         if number == 0 or (is_renewed and number % 10 == 0):
