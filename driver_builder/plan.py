@@ -5,27 +5,27 @@ fails is reported and waits for its next try, the others go on. Nothing is remov
 ``observe`` either sees everything or raises.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.boundary import contained
 from driver_builder.desired import permissions
-from driver_builder.desired.conflicts import Conflict, conflicts
+from driver_builder.desired.conflicts import conflicts
 from driver_builder.desired.dependencies import NONE, Dependencies, dependencies
 from driver_builder.desired.desired_target import DesiredTarget, ImageTarget, SkippedTarget
 from driver_builder.desired.resolve import Resolved, resolve
-from driver_builder.desired.resource_conflicts import Kept, resource_conflicts
-from driver_builder.errors import InvalidDriver
+from driver_builder.desired.resource_conflicts import resource_conflicts
+from driver_builder.desired.shared_work import SharedWork, written_needs
+from driver_builder.errors import InternalError, InvalidDriver
 from driver_builder.model.image_state import Present
 from driver_builder.objects import slots
 from driver_builder.objects.tolerations import of_pending
 from driver_builder.observed import inventory
-from driver_builder.observed.by_driver import of_driver
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.observed.share import share_of
 from driver_builder.observed.snapshot import Snapshot
@@ -51,9 +51,10 @@ from driver_builder.removal import plan_loaded, removal, vacant
 from driver_builder.removal.removal import Leaving
 from driver_builder.rollout.fleet import admit
 from driver_builder.rollout.held_waves import held_waves
+from driver_builder.rollout.hold_node import Step, renewals
 from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.order import Order
-from driver_builder.rollout.prepare import prepare
+from driver_builder.rollout.prepare import Prepared, prepare
 from driver_builder.rollout.pulls import Pulls
 from driver_builder.rollout.roll import roll
 from driver_builder.stages import leave, plan_stages
@@ -70,6 +71,7 @@ from driver_builder.validation.proof_step import forget_proofs, prove, without_l
 from driver_builder.validation.validation_step import forget, validate
 
 Json = dict[str, Any]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,25 +106,14 @@ def plan(
     """
     memory = PlanMemory() if memory is None else memory
     drivers = sorted(snapshot.drivers, key=lambda driver: driver.key)
-    no_labels: dict[str, tuple[LabelNode, ...]] = {}
-    labels = contained(
-        "driver", "all", lambda: label_moves(snapshot, settings.template_versions), lambda _error: no_labels
-    )
-    no_conflicts: dict[str, tuple[Conflict, ...]] = {}
-    allowed = settings.template_versions.permissions
-    kept = contained("driver", "all", lambda: conflicts(snapshot, allowed), lambda _error: no_conflicts)
-    no_resources: Mapping[str, Kept] = {}
-    has_agent = bool(settings.device_agent_image)
-    resources = contained(
-        "driver", "all", lambda: resource_conflicts(snapshot, allowed, has_agent=has_agent), lambda _error: no_resources
-    )
-    no_needs: dict[str, Dependencies] = {}
-    invalid = (driver for driver in drivers if isinstance(driver.spec, InvalidDriver))
-    written = {driver.key: _written_needs(snapshot, driver) for driver in invalid}
-    needs = contained("driver", "all", lambda: dependencies(drivers, written), lambda _error: no_needs)
-    no_waves: frozenset[str] = frozenset()
-    held = contained("driver", "all", lambda: held_waves(snapshot, needs), lambda _error: no_waves)
-    pending = of_pending(drivers)
+    allowed, has_agent = settings.template_versions.permissions, bool(settings.device_agent_image)
+    shared = SharedWork(snapshot)
+    labels = shared.of_all(lambda seen: label_moves(seen, settings.template_versions))
+    kept = shared.of_related(lambda seen: conflicts(seen, allowed))
+    resources = shared.of_related(lambda seen: resource_conflicts(seen, allowed, has_agent=has_agent))
+    needs = shared.of_related(_needs)
+    held = shared.of_related(lambda seen: dict.fromkeys(held_waves(seen, needs), True))
+    pending = shared.of_all(lambda seen: {"": of_pending(seen.drivers)}).get("", ())
     parts = []
     for driver in drivers:
         inputs = partial(
@@ -137,23 +128,50 @@ def plan(
             pending=pending,
             resource_kept=resources.get(driver.key, {}),
         )
-        parts.append(_plan_alone(snapshot, driver, inputs, resolved.get(driver.key), memory))
+        if (error := shared.failed.get(driver.key)) is not None:
+            parts.append(_undecided(snapshot, driver, Reason.INTERNAL_ERROR, str(error), settings))
+        else:
+            parts.append(_plan_alone(snapshot, driver, inputs, resolved.get(driver.key), memory, settings=settings))
     memory.forget_others(frozenset(driver.key for driver in drivers))
-    holds = Holds.of(inventory.held(snapshot.nodes), snapshot.now, inventory.pressed(snapshot.nodes))
+    prepared = contained(
+        "driver",
+        "all",
+        lambda: _together(snapshot, parts, needs, settings),
+        lambda error: Prepared(
+            parts=tuple(_undecided(snapshot, driver, Reason.INTERNAL_ERROR, str(error), settings) for driver in drivers)
+        ),
+    )
+    unneeded = snapshot.running_builds.difference(*(part.needed for part in prepared.parts))
+    cancels = tuple(CancelBuild(key=key) for key in sorted(unneeded))
+    return Plan(drivers=prepared.parts, cancels=cancels, released=prepared.released)
+
+
+def _needs(snapshot: Snapshot) -> dict[str, Dependencies]:
+    """Return the dependencies of drivers; those of one whose spec is invalid are what its DaemonSets wait for."""
+    invalid = (driver.key for driver in snapshot.drivers if isinstance(driver.spec, InvalidDriver))
+    return dependencies(snapshot.drivers, {key: written_needs(snapshot, key) for key in invalid})
+
+
+def _together(
+    snapshot: Snapshot, parts: Iterable[DriverPlan], needs: Mapping[str, Dependencies], settings: PlanSettings
+) -> Prepared:
+    """Hold back what would be too much at once, and prepare the nodes where a driver goes."""
+
+    def alone(part: DriverPlan, work: Callable[[], DriverPlan]) -> DriverPlan:
+        def undecided(error: InternalError) -> DriverPlan:
+            return _undecided(snapshot, part.driver, Reason.INTERNAL_ERROR, str(error), settings)
+
+        return contained("driver", part.driver.key, work, undecided)
+
+    parts = tuple(parts)
+    nodes, pressed = inventory.held(snapshot.nodes), inventory.pressed(snapshot.nodes)
+    holds = Holds.of(nodes, snapshot.now, pressed, snapshot.locks_first_seen)
     pulls = Pulls.of(snapshot.pull_pods, snapshot.now, inventory.by_name(snapshot.nodes))
     order = Order.of(parts, needs, snapshot)
-    admitted = admit(parts, settings.max_unavailable_nodes, holds, pulls, order)
-    prepared = prepare(admitted, snapshot, settings.loader_image, pulls, order)
-    parts = [without_label(part, snapshot) for part in leave.hold_back(admitted, prepared.parts, snapshot)]
-    unneeded = snapshot.running_builds.difference(*(part.needed for part in parts))
-    cancels = tuple(CancelBuild(key=key) for key in sorted(unneeded))
-    return Plan(drivers=tuple(parts), cancels=cancels, released=prepared.released)
-
-
-def _written_needs(snapshot: Snapshot, driver: DriverContainer) -> tuple[str, ...]:
-    """Return the drivers that a driver's pods wait for, whatever its spec says."""
-    every = (first for item in of_driver(snapshot.daemon_sets, driver.key) for first in item.first)
-    return tuple(dict.fromkeys(every))
+    admitted = admit(parts, settings.max_unavailable_nodes, holds, pulls, order, alone=alone)
+    prepared = prepare(admitted, snapshot, settings.loader_image, pulls, order, alone=alone)
+    going = leave.hold_back(admitted, prepared.parts, snapshot, alone)
+    return replace(prepared, parts=tuple(alone(part, partial(without_label, part, snapshot)) for part in going))
 
 
 def _inputs(snapshot: Snapshot, driver: DriverContainer, **others: Any) -> Inputs:
@@ -166,15 +184,17 @@ def _plan_alone(
     inputs: Callable[[], Inputs],
     resolved: Resolved | None,
     memory: PlanMemory,
+    *,
+    settings: PlanSettings,
 ) -> DriverPlan:
     """Plan for one driver, whose errors concern it alone."""
     if driver.namespace in snapshot.forbidden:
-        return _undecided(snapshot, driver, Reason.NAMESPACE_FORBIDDEN, snapshot.forbidden[driver.namespace])
+        return _undecided(snapshot, driver, Reason.NAMESPACE_FORBIDDEN, snapshot.forbidden[driver.namespace], settings)
     return contained(
         "driver",
         driver.key,
         lambda: _recalled(inputs(), driver, resolved, memory),
-        lambda error: _undecided(snapshot, driver, Reason.INTERNAL_ERROR, str(error)),
+        lambda error: _undecided(snapshot, driver, Reason.INTERNAL_ERROR, str(error), settings),
     )
 
 
@@ -198,17 +218,34 @@ def _plan_anew(inputs: Inputs, driver: DriverContainer, resolved: Resolved | Non
     return part
 
 
-def _undecided(snapshot: Snapshot, driver: DriverContainer, reason: Reason, message: str) -> DriverPlan:
-    """Leave everything as it is. It is unknown which builds the driver needs: all go on."""
-    targets = contained(
-        "driver", driver.key, lambda: tuple(previous_targets(driver.status).values()), lambda _error: ()
-    )
+def _undecided(
+    snapshot: Snapshot, driver: DriverContainer, reason: Reason, message: str, settings: PlanSettings
+) -> DriverPlan:
+    """Leave everything as it is. It is unknown which builds the driver needs: all go on.
+
+    Its locks stay: what was begun on a node is not over. Labels that a node refutes go, unless the driver's pods may
+    not be read.
+    """
+
+    def refuted() -> tuple[Action, ...]:
+        if reason is Reason.NAMESPACE_FORBIDDEN:
+            return ()
+        return _untrue_labels(DriverView.of(share_of(snapshot, driver), driver, settings))
+
+    def known(work: Callable[[], Result], nothing: Result) -> Result:
+        return contained("driver", driver.key, work, lambda _error: nothing)
+
+    no_actions: tuple[Action, ...] = ()
+
+    kept = known(lambda: renewals(driver.key, snapshot), Step())
     return DriverPlan(
         driver=driver,
-        targets=targets,
+        actions=(*kept.actions, *known(refuted, no_actions)),
+        targets=known(lambda: tuple(previous_targets(driver.status).values()), ()),
         rebuilds=Rebuilds(requests={}, tokens={}),
         unknown={},
         needed=snapshot.running_builds,
+        requeue_at=kept.requeue_at,
         trouble=Trouble(reason=reason, message=message),
     )
 

@@ -572,8 +572,8 @@ _DRIVERS = {
     ),
     Reason.DRAIN_TIMEOUT: _means(
         "Nodes were not drained before the deadline: they keep their driver, and the wave takes other nodes",
-        "End the pods that the message names, or let their PodDisruptionBudget allow it: the controller tries the nodes"
-        " again, at once without their annotation driverwright.io/draining (docs/upgrades.md)",
+        "End the pods that the message names, or change their PodDisruptionBudget or the field of rollout.drain that it"
+        " names: nodes are tried again, at once without driverwright.io/draining (docs/upgrades.md)",
     ),
     Reason.DEPENDENT_NOT_UNLOADED: _means(
         "A driver that depends on this one cannot be unloaded on nodes: they keep both, and the wave takes other nodes",

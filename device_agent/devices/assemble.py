@@ -1,15 +1,21 @@
 """Makes units of the files that exist: the i-th match of each path makes the i-th unit of a group. Pure.
 
-As in squat/generic-device-plugin, with one difference: what was a unit once stays one while the agent lives. A file
-that vanishes would else move all files behind it into other units, some of which are in use.
+As in squat/generic-device-plugin, with two differences. What was a unit once stays one while the agent lives: a file
+that vanishes would else move all files behind it into other units, some of which are in use. And where paths name files
+alike (``/dev/card*`` and ``/dev/ctl*``), those with the same number are one unit, and a file without its counterpart is
+none: an agent that has just started knows no units.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from device_agent.devices.model import MAX_DEVICES, DeviceFile, Matches, Unit
 from device_resources.resource import DeviceGroup, DevicePath, Resource
+
+_GLOB = re.compile(r"\*+|\?|\[[^]]*\]")
+"""The parts of a glob that match more than themselves."""
 
 
 class _Found(NamedTuple):
@@ -48,14 +54,38 @@ def _group(index: int, group: DeviceGroup, found: Mapping[str, _Found], known: S
 def _new_combinations(
     required: Sequence[DevicePath], found: Mapping[str, _Found], known: Sequence[Unit]
 ) -> list[tuple[str, ...]]:
+    listed = _counterparts([(path.path, found[path.path].listed) for path in required])
     free = [
-        _free(path, found[path.path].listed, [unit.required[position] for unit in known])
-        for position, path in enumerate(required)
+        _free(path, files, [unit.required[position] for unit in known])
+        for position, (path, files) in enumerate(zip(required, listed, strict=True))
     ]
     # A file may be used by several units, but no group has more units than one of its paths has matches.
     whole = sum(_is_whole(unit, required, found) for unit in known)
-    length = max(len(found[path.path].listed) for path in required) - whole
+    length = max(map(len, listed)) - whole
     return list(zip(*free, strict=False))[: max(length, 0)]
+
+
+def _counterparts(matches: Sequence[tuple[str, Sequence[str]]]) -> list[Sequence[str]]:
+    """Return the matches of each glob, without those that others name alike and that have no counterpart there.
+
+    Where no two are alike, as with ``/dev/nvidia*`` and ``/dev/dri/renderD*``, the first goes with the first.
+    """
+    parts = {index: {_variable_part(glob, file): file for file in files}
+             for index, (glob, files) in enumerate(matches) if _GLOB.search(glob)}  # fmt: skip
+    is_clear = len(parts) > 1 and all(len(parts[index]) == len(matches[index][1]) for index in parts)
+    alike = set[str]().union(*parts.values()).intersection(*parts.values()) if is_clear else set[str]()
+    if not alike:
+        return [files for _, files in matches]
+    order = [part for part in next(iter(parts.values())) if part in alike]
+    return [
+        [parts[index][part] for part in order] if index in parts else files for index, (_, files) in enumerate(matches)
+    ]
+
+
+def _variable_part(glob: str, file: str) -> str:
+    """Return what stands in a file's path from the first to the last variable part of a glob."""
+    spans = [found.span() for found in _GLOB.finditer(glob)]
+    return file[spans[0][0] : len(file) - (len(glob) - spans[-1][1])]
 
 
 def _free(path: DevicePath, listed: Sequence[str], used: Sequence[str]) -> list[str]:

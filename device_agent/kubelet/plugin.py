@@ -7,6 +7,7 @@ that was registered with, and a list that nobody watches lead to a new registrat
 import asyncio
 import logging
 import os
+import stat
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -144,6 +145,7 @@ class Plugin:
         if await _is_answered(self.socket):
             # To take its socket away would make it take ours away, and so on.
             raise RegistrationFailed(f"another plugin listens on {self.socket}: only one may offer a resource")
+        _make_room(self.socket)
         server = PluginServer([self.service], codec=KubeletCodec(), config=LIMITS)
         start = asyncio.ensure_future(server.start(path=self.socket))
         try:
@@ -178,6 +180,13 @@ class Plugin:
 def endpoint(resource: str) -> str:
     """Return the name of a resource's socket: short enough for any folder, and another one for each resource."""
     return f"driverwright-{resource.rpartition('/')[2][:16]}-{zlib.crc32(resource.encode()):08x}.sock"
+
+
+def _make_room(path: str) -> None:
+    """Remove what is no socket from the place of one, where nobody listens: it would be there for ever."""
+    with suppress(OSError):
+        if not stat.S_ISSOCK(os.lstat(path).st_mode):
+            os.unlink(path)  # noqa: PTH108 - as above
 
 
 async def _is_answered(socket: str) -> bool:

@@ -42,6 +42,8 @@ def _drain(drain: Reader) -> DrainSettings:
         pod_selector=drain.pairs("podSelector", LABEL_KEY, LABEL_VALUE),
         wait_for=drain.pairs("waitFor", LABEL_KEY, LABEL_VALUE),
         deadline_seconds=drain.duration("deadline", "10s", "24h") or DrainSettings().deadline_seconds,
+        force=drain.flag("force"),
+        delete_empty_dir_data=drain.flag("deleteEmptyDirData"),
         pause_labels=drain.words("pauseLabels", PAUSED_LABEL),
     )
 

@@ -58,13 +58,17 @@ class DrainSettings:
     """``drain``: what leaves a node before its driver is replaced.
 
     Pods leave that request one of ``resources``, or that ``pod_selector`` selects; those of ``wait_for`` end by
-    themselves. ``pause_labels`` of the Node are changed, so that the DaemonSets leave that require them.
+    themselves. ``pause_labels`` of the Node are changed, so that the DaemonSets leave that require them. Pods that
+    nothing creates again leave with ``force``, and those with files of their own on the node with
+    ``delete_empty_dir_data``, as with ``kubectl drain``.
     """
 
     resources: tuple[str, ...] = ()
     pod_selector: Mapping[str, str] = field(default_factory=dict)
     wait_for: Mapping[str, str] = field(default_factory=dict)
     deadline_seconds: float = 600.0
+    force: bool = False
+    delete_empty_dir_data: bool = False
     pause_labels: tuple[str, ...] = ()
 
 

@@ -27,6 +27,7 @@ from driver_builder.objects.plugin import PluginConfig, PluginSet, StraySet
 from driver_builder.observed.inventory import held
 from driver_builder.observed.node_pods import EvictionRefused, NodePods
 from driver_builder.observed.snapshot import DaemonSet, Snapshot
+from driver_builder.rollout.node_lock import from_the_future
 from driver_builder.stages.plugin_validation import NextNodes
 from kube_api.client import Client
 from kube_api.errors import Forbidden, NotFound
@@ -55,6 +56,7 @@ class Observer:
         clock: Callable[[], float],
         secret_seconds: float = 0.0,
         refused_evictions: dict[str, EvictionRefused] | None = None,
+        locks_seen: dict[str, tuple[str, float]] | None = None,
     ) -> None:
         self._client = client
         self._cache = cache or ClusterCache(client, namespaces=namespaces)
@@ -64,6 +66,8 @@ class Observer:
         self._discoveries = discoveries
         self._clock = clock
         self._refused = {} if refused_evictions is None else refused_evictions
+        self._locks_seen = {} if locks_seen is None else locks_seen
+        """By node, a lock from the future, and since when it is there."""
         self._pods = PodReader()
         self._next_nodes = NextNodes()
         self._daemon_sets: tuple[object, tuple[DaemonSet, ...], tuple[PluginSet, ...]] = (None, (), ())
@@ -89,7 +93,10 @@ class Observer:
         daemon_sets, plugin_sets = self._ours(drivers)
         found = self._pods.read(cache, drivers, daemon_sets)
         nodes = cache.nodes.collection.values()
-        node_pods = read_node_pods(self._client, drained(held(nodes), (driver.key for driver in drivers)))
+        owners = [(item.namespace, item.uid) for item in drivers]
+        owners += [(item.namespace, item.uid) for item in daemon_sets]
+        ours = frozenset([*owners, *((item.namespace, item.uid) for item in plugin_sets)])
+        node_pods = read_node_pods(self._client, drained(held(nodes), (driver.key for driver in drivers)), ours)
         snapshot = Snapshot(
             now=self._clock(),
             nodes=nodes,
@@ -111,6 +118,7 @@ class Observer:
             plugin_validation_pods=found.plugin_validation_pods,
             terminating_namespaces=frozenset(self._terminating(drivers)),
             node_pods=node_pods,
+            locks_first_seen=from_the_future(held(nodes), self._locks_seen, self._clock()),
             refused_evictions=self._refusals(node_pods),
             forbidden=forbidden,
             # Whether the drivers of a namespace that may not be read still need their builds is not known.
@@ -122,7 +130,7 @@ class Observer:
             running_discoveries=discoveries.running,
         )
         if looked_at := self._next_nodes.of(snapshot):
-            snapshot = replace(snapshot, resource_users=read_node_pods(self._client, looked_at))
+            snapshot = replace(snapshot, resource_users=read_node_pods(self._client, looked_at, ours))
         self._contents.sweep()
         self._inputs.sweep(snapshot.sources)
         _report(cache)

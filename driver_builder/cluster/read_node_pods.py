@@ -1,6 +1,6 @@
 """The pods of nodes that are drained, whoever made them: listed by the node's name, only while it is drained."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from driver_builder.boundary import contained
@@ -29,8 +29,12 @@ def drained(nodes: Iterable[Node], drivers: Iterable[str]) -> tuple[str, ...]:
     )
 
 
-def read_node_pods(client: Client, nodes: Iterable[str]) -> Mapping[str, NodePods]:
+def read_node_pods(
+    client: Client, nodes: Iterable[str], ours: Set[tuple[str, str]] = frozenset()
+) -> Mapping[str, NodePods]:
     """List the pods of each node; where that is not allowed, say so.
+
+    ``ours`` are the namespaces and uids of the DaemonSets and DriverContainers that are known.
 
     Raises:
         KubeApiError: they cannot be listed for another reason.
@@ -39,7 +43,8 @@ def read_node_pods(client: Client, nodes: Iterable[str]) -> Mapping[str, NodePod
     for node in nodes:
         try:
             pods = [
-                read_node_pod(obj) for obj in client.list(PODS.path(), field_selector=f"spec.nodeName={node}").items
+                read_node_pod(obj, ours)
+                for obj in client.list(PODS.path(), field_selector=f"spec.nodeName={node}").items
             ]
         except Forbidden as error:
             found[node] = NodePods(unread=printable(str(error)))
@@ -48,15 +53,16 @@ def read_node_pods(client: Client, nodes: Iterable[str]) -> Mapping[str, NodePod
     return found
 
 
-def read_node_pod(obj: Json) -> NodePod:
+def read_node_pod(obj: Json, ours: Set[tuple[str, str]] = frozenset()) -> NodePod:
     """Read a pod; one that is beyond us is there all the same, and uses no driver."""
     metadata = obj["metadata"]
     name = NodePod(namespace=metadata.get("namespace", ""), name=metadata["name"], uid=metadata.get("uid", ""))
-    return contained("pod", place(obj), lambda: _read(obj), lambda _error: name)
+    return contained("pod", place(obj), lambda: _read(obj, ours), lambda _error: name)
 
 
-def _read(obj: Json) -> NodePod:
+def _read(obj: Json, ours: Set[tuple[str, str]]) -> NodePod:
     metadata, spec = obj["metadata"], obj.get("spec") or {}
+    owner, is_mirror = controller_of(obj), _MIRROR in (metadata.get("annotations") or {})
     containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
     resources = [item.get("resources") or {} for item in containers]
     return NodePod(
@@ -73,8 +79,16 @@ def _read(obj: Json) -> NodePod:
             if "/" in name and str(amount) != "0"
         ),
         node_selector=frozenset(spec.get("nodeSelector") or ()),
-        is_daemon=controller_of(obj).get("kind") == DAEMON_SETS.kind,
-        is_mirror=_MIRROR in (metadata.get("annotations") or {}),
+        is_ours=(metadata.get("namespace", ""), owner.get("uid")) in ours,
+        is_daemon=owner.get("kind") == DAEMON_SETS.kind,
+        is_mirror=is_mirror,
+        is_bare=not owner and not is_mirror,
+        has_local_data=any(map(_is_local, spec.get("volumes") or ())),
         has_ended=(obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"),
         deleting="deletionTimestamp" in metadata,
     )
+
+
+def _is_local(volume: Json) -> bool:
+    """Return whether a volume is an emptyDir on the node's disk; one in memory is gone with every restart anyway."""
+    return "emptyDir" in volume and (volume["emptyDir"] or {}).get("medium") != "Memory"

@@ -16,6 +16,7 @@ from driver_builder.planning.actions import Action, TakeNode
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.reasons import Reason
 from driver_builder.status import prebuild_status, stage_status, status, undrained, unloading
+from driver_builder.status.begun_drains import render_drains
 from driver_builder.status.node_notes import render_notes
 from driver_builder.status.rollout_status import render_wave
 from driver_builder.status.status import Trouble
@@ -199,7 +200,7 @@ def _without_noted(part: DriverPlan) -> DriverPlan:
 def _render(part: DriverPlan, refusal: str, now: float) -> Json:
     if part.trouble is not None:
         return status.render_trouble(part.driver, part.trouble, now=now)
-    return status.render(
+    written = status.render(
         part.driver,
         part.targets,
         rebuilds=part.rebuilds,
@@ -212,6 +213,7 @@ def _render(part: DriverPlan, refusal: str, now: float) -> Json:
         stages=stage_status.render_stages(part.stages) if part.stages is not None else None,
         more_conditions=_more_conditions(part),
     )
+    return {**written, "draining": render_drains(part.draining)} if part.draining else written
 
 
 def _news(part: DriverPlan, written: Json) -> tuple[status.Event, ...]:

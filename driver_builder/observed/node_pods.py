@@ -9,7 +9,10 @@ class NodePod:
     """A pod that is bound to a node.
 
     ``resources`` are those that its containers request, ``node_selector`` the labels that its node must have.
-    ``is_daemon`` says that a DaemonSet controls it, ``is_mirror`` that a file on the node does.
+    ``is_ours`` says that a DaemonSet or a DriverContainer that is known controls it: labels say nothing, anybody may
+    write them. ``is_daemon`` says that a DaemonSet does, ``is_mirror`` that a file on the node does, ``is_bare`` that
+    nothing creates it again. ``has_local_data`` says that files of it are gone with it: it has an emptyDir volume that
+    is not in memory.
     """
 
     namespace: str
@@ -18,8 +21,11 @@ class NodePod:
     labels: Mapping[str, str] = field(default_factory=dict)
     resources: frozenset[str] = frozenset()
     node_selector: frozenset[str] = frozenset()
+    is_ours: bool = False
     is_daemon: bool = False
     is_mirror: bool = False
+    is_bare: bool = False
+    has_local_data: bool = False
     has_ended: bool = False
     deleting: bool = False
 

@@ -52,6 +52,7 @@ def share_of(snapshot: Snapshot, driver: DriverContainer) -> Snapshot:
         node_pods={},
         pull_pods=(),
         refused_evictions={},
+        locks_first_seen={},
     )
 
 

@@ -1,6 +1,6 @@
 """What the parts of a plan share: one driver's view of a snapshot, and what one target adds to a plan. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from driver_builder.planning.plan_reuse import Reusable
 from driver_builder.planning.settled import Settled
 from driver_builder.planning.standing import Placed, TargetStanding
 from driver_builder.reasons import Reason, TargetState
+from driver_builder.status.begun_drains import BegunDrain
 from driver_builder.status.node_notes import NodeNote, previous_notes
 from driver_builder.status.prebuild_status import AheadStatus, previous_ahead
 from driver_builder.status.rollout_status import Wave, previous_wave
@@ -119,8 +120,19 @@ class DriverPlan(WavePart):
     stages: StageStatus | None = None
     undrained: Mapping[str, str] = field(default_factory=dict)
     """Nodes that could not be drained and keep their driver, with what was in the way."""
+    draining: Mapping[str, BegunDrain] = field(default_factory=dict)
+    """The nodes that are drained for this driver."""
     unyielded: Mapping[str, str] = field(default_factory=dict)
     """Nodes where a driver that depends on this one cannot be unloaded, with the driver and what holds its modules."""
+
+
+Alone = Callable[[DriverPlan, Callable[[], DriverPlan]], DriverPlan]
+"""Does some work for one driver's plan among those of all: its errors concern that driver alone."""
+
+
+def unguarded(_part: DriverPlan, work: Callable[[], DriverPlan]) -> DriverPlan:
+    """Do the work; the caller handles its errors."""
+    return work()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

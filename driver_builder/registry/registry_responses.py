@@ -65,12 +65,15 @@ class Response:
 
     @property
     def reason(self) -> str:
-        """The content of the response, for a message: the registry's own words, or the beginning of any other text."""
+        """The content of the response, for a message: a registry's own words, and nothing of any other text.
+
+        Whoever names a host in a spec could read there what another service answers to the controller.
+        """
         if not self.is_own:
             return f"{self.status} (from another host)"
         errors = islice(self._errors(), _ERRORS_SHOWN)
         said = "; ".join(f"{shown(code)}: {shown(message)}" for code, message in errors)
-        return f"{self.status} {said or shown(self.body[:_SHOWN].decode(errors='replace'))}".strip()
+        return f"{self.status} {said or ('(no error of a registry)' if self.body else '')}".strip()
 
     @property
     def says_full(self) -> bool:

@@ -2,14 +2,15 @@
 
 Place in the flow: :mod:`driver_builder.rollout.hold_node` asks for each node that it has tainted. Pods are evicted,
 never deleted: their PodDisruptionBudgets hold. Pods of DaemonSets and mirror pods are never evicted; the former leave
-where a paused label takes the node from their DaemonSet.
+where a paused label takes the node from their DaemonSet. As with ``kubectl drain``, pods that nothing creates again, or
+whose files would be lost, stay unless the spec says otherwise. Whatever uses the driver and is not evicted is waited
+for: so it costs the node its upgrade, and not the wave.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from driver_builder.api.rollout_settings import DrainSettings
-from driver_builder.objects.manifests import DRIVER_LABEL
 from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.observed.node_pods import EvictionRefused, NodePod, NodePods
 from driver_builder.rollout.draining import Draining
@@ -20,6 +21,10 @@ AGAIN_SECONDS = 10.0
 
 MANIFEST = "deploy/driver-builder/drain.yaml"
 _MAX_LISTED = 3
+_OF_DAEMON_SET = "uses the driver, and its DaemonSet makes it anew (rollout.drain.pauseLabels lets it leave)"
+_BARE = "is not evicted: nothing creates it again (rollout.drain.force evicts it)"
+_LOCAL_DATA = "is not evicted: its emptyDir would be lost (rollout.drain.deleteEmptyDirData evicts it)"
+_OF_NODE = "uses the driver, and a file of the node makes it anew"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,28 +50,48 @@ def progress(
     now: float,
 ) -> Progress:
     """Decide what comes next on one node; ``refused`` are evictions by the uid of the pod."""
+    is_late = now >= record.since + settings.deadline_seconds
     if found is None:
-        return Progress(words="its pods are not read yet")
+        return Progress(words="its pods are not read yet", has_failed=is_late)
     if found.unread:
         return Progress(is_drained=True, note=_without_rights(found.unread))
-    leaving = [pod for pod in found.pods if not pod.has_ended and DRIVER_LABEL not in pod.labels]
+    leaving = [pod for pod in found.pods if not pod.has_ended and not pod.is_ours]
     # The label of stages that says "may run here" is gone by now.
     keys = (*settings.pause_labels, *([stage_label(record.driver, Stage.RUN)] if record.driver else []))
     daemons = [pod for pod in leaving if pod.is_daemon and not pod.node_selector.isdisjoint(keys)]
-    others = [pod for pod in leaving if not (pod.is_daemon or pod.is_mirror)]
-    awaited = [pod for pod in others if _is_selected(pod, settings.wait_for)]
-    users = [pod for pod in others if pod not in awaited and _uses(pod, settings)]
+    others = [pod for pod in leaving if pod not in daemons]
+    awaited = {pod.uid: why for pod in others if (why := _kept(pod, settings))}
+    users = [pod for pod in others if pod.uid not in awaited and _is_evictable(pod) and _uses(pod, settings)]
     if not (daemons or awaited or users):
         return Progress(is_drained=True)
     forbidden = next((refused[pod.uid] for pod in users if pod.uid in refused and refused[pod.uid].is_forbidden), None)
     if forbidden is not None:
         return Progress(is_drained=True, note=_without_rights(forbidden.message))
-    words = _words(awaited, users, daemons, refused)
-    if now >= record.since + settings.deadline_seconds:
+    words = _words([(pod, awaited[pod.uid]) for pod in others if pod.uid in awaited], users, daemons, refused)
+    if is_late:
         return Progress(words=words, has_failed=True)
     # Jobs first: what they need may be among the others.
     due = [] if awaited else [pod for pod in users if not pod.deleting and _is_due(refused.get(pod.uid), now)]
     return Progress(words=words, evicted=tuple(due))
+
+
+def _is_evictable(pod: NodePod) -> bool:
+    """Return whether an eviction takes a pod away: a DaemonSet, or a file of the node, makes it anew at once."""
+    return not (pod.is_daemon or pod.is_mirror)
+
+
+def _kept(pod: NodePod, settings: DrainSettings) -> str:
+    """Return why a pod is waited for and not evicted; empty if it is evicted, or does not matter."""
+    if not _is_evictable(pod):
+        if pod.resources.isdisjoint(settings.resources):
+            return ""
+        return _OF_NODE if pod.is_mirror else _OF_DAEMON_SET
+    if _is_selected(pod, settings.wait_for):
+        return "has not ended, and waitFor selects it"
+    is_bare = pod.is_bare and not settings.force
+    if not _uses(pod, settings) or not (is_bare or (pod.has_local_data and not settings.delete_empty_dir_data)):
+        return ""
+    return _BARE if is_bare else _LOCAL_DATA
 
 
 def _uses(pod: NodePod, settings: DrainSettings) -> bool:
@@ -82,14 +107,14 @@ def _is_due(refused: EvictionRefused | None, now: float) -> bool:
 
 
 def _words(
-    awaited: Iterable[NodePod],
+    awaited: Iterable[tuple[NodePod, str]],
     users: Iterable[NodePod],
     daemons: Iterable[NodePod],
     refused: Mapping[str, EvictionRefused],
 ) -> str:
     """Name the pods that are left, and why the first of them is."""
     every = [
-        *((pod, "has not ended, and waitFor selects it") for pod in awaited),
+        *((pod, "is terminating" if pod.deleting else why) for pod, why in awaited),
         *((pod, _why(pod, refused.get(pod.uid))) for pod in users),
         *((pod, "has not left, though its label is paused") for pod in daemons),
     ]

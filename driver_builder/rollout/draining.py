@@ -40,6 +40,11 @@ class Draining:
     retry_at: int = 0
     dependent: str = ""
 
+    @property
+    def is_lost(self) -> bool:
+        """Return whether the record of a node on which something of ours is left cannot be read."""
+        return not self.driver
+
     def is_resting(self, now: float) -> bool:
         """Return whether the node is left alone because its drain has failed."""
         return bool(self.failed) and now < self.retry_at

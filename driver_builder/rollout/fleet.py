@@ -5,9 +5,10 @@ Place in the flow: ``plan`` has planned each driver alone; :func:`admit` holds b
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from driver_builder.planning.actions import TakeNode
-from driver_builder.planning.plan_view import DriverPlan
+from driver_builder.planning.plan_view import Alone, DriverPlan, unguarded
 from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.order import Order
 from driver_builder.rollout.pulls import MAX_PULLS, Pulls
@@ -73,6 +74,8 @@ def admit(
     holds: Holds | None = None,
     pulls: Pulls | None = None,
     order: Order | None = None,
+    *,
+    alone: Alone = unguarded,
 ) -> tuple[DriverPlan, ...]:
     """Hold back the replacements that cost a working driver where somebody else is at work; the first key goes first.
 
@@ -80,21 +83,29 @@ def admit(
     together may answer for, 0 if they are not limited. ``holds`` is what is written on nodes: one that a driver
     has locked goes before the others. ``pulls`` says which nodes have their next image: the others wait for it, and of
     those that could go otherwise :attr:`DriverPlan.images` is left. ``order`` says which drivers wait for those that
-    they depend on.
+    they depend on. Nothing is decided for a driver whose work ends in an error: ``alone`` returns its plan then.
     """
-    parts = tuple(parts) if order is None else tuple(map(order.without_waiting, parts))
+    parts = tuple(parts)
+    if order is not None:
+        parts = tuple(alone(part, partial(order.without_waiting, part)) for part in parts)
     holds = Holds() if holds is None else holds
     work = _Work(max_nodes, holds, Pulls() if pulls is None else pulls, order)
     for part in parts:
         at_once = (
             action.node for action in part.actions if isinstance(action, TakeNode) and action.node not in part.budgeted
         )
-        for node in (*part.busy, *at_once):
+        # Of one of which nothing is decided it is known where it has begun.
+        begun = holds.begun(part.driver.key) if part.trouble is not None else ()
+        for node in (*part.busy, *at_once, *begun):
             work.at.setdefault(node, part.driver.key)
-        work.taken |= part.taken
+        work.taken |= part.taken.union(begun)
     dependents = _of_dependents(parts, work)
-    admitted = (_admitted(_begun_first(part, holds), work) if part.budgeted or part.images else part for part in parts)
-    return tuple(_with_images(part, dependents) for part in admitted) if dependents else tuple(admitted)
+
+    def admitted(part: DriverPlan) -> DriverPlan:
+        found = _admitted(_begun_first(part, holds), work) if part.budgeted or part.images else part
+        return _with_images(found, dependents) if dependents else found
+
+    return tuple(alone(part, partial(admitted, part)) for part in parts)
 
 
 @dataclass(slots=True)

@@ -23,9 +23,10 @@ from driver_builder.planning.actions import (
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.rollout.clearance import Clearing, Return
 from driver_builder.rollout.drain import progress
-from driver_builder.rollout.draining import PAUSED, Draining, draining_of, render_draining
-from driver_builder.rollout.node_lock import RENEW_SECONDS, lock_of, render_lock
+from driver_builder.rollout.draining import PAUSED, Draining, draining_of, parse_draining, render_draining
+from driver_builder.rollout.node_lock import RENEW_SECONDS, Lock, lock_of, render_lock
 from driver_builder.rollout.order import Order
+from driver_builder.status.begun_drains import BegunDrain, previous_drains
 from kube_api import names
 from kube_api.names import label_value
 
@@ -35,6 +36,8 @@ POLL_SECONDS = 5.0
 """So often the pods of a node that is drained are listed: nothing reports that they are gone."""
 REST_SECONDS = 600.0
 """So long at least a node is left alone that could not be drained."""
+MAX_REST_SECONDS = 86400.0
+"""And so long at most: no ``drain.deadline`` is longer."""
 
 TAKES = (ReplacePod, MoveNode)
 """The actions that take a driver from a node."""
@@ -62,7 +65,7 @@ def restoration(
     annotations: dict[str, str | None] = {names.LOCK_ANNOTATION: None} if is_own_lock else {}
     if record is not None:
         annotations[names.DRAINING_ANNOTATION] = None
-    labels = _restored(node, record)
+    labels = restored(node, record)
     if is_yielded and names.YIELDING_ANNOTATION in node.annotations:
         annotations[names.YIELDING_ANNOTATION] = None
         labels |= dict.fromkeys(filter(is_yield_label, node.labels))
@@ -77,10 +80,33 @@ def restoration(
     )
 
 
-def _restored(node: Node, record: Draining | None) -> dict[str, str | None]:
+def restored(node: Node, record: Draining | None) -> dict[str, str | None]:
     """Return the labels that are still as they were paused."""
     known = {} if record is None else record.labels
     return {key: value for key, value in known.items() if node.labels.get(key) == PAUSED}
+
+
+def renewals(driver: str, snapshot: Snapshot) -> Step:
+    """Keep the locks of a driver of which nothing is decided: what it has begun is not over."""
+    every = [renewal(node, driver, snapshot.now) for node in inventory.held(snapshot.nodes)]
+    times = [step.requeue_at for step in every if step.requeue_at is not None]
+    return Step(actions=tuple(action for step in every for action in step.actions), requeue_at=min(times, default=None))
+
+
+def renewal(node: Node, driver: str, now: float) -> Step:
+    """Renew a lock that a driver has on a node, where that is due."""
+    lock = lock_of(node)
+    if lock is None or lock.holder != driver:
+        return Step()
+    if lock.renewed is not None and not lock.is_due(node, now):
+        return Step(requeue_at=lock.renewed + RENEW_SECONDS)
+    return Step(actions=(_lock(node, driver, now, "renew its lock"),), requeue_at=now + LOOK_SECONDS)
+
+
+def _lock(node: Node, driver: str, now: float, why: str) -> HoldNode:
+    annotations = {names.LOCK_ANNOTATION: render_lock(driver, node, now)}
+    seen = node.annotations.get(names.LOCK_ANNOTATION)
+    return HoldNode(node=node.name, driver=driver, seen=seen, annotations=annotations, why=why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +117,13 @@ class Hold:
     order: Order
     taken: Mapping[str, TakeNode] = field(init=False)
     """How a driver is taken from nodes now."""
+    begun: Mapping[str, BegunDrain] = field(init=False)
+    """The drains that the status records: what a Node says may be gone."""
 
     def __post_init__(self) -> None:
         taken = {action.node: action for action in self.part.actions if isinstance(action, TAKES)}
         object.__setattr__(self, "taken", taken)
+        object.__setattr__(self, "begun", previous_drains(self.part.driver.status))
 
     @property
     def driver(self) -> str:
@@ -143,7 +172,7 @@ class Hold:
 
     def clear(self, node: Node) -> Step:
         """Lock and clear a node, and let its driver be replaced."""
-        lock = lock_of(node)
+        lock = self._lock_of(node)
         if lock is not None and lock.holder != self.driver and not lock.is_expired(self.now):
             return Step(words=f"node {node.name} {lock}", requeue_at=self.now + LOOK_SECONDS)
         return self._cleared(node, replace(self.keep(node), goes=True))
@@ -179,7 +208,7 @@ class Hold:
         failed = Draining(driver=self.driver, failed=why, retry_at=int(self.now + REST_SECONDS), dependent=found.stuck)
         annotations = {names.LOCK_ANNOTATION: self._lock(node), names.DRAINING_ANNOTATION: render_draining(failed)}
         action = self._write(node, annotations, why=f"it keeps its driver: {why}")
-        labels = {**_restored(node, record), **self.order.clearance.returning(node, self.driver).labels}
+        labels = {**restored(node, record), **self.order.clearance.returning(node, self.driver).labels}
         action = replace(action, labels=labels, taint=None if record is None else False)
         words = f"{node.name} keeps its driver: {why}"
         return Step(actions=(action,), stuck=why, words=words, requeue_at=self.now + LOOK_SECONDS)
@@ -189,13 +218,20 @@ class Hold:
         settings, record = self._drain_settings(node), self._record(node)
         if settings is None or (record is not None and record.is_drained):
             return replace(self.keep(node), goes=True)
-        if record is None or record.failed or not self._is_locked(node):
+        if record is not None and record.is_lost and 0 < record.since <= self.now - settings.deadline_seconds:
+            why = f"annotation {names.DRAINING_ANNOTATION} of the Node was removed, or cannot be read"
+            return self._give_up(node, record, why)
+        if record is None or record.failed or record.is_lost or not self._is_locked(node):
             return self._begin(node, settings)
+        return self._begun_now(node, record) if record.since > self.now else self._go_on(node, settings, record)
+
+    def _go_on(self, node: Node, settings: DrainSettings, record: Draining) -> Step:
+        """Let what uses the driver leave a node, until none is left or the deadline is over."""
         found = progress(
             settings, record, self.snapshot.node_pods.get(node.name), self.snapshot.refused_evictions, self.now
         )
         if found.has_failed:
-            return self._give_up(node, record, settings, found.words)
+            return self._give_up(node, record, found.words)
         kept = self.keep(node)
         if found.is_drained:
             drained = render_draining(replace(record, is_drained=True, note=found.note))
@@ -215,15 +251,14 @@ class Hold:
         """Hold the lock of a node, and renew it where that is due."""
         record = self._record(node)
         words = _said(node, record.note if record is not None else "")
-        lock = lock_of(node)
+        lock = self._lock_of(node)
         is_own = lock is not None and lock.holder == self.driver
         if lock is not None and not is_own and not lock.is_expired(self.now):
             # It expired while no controller ran, and somebody else has taken it since.
             return Step(words=words, requeue_at=self.now + LOOK_SECONDS)
-        if lock is not None and is_own and lock.renewed is not None and not lock.is_due(node, self.now):
-            return Step(words=words, requeue_at=lock.renewed + RENEW_SECONDS)
-        verb = "renew" if is_own else "take"
-        action = self._write(node, {names.LOCK_ANNOTATION: self._lock(node)}, why=f"{verb} its lock")
+        if is_own:
+            return replace(renewal(node, self.driver, self.now), words=words)
+        action = _lock(node, self.driver, self.now, "take its lock")
         return Step(actions=(action,), words=words, requeue_at=self.now + LOOK_SECONDS)
 
     def leave(self, node: Node) -> Step:
@@ -236,6 +271,11 @@ class Hold:
         stuck = record.failed if record is not None and is_resting and record.dependent else ""
         if is_begun and not (found := self.order.clearance.returning(node, self.driver)).is_over:
             return replace(self._returning(node, found), stuck=stuck)
+        if record is not None and is_resting and record.retry_at > (latest := self.now + self._rest_seconds):
+            # Written while a clock was ahead.
+            text = render_draining(replace(record, retry_at=int(latest)))
+            action = self._write(node, {names.DRAINING_ANNOTATION: text}, why="it is tried again by the clock of now")
+            return Step(actions=(action,), stuck=stuck, requeue_at=self.now + LOOK_SECONDS)
         if record is not None and is_resting and not is_own_lock and not is_begun:
             failed = record.failed if self._has_drain and not stuck else ""
             return Step(failed=failed, stuck=stuck, requeue_at=float(record.retry_at))
@@ -263,21 +303,30 @@ class Hold:
 
     def _begin(self, node: Node, settings: DrainSettings) -> Step:
         """Lock a node, keep new pods away, and pause the labels of DaemonSets."""
+        own = self._record(node)
         # What a driver before has left, whose lock has expired, is restored with our own.
-        left = draining_of(node)
+        left = draining_of(node) if own is None else own
         paused = {key: node.labels[key] for key in settings.pause_labels if node.labels.get(key, PAUSED) != PAUSED}
+        # Whoever removes our record again and again does not keep the node for ever.
+        since = own.since if own is not None and own.is_lost and 0 < own.since <= self.now else int(self.now)
         record = Draining(
-            driver=self.driver, since=int(self.now), labels={**(left.labels if left is not None else {}), **paused}
+            driver=self.driver, since=since, labels={**(left.labels if left is not None else {}), **paused}
         )
         annotations = {names.LOCK_ANNOTATION: self._lock(node), names.DRAINING_ANNOTATION: render_draining(record)}
         action = self._write(node, annotations, why="lock and drain it")
         action = replace(action, labels=dict.fromkeys(paused, PAUSED), taint=True)
         return Step(actions=(action,), words=f"draining {node.name}", requeue_at=self.now + POLL_SECONDS)
 
-    def _give_up(self, node: Node, record: Draining, settings: DrainSettings, why: str) -> Step:
+    def _begun_now(self, node: Node, record: Draining) -> Step:
+        """Let a drain that has begun while a clock was ahead count from now."""
+        kept, text = self.keep(node), render_draining(replace(record, since=int(self.now)))
+        action = self._write(node, {names.DRAINING_ANNOTATION: text}, why="its deadline counts from now")
+        actions = (*kept.actions, action)
+        return Step(actions=actions, words=f"draining {node.name}", requeue_at=self.now + POLL_SECONDS)
+
+    def _give_up(self, node: Node, record: Draining, why: str) -> Step:
         """Give a node back with its driver as it is, and record why."""
-        rest = max(settings.deadline_seconds, REST_SECONDS)
-        failed = Draining(driver=self.driver, failed=why, retry_at=int(self.now + rest))
+        failed = Draining(driver=self.driver, failed=why, retry_at=int(self.now + self._rest_seconds))
         action = restoration(node, self.driver, record, is_own_lock=True)
         action = replace(
             action,
@@ -286,6 +335,13 @@ class Hold:
         )
         words = f"{node.name} could not be drained: {why}"
         return Step(actions=(action,), failed=why, words=words, requeue_at=self.now + LOOK_SECONDS)
+
+    @property
+    def _rest_seconds(self) -> float:
+        """Return how long a node is left alone that could not be prepared."""
+        spec = self.part.driver.spec
+        drain = spec.rollout.drain if isinstance(spec, DriverSpec) else None
+        return max(drain.deadline_seconds, REST_SECONDS) if drain is not None else REST_SECONDS
 
     @property
     def _has_drain(self) -> bool:
@@ -300,9 +356,34 @@ class Hold:
         return None if action is not None and self.order.known.kept(self.driver).stay(action) else spec.rollout.drain
 
     def _record(self, node: Node) -> Draining | None:
-        """Return the record of this driver; what nobody can read belongs to who holds the lock."""
-        record = draining_of(node)
-        return record if record is not None and record.driver in (self.driver, "") else None
+        """Return the record of this driver; what nobody can read belongs to who holds the lock.
+
+        Of one that is lost the status has the rest, while something of ours is left on the node.
+        """
+        record, begun = draining_of(node), self.begun.get(node.name, BegunDrain())
+        if record is not None and not record.is_lost:
+            return record if record.driver == self.driver else None
+        lost = Draining(since=begun.since, labels=begun.labels)
+        return lost if record is not None or self._is_locked(node) or restored(node, lost) else None
+
+    def drains(self) -> dict[str, BegunDrain]:
+        """Return the drains of nodes that are under way, as they are once the actions of the part are done."""
+        nodes = inventory.by_name(self.snapshot.nodes)
+        known = {name: self._record(nodes[name]) for name in self.begun if name in nodes}
+        for node in inventory.held(self.snapshot.nodes):
+            known[node.name] = self._record(node)
+        for action in self.part.actions:
+            if isinstance(action, HoldNode) and names.DRAINING_ANNOTATION in action.annotations:
+                text = action.annotations[names.DRAINING_ANNOTATION]
+                known[action.node] = parse_draining(text) if text is not None else None
+        return {
+            name: BegunDrain(since=record.since, labels=record.labels)
+            for name, record in known.items()
+            if record is not None and record.since and not record.failed
+        }
+
+    def _lock_of(self, node: Node) -> Lock | None:
+        return lock_of(node, self.snapshot.locks_first_seen)
 
     def _is_locked(self, node: Node) -> bool:
         lock = lock_of(node)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from driver_builder.observed.inventory import Node
 from driver_builder.rollout.draining import Draining, draining_of
@@ -22,10 +23,16 @@ class Holds:
     now: float = 0.0
 
     @classmethod
-    def of(cls, nodes: Iterable[Node], now: float, pressed: frozenset[str] = frozenset()) -> "Holds":
+    def of(
+        cls,
+        nodes: Iterable[Node],
+        now: float,
+        pressed: frozenset[str] = frozenset(),
+        first_seen: Mapping[str, float] = MappingProxyType({}),
+    ) -> "Holds":
         """Read them from nodes; a lock that has expired is none."""
         nodes = tuple(nodes)
-        locks = {node.name: lock for node in nodes if (lock := lock_of(node)) is not None}
+        locks = {node.name: lock for node in nodes if (lock := lock_of(node, first_seen)) is not None}
         return cls(
             locks={name: lock for name, lock in locks.items() if not lock.is_expired(now)},
             records={node.name: record for node in nodes if (record := draining_of(node)) is not None},
@@ -47,3 +54,7 @@ class Holds:
     def is_begun(self, node: str, driver: str) -> bool:
         """Return whether a driver has locked a node."""
         return node in self.locks and self.locks[node].holder == driver
+
+    def begun(self, driver: str) -> tuple[str, ...]:
+        """Return the nodes that a driver has locked."""
+        return tuple(node for node in self.locks if self.is_begun(node, driver))

@@ -6,11 +6,14 @@ partitions a GPU (docs/upgrades.md)::
     driverwright.io/lock: {"holder":"gpu-partitioner","bootID":"6b0a...","renewTime":"2026-11-24T10:00:00Z"}
 
 The holder of ours is the key of a driver, ``namespace/name``. A lock is taken, renewed and released by a patch that
-contains the Node's resourceVersion. It expires ten minutes after it was renewed.
+contains the Node's resourceVersion. It expires ten minutes after it was renewed, and where that time has not come yet,
+ten minutes after it was first seen as it is.
 """
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from driver_builder.observed.inventory import Node
 from driver_builder.status.status import parse_timestamp, timestamp
@@ -54,10 +57,31 @@ class Lock:
         return f"is locked by {self.holder} until {timestamp(self.renewed + LOCK_SECONDS)}"
 
 
-def lock_of(node: Node) -> Lock | None:
-    """Read the lock of a node, None where there is none."""
+def lock_of(node: Node, first_seen: Mapping[str, float] = MappingProxyType({})) -> Lock | None:
+    """Read the lock of a node, None where there is none.
+
+    ``first_seen`` says by node since when a lock is there whose time has not come yet: a clock was wrong, and it counts
+    from then on.
+    """
     text = node.annotations.get(names.LOCK_ANNOTATION)
-    return None if text is None else parse_lock(text)
+    lock = None if text is None else parse_lock(text)
+    seen = first_seen.get(node.name)
+    if lock is None or lock.renewed is None or seen is None:
+        return lock
+    return replace(lock, renewed=min(lock.renewed, seen))
+
+
+def from_the_future(nodes: Iterable[Node], before: dict[str, tuple[str, float]], now: float) -> dict[str, float]:
+    """Return since when locks are there that were renewed after ``now``; ``before`` remembers it for the next time."""
+    found: dict[str, tuple[str, float]] = {}
+    for node in nodes:
+        lock, text = lock_of(node), node.annotations.get(names.LOCK_ANNOTATION, "")
+        if lock is not None and lock.renewed is not None and lock.renewed > now:
+            known, at = before.get(node.name, ("", now))
+            found[node.name] = (text, min(at, now) if known == text else now)
+    before.clear()
+    before.update(found)
+    return {name: at for name, (_, at) in found.items()}
 
 
 def parse_lock(text: str) -> Lock:

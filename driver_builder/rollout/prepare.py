@@ -6,9 +6,12 @@ driver is proven, has failed, or is not replaced after all. All progress is on t
 anywhere continues from what it reads there.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import partial
 
+from driver_builder.boundary import contained
+from driver_builder.errors import InternalError
 from driver_builder.model import driver_key
 from driver_builder.objects.yielding import yielding_of
 from driver_builder.observed import inventory
@@ -18,12 +21,13 @@ from driver_builder.planning.actions import (
     HoldNode,
     SetFinalizer,
 )
-from driver_builder.planning.plan_view import DriverPlan
-from driver_builder.rollout.draining import draining_of
-from driver_builder.rollout.hold_node import TAKES, Hold, Step, restoration
+from driver_builder.planning.plan_view import Alone, DriverPlan, unguarded
+from driver_builder.rollout.draining import Draining, draining_of
+from driver_builder.rollout.hold_node import MAX_REST_SECONDS, TAKES, Hold, Step, renewal, restoration, restored
 from driver_builder.rollout.node_lock import lock_of
 from driver_builder.rollout.order import Order
 from driver_builder.rollout.pulls import Pulls, with_pulls
+from driver_builder.status.begun_drains import previous_drains
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +44,14 @@ def prepare(
     loader_image: str = "",
     pulls: Pulls | None = None,
     order: Order | None = None,
+    *,
+    alone: Alone = unguarded,
 ) -> Prepared:
     """Prepare the nodes where a working driver is replaced next, and release those where that is over.
 
     Pull pods run the loader of ``loader_image``; ``pulls`` are those that are there, as ``admit`` knows them.
-    ``order`` says which drivers depend on others.
+    ``order`` says which drivers depend on others. An error on a node keeps what is there; of a driver whose work ends
+    in an error ``alone`` returns the plan.
     """
     pulls = Pulls.of(snapshot.pull_pods, snapshot.now) if pulls is None else pulls
     nodes, parts = inventory.by_name(snapshot.nodes), tuple(parts)
@@ -53,10 +60,18 @@ def prepare(
     for node in inventory.held(snapshot.nodes):
         for driver in _holders(node):
             held.setdefault(driver, []).append(node)
-    parts = tuple(with_pulls(part, snapshot, pulls, loader_image) for part in parts)
-    prepared = [_prepared(part, nodes, held.pop(part.driver.key, ()), order) for part in parts]
-    left = (node for driver, others in sorted(held.items()) if _is_gone(driver, snapshot) for node in others)
-    return Prepared(parts=tuple(prepared), released=tuple(_released(left, snapshot.now)))
+
+    def prepared(part: DriverPlan) -> DriverPlan:
+        own = [*held.get(part.driver.key, ()), *_with_paused_labels(part, nodes, held.get(part.driver.key, ()))]
+        found = _prepared(with_pulls(part, snapshot, pulls, loader_image), nodes, own, order)
+        drains = Hold(found, order).drains() if found.trouble is None else {}
+        return replace(found, draining=drains) if drains else found
+
+    done = tuple(alone(part, partial(prepared, part)) for part in parts)
+    known = {part.driver.key for part in parts}
+    gone = (driver for driver in sorted(held.keys() - known) if _is_gone(driver, snapshot))
+    released = (_released(node, snapshot) for driver in gone for node in held[driver])
+    return Prepared(parts=done, released=tuple(action for action in released if action is not None))
 
 
 def _holders(node: Node) -> set[str]:
@@ -67,36 +82,58 @@ def _holders(node: Node) -> set[str]:
     return holders | ({record.driver} if record is not None and not (record.driver == "" and holders) else set())
 
 
+def _with_paused_labels(part: DriverPlan, nodes: Mapping[str, Node], held: Iterable[Node]) -> Iterable[Node]:
+    """Return the nodes of which only labels that a drain has paused are left: the status has their values."""
+    known = {node.name for node in held}
+    for name, begun in previous_drains(part.driver.status).items():
+        if name in nodes and name not in known and restored(nodes[name], Draining(labels=begun.labels)):
+            yield nodes[name]
+
+
 def _is_gone(driver: str, snapshot: Snapshot) -> bool:
     """Return whether a driver is not there any more, as far as this can be seen."""
     return driver_key.namespace_of(driver) not in snapshot.forbidden
 
 
-def _released(nodes: Iterable[Node], now: float) -> Iterator[HoldNode]:
-    """Release nodes whose driver is gone; of another controller's driver nothing is known but its lock."""
-    for node in nodes:
-        lock, record, yielding = lock_of(node), draining_of(node), yielding_of(node.annotations)
-        is_locked = lock is not None and not lock.is_expired(now)
-        is_resting = record is not None and record.is_resting(now)
-        if is_locked or (record is None and yielding is None) or (is_resting and yielding is None):
-            continue
-        driver = record.driver if record is not None else yielding.first if yielding is not None else ""
-        yield restoration(node, driver or "no driver", record, is_own_lock=lock is not None, is_yielded=True)
+def _released(node: Node, snapshot: Snapshot) -> HoldNode | None:
+    """Release a node whose driver is gone; of another controller's driver nothing is known but its lock."""
+    return contained("node", node.name, partial(_left, node, snapshot), lambda _error: None)
+
+
+def _left(node: Node, snapshot: Snapshot) -> HoldNode | None:
+    lock, now = lock_of(node, snapshot.locks_first_seen), snapshot.now
+    record, yielding = draining_of(node), yielding_of(node.annotations)
+    is_locked = lock is not None and not lock.is_expired(now)
+    # One that was written while a clock was ahead counts no longer than any may.
+    is_resting = record is not None and record.is_resting(now) and record.retry_at <= now + MAX_REST_SECONDS
+    if is_locked or (record is None and yielding is None) or (is_resting and yielding is None):
+        return None
+    driver = record.driver if record is not None else yielding.first if yielding is not None else ""
+    return restoration(node, driver or "no driver", record, is_own_lock=lock is not None, is_yielded=True)
 
 
 def _prepared(part: DriverPlan, nodes: Mapping[str, Node], held: Sequence[Node], order: Order) -> DriverPlan:
-    # Of a driver of which nothing is decided nothing is known either: its locks expire.
+    # A driver of which nothing is decided has only its locks renewed, by its own plan.
     if part.trouble is not None or not (part.budgeted or held or order.has_dependents(part.driver.key)):
         return part
     hold = Hold(part, order)
-    steps = {name: hold.take(nodes[name]) for name in sorted(part.budgeted)}
+
+    def step(node: Node, work: Callable[[Node], Step]) -> Step:
+        def stay(error: InternalError) -> Step:
+            return replace(renewal(node, hold.driver, hold.now), words=f"node {node.name} stays as it is: {error}")
+
+        return contained("node", node.name, partial(work, node), stay)
+
+    steps = {name: step(nodes[name], hold.take) for name in sorted(part.budgeted)}
     steps |= {
-        name: hold.clear(nodes[name]) for name in sorted(hold.taken.keys() - part.budgeted) if hold.has_to_clear(name)
+        name: step(nodes[name], hold.clear)
+        for name in sorted(hold.taken.keys() - part.budgeted)
+        if hold.has_to_clear(name)
     }
     asked = frozenset(steps)
     for node in held:
         if node.name not in steps:
-            steps[node.name] = hold.go_on(node)
+            steps[node.name] = step(node, hold.go_on)
     return _with_steps(part, steps, {name for name in asked if not steps[name].goes}) if steps else part
 
 

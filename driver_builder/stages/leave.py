@@ -6,6 +6,7 @@ Nothing is held back where the same modules stay loaded. Removals and repairs as
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.observed import inventory
@@ -14,7 +15,7 @@ from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning.actions import Action, HoldNode, LabelNode
 from driver_builder.planning.kept_modules import KeptModules
-from driver_builder.planning.plan_view import DriverPlan, DriverView
+from driver_builder.planning.plan_view import Alone, DriverPlan, DriverView, unguarded
 from driver_builder.removal.removal import Removal
 from driver_builder.rollout.hold_node import TAKES
 from driver_builder.rollout.node_lock import lock_of
@@ -56,15 +57,18 @@ def with_staying(view: DriverView, going: Removal, left: Mapping[str, str]) -> R
 
 
 def hold_back(
-    admitted: Iterable[DriverPlan], prepared: Iterable[DriverPlan], snapshot: Snapshot
+    admitted: Iterable[DriverPlan],
+    prepared: Iterable[DriverPlan],
+    snapshot: Snapshot,
+    alone: Alone = unguarded,
 ) -> tuple[DriverPlan, ...]:
     """Let the stages leave first where a driver is taken from a node.
 
     ``admitted`` are the plans before nodes were prepared: ``run`` goes where a node is locked, and not while its next
-    image is pulled.
+    image is pulled. Of a driver whose work ends in an error ``alone`` returns the plan.
     """
     return tuple(
-        _held_back(before, part, snapshot) if _is_asked(before, snapshot) else part
+        alone(part, partial(_held_back, before, part, snapshot))
         for before, part in zip(admitted, prepared, strict=True)
     )
 
@@ -81,6 +85,8 @@ def _is_asked(part: DriverPlan, snapshot: Snapshot) -> bool:
 
 
 def _held_back(before: DriverPlan, part: DriverPlan, snapshot: Snapshot) -> DriverPlan:
+    if part.trouble is not None or not _is_asked(before, snapshot):
+        return part
     stages, kept = StageView.of(snapshot, part.driver), KeptModules.of(part, snapshot)
     nodes = inventory.by_name(snapshot.nodes)
     taken = {action.node for action in before.actions if isinstance(action, TAKES) and not kept.stay(action)}

@@ -21,7 +21,7 @@ SIDE_BY_SIDE = 4
 PAUSED = "example.com/edu.deploy.plugin"
 SPEC: Json = {
     "validation": {"image": "r.io/test:1", "command": ["/test"]},
-    "rollout": {"canary": 1, "drain": {"podSelector": USER, "pauseLabels": [PAUSED], "deadline": "30m"}},
+    "rollout": {"canary": 1, "drain": {"podSelector": USER, "pauseLabels": [PAUSED], "deadline": "30m", "force": True}},
 }
 REGISTRY = frozenset(
     {

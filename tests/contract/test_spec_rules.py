@@ -102,6 +102,8 @@ FULL: Json = {
             "podSelector": {"a": "b"},
             "waitFor": {"a": "b"},
             "deadline": "10m",
+            "force": True,
+            "deleteEmptyDirData": True,
             "pauseLabels": ["example.com/gpu.deploy.a"],
         },
     },

@@ -63,6 +63,8 @@ class World:
     kills = 0
     """How often the controller was killed."""
     _decided = 0
+    refused_evictions: dict[str, EvictionRefused]
+    locks_seen: dict[str, tuple[str, float]]
 
     def __init__(self, settings: PlanSettings = SETTINGS) -> None:
         self.client = MemoryClient()
@@ -110,7 +112,7 @@ class World:
         self.fail_builds, self.asked = 0, 0
         self.builds, self.discoveries = ModelBuilds(), ModelDiscoveries()
         self.offered: tuple[str, ...] = ()
-        self.refused_evictions: dict[str, EvictionRefused] = {}
+        self.refused_evictions, self.locks_seen = {}, {}
         self.namespaces: tuple[str, ...] = (NAMESPACE,)
         self._cache: ClusterCache | None = None
         self._observer: tuple[tuple[object, ...], Observer] | None = None
@@ -224,7 +226,7 @@ class World:
     def observer(self) -> Observer:
         """Make what reads the cluster; of one that is followed it knows what it read before."""
         cache = self._followed()
-        parts = (self.client, cache, self.builds, self.discoveries, self.refused_evictions)
+        parts = (self.client, cache, self.builds, self.discoveries, self.refused_evictions, self.locks_seen)
         if self._observer is None or cache is None or any(map(is_not, self._observer[0], parts)):
             observer = Observer(
                 self.client,
@@ -234,6 +236,7 @@ class World:
                 discoveries=self.discoveries,
                 clock=lambda: self.now,
                 refused_evictions=self.refused_evictions,
+                locks_seen=self.locks_seen,
             )
             self._observer = (parts, observer)
         return self._observer[1]
@@ -318,7 +321,7 @@ class World:
         self.kills += 1
         self.builds = ModelBuilds()
         self.discoveries = ModelDiscoveries()
-        self.refused_evictions = {}
+        self.refused_evictions, self.locks_seen = {}, {}
         self._cache = None
         self._plan_memory, self._resolve_memory = PlanMemory(), ResolveMemory()
 

@@ -61,6 +61,26 @@ def test_a_file_that_vanishes_moves_no_other() -> None:
     assert [unit.id for unit in after] == [unit.id for unit in before]
 
 
+@pytest.mark.parametrize(
+    ("described", "left", "expected"),
+    [
+        pytest.param(("/dev/card*", "/dev/ctl*"), ("card0 card1", "ctl1"), ["card1 ctl1"], id="one is unplugged"),
+        pytest.param(("/dev/card*", "/dev/ctl*"), ("card0 card2", "ctl1 ctl2"), ["card2 ctl2"], id="one of each"),
+        pytest.param(("/dev/card?", "/dev/ctl[0-9]"), ("card0 card1", "ctl1"), ["card1 ctl1"], id="other globs"),
+        pytest.param(("/dev/nv*", "/dev/dri128*"), ("nv0 nv1", "dri1281"), ["nv1 dri1281"], id="a number before it"),
+        pytest.param(("/dev/nv*", "/dev/render*"), ("nv0 nv1", "render128"), ["nv0 render128"], id="other numbers"),
+        pytest.param(("/dev/card*", "/dev/ctl"), ("card1", "ctl"), ["card1 ctl"], id="one is the same for all"),
+    ],
+)
+def test_an_agent_that_starts_after_an_unplug_mixes_no_two_devices(
+    described: tuple[str, str], left: tuple[str, str], expected: list[str]
+) -> None:
+    """It knows nothing of the units before: files with the same number are one device."""
+    matches = {glob: [f"/dev/{name}" for name in names.split()] for glob, names in zip(described, left, strict=True)}
+    found = files_of(assemble(resource(*described), matches, ()))
+    assert [" ".join(file.removeprefix("/dev/") for file in files) for files in found] == expected
+
+
 def test_a_unit_that_is_back_is_the_same() -> None:
     """Its id depends on its files alone, also for an agent that has started since."""
     matches = {"/dev/a*": ["a0", "a1"], "/dev/b*": ["b0", "b1"]}

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -312,3 +313,16 @@ def test_what_the_kubelet_asks_is_answered(tmp_path: Path) -> None:
 
 def _allocate(name: str) -> AllocateRequest:
     return AllocateRequest(containers=(ContainerAllocateRequest(device_ids=(name,)),))
+
+
+def test_what_is_no_socket_gives_way_where_nobody_listens(tmp_path: Path) -> None:
+    """Somebody has left a file where the plugin listens; a socket of another plugin stays."""
+    path = tmp_path / "plugin.sock"
+    path.write_text("x")
+    plugins._make_room(str(path))
+    assert not path.exists()
+    plugins._make_room(str(path))
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(path))
+        plugins._make_room(str(path))
+        assert path.is_socket()

@@ -28,33 +28,54 @@ def container(**resources: Any) -> Object:
     return {"name": "a", "resources": resources}
 
 
+def owned(metadata: Object | None = None, spec: Object | None = None, uid: str = "job") -> Object:
+    """Make a pod that a controller creates again."""
+    owner = {"kind": "Job", "controller": True, "uid": uid}
+    return pod({"ownerReferences": [owner], **(metadata or {})}, spec)
+
+
 @pytest.mark.parametrize(
     ("obj", "expected"),
     [
-        pytest.param(pod(), {}, id="nothing said"),
-        pytest.param(pod({"labels": {"a": "b"}}), {"labels": {"a": "b"}}, id="labels"),
+        pytest.param(pod(), {"is_bare": True}, id="nothing said"),
+        pytest.param(pod({"labels": {"a": "b"}}), {"labels": {"a": "b"}, "is_bare": True}, id="labels"),
         pytest.param(
             pod(spec={"containers": [container(requests={"cpu": 1, "a.b/c": "1"})]}),
-            {"resources": frozenset({"a.b/c"})}, id="a request",
+            {"resources": frozenset({"a.b/c"}), "is_bare": True}, id="a request",
         ),
         pytest.param(
             pod(spec={"initContainers": [container(limits={"a.b/c": 2}), container(limits={"a.b/d": "0"})]}),
-            {"resources": frozenset({"a.b/c"})}, id="a limit of an init container, and none of another resource",
+            {"resources": frozenset({"a.b/c"}), "is_bare": True},
+            id="a limit of an init container, and none of another resource",
         ),
-        pytest.param(pod(spec={"nodeSelector": {"a": "b"}}), {"node_selector": frozenset("a")}, id="selector"),
+        pytest.param(owned(spec={"nodeSelector": {"a": "b"}}), {"node_selector": frozenset("a")}, id="selector"),
         pytest.param(
             pod({"ownerReferences": [{"kind": "DaemonSet", "controller": True}]}), {"is_daemon": True}, id="DaemonSet"
         ),
         pytest.param(pod({"ownerReferences": [{"kind": "Job", "controller": True}]}), {}, id="Job"),
         pytest.param(pod({"annotations": {"kubernetes.io/config.mirror": "x"}}), {"is_mirror": True}, id="mirror"),
-        pytest.param(pod(status={"phase": "Succeeded"}), {"has_ended": True}, id="ended"),
-        pytest.param(pod({"deletionTimestamp": "2023-11-14T22:13:20Z"}), {"deleting": True}, id="on its way"),
+        pytest.param(pod(status={"phase": "Succeeded"}), {"has_ended": True, "is_bare": True}, id="ended"),
+        pytest.param(owned({"deletionTimestamp": "2023-11-14T22:13:20Z"}), {"deleting": True}, id="on its way"),
+        pytest.param(owned(spec={"volumes": [{"emptyDir": {}}]}), {"has_local_data": True}, id="files on the disk"),
+        pytest.param(owned(spec={"volumes": [{"emptyDir": {"medium": "Memory"}}, {"secret": {}}]}), {}, id="in memory"),
+        pytest.param(owned({"labels": {"driverwright.io/driver-container": "x"}}),
+                     {"labels": {"driverwright.io/driver-container": "x"}}, id="our label, which anybody may write"),
         pytest.param(pod(spec={"containers": 7}), {}, id="beyond us"),
     ],
 )  # fmt: skip
 def test_what_a_pod_says(obj: Object, expected: dict[str, Any]) -> None:
     """Whoever wrote it."""
     assert read_node_pod(obj) == NodePod(namespace="apps", name="web", uid="u", **expected)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "uid", "expected"),
+    [("apps", "known", True), ("apps", "another", False), ("tenant", "known", False)],
+    ids=["known", "unknown", "known in another namespace"],
+)
+def test_ours_is_what_an_object_of_ours_controls(namespace: str, uid: str, expected: bool) -> None:
+    """By uid, in the namespace of that object: an owner reference reaches no further."""
+    assert read_node_pod(owned({"namespace": namespace}, uid=uid), {("apps", "known")}).is_ours is expected
 
 
 def test_the_pods_of_one_node_are_listed_in_all_namespaces() -> None:

@@ -101,8 +101,10 @@ def test_what_is_known_is_known(script: Script, expected: ImageState) -> None:
 @pytest.mark.parametrize(
     ("script", "kind", "words"),
     [
-        pytest.param(always(Reply(status=404, body=HTML)), Invalid, "404 <html>", id="a web server without the page"),
-        pytest.param(always(Reply(body=HTML)), Invalid, "hotel's network", id="a captive portal"),
+        pytest.param(
+            always(Reply(status=404, body=HTML)), Invalid, "404 (no error", id="a web server without the page"
+        ),
+        pytest.param(always(Reply(body=HTML)), Invalid, "200 (no error of a registry)", id="a captive portal"),
         pytest.param(
             always(Reply(body=b'{"schemaVersion": 1}')), Invalid, "not return a manifest", id="a manifest of 2014"
         ),

@@ -133,7 +133,7 @@ def test_a_registry_without_room_is_distinguished(status: int, body: bytes, full
         pytest.param(400, b'{"errors":[{"code":"MANIFEST_INVALID","message":"m"}]}', RegistryRejected,
                      "400 MANIFEST_INVALID: m", id="its own rule"),
         pytest.param(413, b"<html>", RegistryRejected, "too large", id="too large for a proxy before it"),
-        pytest.param(404, b"<html>Not found</html>", RegistryRefused, "404 <html>", id="a web page"),
+        pytest.param(404, b"<html>Not found</html>", RegistryRefused, "404 (no error of a registry)", id="a web page"),
     ],
 )  # fmt: skip
 def test_a_registry_that_refuses_is_not_something_else_in_its_place(

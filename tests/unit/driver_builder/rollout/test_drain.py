@@ -1,5 +1,6 @@
 """What leaves a node before its driver is replaced: which pods, in which order, and until when they are waited for."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,6 +18,9 @@ SETTINGS = DrainSettings(
 )  # fmt: skip
 RECORD = Draining(driver="ns/edu", since=int(NOW))
 BUDGET = EvictionRefused(message="the disruption budget web needs 1", at=NOW)
+
+
+OTHER: dict[str, Any] = {"resources": frozenset({"example.com/gpu"})}
 
 
 def pod(name: str, **changes: Any) -> NodePod:
@@ -41,10 +45,16 @@ def evicted(found: Progress) -> list[str]:
         pytest.param({}, ["a"], id="requests the resource"),
         pytest.param({"resources": frozenset(), "labels": {"uses": "fpga"}}, ["a"], id="has the labels"),
         pytest.param({"resources": frozenset({"example.com/gpu"})}, None, id="another resource"),
-        pytest.param({"is_daemon": True}, None, id="of a DaemonSet"),
-        pytest.param({"is_mirror": True}, None, id="mirror pod"),
-        pytest.param({"has_ended": True}, None, id="has ended"),
-        pytest.param({"labels": {DRIVER_LABEL: "edu"}}, None, id="of ours"),
+        pytest.param({"is_daemon": True}, [], id="of a DaemonSet"),
+        pytest.param({"is_mirror": True}, [], id="mirror pod"),
+        pytest.param({"is_daemon": True, **OTHER}, None, id="of a DaemonSet, which does not use it"),
+        pytest.param({"is_mirror": True, **OTHER}, None, id="mirror pod, which does not use it"),
+        pytest.param({"has_ended": True, "is_bare": True}, None, id="has ended"),
+        pytest.param({"is_ours": True}, None, id="of ours"),
+        pytest.param({"labels": {DRIVER_LABEL: "edu"}}, ["a"], id="with our label"),
+        pytest.param({"is_bare": True}, [], id="nothing creates it again"),
+        pytest.param({"has_local_data": True}, [], id="files of its own"),
+        pytest.param({"is_bare": True, "has_local_data": True, **OTHER}, None, id="bare, and does not use it"),
         pytest.param({"deleting": True}, [], id="on its way"),
         pytest.param({"labels": {"kind": "job"}}, [], id="waited for"),
         pytest.param({"resources": frozenset(), "labels": {"kind": "job"}}, [], id="waited for, without the resource"),
@@ -58,6 +68,37 @@ def test_which_pods_leave(changes: dict[str, Any], expected: list[str] | None) -
     found = step(pod("a", **changes))
     assert (None if found.is_drained else evicted(found)) == expected
     assert ("pod apps/a" in found.words) is (expected is not None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "settings", "words"),
+    [
+        pytest.param({"is_bare": True}, {}, "nothing creates it again (rollout.drain.force evicts it)", id="bare"),
+        pytest.param({"is_bare": True}, {"force": True}, "", id="bare, by force"),
+        pytest.param({"has_local_data": True}, {"force": True}, "its emptyDir would be lost", id="files"),
+        pytest.param({"has_local_data": True}, {"delete_empty_dir_data": True}, "", id="files that may be lost"),
+        pytest.param(
+            {"is_bare": True, "has_local_data": True},
+            {"delete_empty_dir_data": True},
+            "creates it again",
+            id="one of two",
+        ),
+        pytest.param(
+            {"is_bare": True, "has_local_data": True}, {"force": True, "delete_empty_dir_data": True}, "", id="both"
+        ),
+    ],
+)
+def test_pods_that_do_not_come_back_are_evicted_only_where_the_spec_says_so(
+    changes: dict[str, Any], settings: dict[str, Any], words: str
+) -> None:
+    """As kubectl drain has it; while such a pod runs no other one is evicted, and after the deadline it is named."""
+    every = NodePods(pods=(pod("notebook", **changes), pod("web")))
+    found = progress(replace(SETTINGS, **settings), RECORD, every, {}, NOW)
+    assert evicted(found) == ([] if words else ["notebook", "web"])
+    assert words in found.words
+    late = progress(replace(SETTINGS, **settings), RECORD, every, {}, NOW + 300)
+    assert late.has_failed
+    assert words in late.words
 
 
 def test_jobs_come_first() -> None:

@@ -1,5 +1,6 @@
 """Draining in any history of a fleet: what leaves a node, and that everything is as it was in the end."""
 
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from driver_builder.objects import manifests
 from driver_builder.objects.pull_pod import PULL_LABEL
 from driver_builder.planning.actions import Action, MoveNode, TakeNode
 from driver_builder.rollout.draining import PAUSED
+from driver_builder.status.status import timestamp
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
@@ -29,6 +31,7 @@ from tests.unit.driver_builder.world.test_world_rollout import (
 COMMAND: Object = {"image": "registry.example.com/edu-test:1", "command": ["/test"]}
 APPS, RESOURCE = "apps", "example.com/fpga"
 LABEL = "example.com/fpga.deploy.plugin"
+YEAR = 365 * 86400.0
 DRAIN = {"resources": [RESOURCE], "pauseLabels": [LABEL], "deadline": "60s"}
 
 
@@ -57,7 +60,9 @@ class DrainWorld(WaveWorld):
                 owner = {"kind": "DaemonSet", "controller": True, "uid": "plugin"}
                 self._add(f"plugin-{name}", name, {"nodeSelector": {LABEL: "true"}}, ownerReferences=[owner])
             if not is_tainted(node):
-                self._add(f"web-{name}", name, {"containers": [{"resources": {"requests": {RESOURCE: "1"}}}]})
+                spec = {"containers": [{"resources": {"requests": {RESOURCE: "1"}}}]}
+                owner = {"kind": "ReplicaSet", "controller": True, "uid": "web"}
+                self._add(f"web-{name}", name, spec, ownerReferences=[owner])
 
     def _stays(self, pod: Object, node: Object) -> bool:
         wanted: Object = pod["spec"].get("nodeSelector", {})
@@ -229,6 +234,132 @@ def test_what_was_begun_is_undone_when_it_is_not_wanted_any_more(what: str) -> N
     assert [path for path in world.client.objects if path.startswith(DAEMON_SETS.path(namespace=NAMESPACE))] or (
         what == "deleted"
     )
+
+
+def begun(*kernels: str) -> DrainWorld:
+    """Make a world in which the first node is being drained, and a budget keeps what uses its driver."""
+    world = drained_world(*kernels)
+    world.client.budgets.add(web_path("web-node-0"))
+    world.edit_source(GOOD[1])
+    while "node-0: taint" not in world.leftovers():
+        world.rounds(1)
+    world.rounds(2)
+    return world
+
+
+def annotate(world: DrainWorld, value: str | None) -> None:
+    """Let somebody remove the record of a drain, or write over it."""
+    world.patch_node("node-0", {"metadata": {"annotations": {names.DRAINING_ANNOTATION: value}}})
+
+
+LOST = pytest.mark.parametrize("value", [None, "{", "{}"], ids=["removed", "unreadable", "of nobody"])
+
+
+@LOST
+@pytest.mark.parametrize("is_killed", [False, True], ids=["", "and a controller that restarts"])
+def test_a_drain_whose_record_is_lost_is_begun_anew(value: str | None, is_killed: bool) -> None:
+    """It ends by its deadline, or is done once the budget allows it; labels get the values that the status records."""
+    world = begun(KERNEL, KERNEL)
+    annotate(world, value)
+    if is_killed:
+        world.kill()
+    world.rounds(20)
+    assert told(world)["DrainTimeout"] == 1
+    assert not [item for item in world.leftovers() if item in ("node-0: taint", "node-0: label")]
+    assert world.working() >= {"node-0"}
+    world.client.budgets.clear()
+    world.arrive()
+    assert_all_is_well(world)
+    assert "draining" not in world.status()
+
+
+@LOST
+def test_a_record_that_is_lost_again_and_again_does_not_keep_the_node(value: str | None) -> None:
+    """The deadline counts from the begin of the drain, which the status records."""
+    world = begun(KERNEL)
+    before, tainted = world.live["node-0"], 0
+    for _ in range(40):
+        annotate(world, value)
+        world.rounds(1)
+        tainted += "node-0: taint" in world.leftovers()
+        assert world.live["node-0"] == before
+    assert tainted < 40
+    assert told(world)["DrainTimeout"]
+    world.heal()
+    world.arrive()
+    assert_all_is_well(world)
+
+
+@pytest.mark.parametrize("ends", ["by hand", "by the end of the driver", "by the end of the wave"])
+def test_labels_are_given_back_when_nothing_else_of_a_drain_is_left(ends: str) -> None:
+    """Somebody removes record, lock and taint, as a page may tell them."""
+    world = begun(KERNEL)
+    annotations = {names.DRAINING_ANNOTATION: None, names.LOCK_ANNOTATION: None}
+    world.patch_node("node-0", {"metadata": {"annotations": annotations}, "spec": {"taints": None}})
+    world.drains = ends == "by hand"
+    if ends == "by the end of the driver":
+        world.delete_driver("edu")
+    elif ends == "by the end of the wave":
+        world.change_source("int x;")
+    world.rounds(3)
+    assert ("node-0: label" in world.leftovers()) is (ends == "by hand")
+    world.heal()
+    world.arrive()
+    assert world.leftovers() == []
+
+
+def test_a_drain_that_begins_while_the_clock_is_ahead_ends_by_its_deadline() -> None:
+    """Its begin is written back as now, once the clock is right."""
+    world = drained_world(KERNEL)
+    world.client.budgets.add(web_path("web-node-0"))
+    world.edit_source(GOOD[1])
+    world.now += YEAR
+    while "node-0: taint" not in world.leftovers():
+        world.rounds(1)
+    world.now -= YEAR
+    world.rounds(16)
+    assert told(world)["DrainTimeout"] == 1
+    assert world.leftovers() == [f"node-0: {names.DRAINING_ANNOTATION}"]
+
+
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["", "of a driver that is gone"])
+def test_a_drain_that_fails_while_the_clock_is_ahead_is_tried_again(is_deleted: bool) -> None:
+    """Within the time that a node rests at most."""
+    world = begun(KERNEL)
+    world.now += YEAR
+    world.rounds(16)
+    assert world.leftovers() == [f"node-0: {names.DRAINING_ANNOTATION}"]
+    world.now -= YEAR
+    world.client.budgets.clear()
+    if is_deleted:
+        world.drains = False
+        path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu")
+        del world.client.objects[path]
+        world.rounds(2)
+        assert world.leftovers() == []
+        return
+    world.rounds(1)
+    world.now += 600.0
+    world.rounds(15)
+    world.arrive()
+    assert_all_is_well(world)
+
+
+@pytest.mark.parametrize("is_renewed", [False, True], ids=["", "and is renewed"])
+def test_another_programs_lock_from_the_future_expires_after_it_was_first_seen(is_renewed: bool) -> None:
+    """Its clock is wrong; while it renews the lock, that is honoured."""
+    world = drained_world(KERNEL)
+    world.drains, before = False, dict(world.live["node-0"])
+    world.edit_source(GOOD[1])
+    for number in range(60):
+        if number == 0 or (is_renewed and number % 10 == 0):
+            lock = {"holder": "gpu-partitioner", "renewTime": timestamp(world.now + YEAR)}
+            world.patch_node("node-0", {"metadata": {"annotations": {names.LOCK_ANNOTATION: json.dumps(lock)}}})
+        world.rounds(1)
+        world.now += 10.0
+        if number < 35:
+            assert world.live["node-0"] == before
+    assert (world.live["node-0"] == before) is is_renewed
 
 
 def _hold(world: WaveWorld, node: str, yes: bool) -> None:
