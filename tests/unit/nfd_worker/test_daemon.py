@@ -19,6 +19,7 @@ import pytest
 
 from nfd_worker.config.config import Settings
 from nfd_worker.daemon import _resync_seconds
+from nfd_worker.publish.publisher import CHILD_DEADLINE_SECONDS
 from testbed import metrics
 from testbed.ports import free_ports
 from tests.support.nfd_worker.trees import HOSTS
@@ -105,9 +106,9 @@ class Worker:
         return child
 
     def end(self, number: int = signal.SIGTERM) -> int:
-        """Signal it and wait; fails after what is far less than the deadline of any of its children."""
+        """Signal it and wait; fails before a publish child is given up, for which it may not wait."""
         self.process.send_signal(number)
-        self.process.communicate(timeout=20)
+        self.process.communicate(timeout=CHILD_DEADLINE_SECONDS - 20)
         return self.process.returncode
 
 
