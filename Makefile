@@ -20,7 +20,7 @@ in_tree = @$(if $(TREE),$(1),tools/machine make --no-print-directory $@)
 PYTEST := $(BIN)/python -m pytest
 LONG_BENCHES := bench/driver_matrix.py bench/nvidia_case.py
 
-.PHONY: help venv demo test test-long unit pytest integration e2e fuzz lint format docs manifests images release bench driver-matrix nvidia-case clean
+.PHONY: help venv demo test test-long test-slice unit pytest integration e2e fuzz lint format docs manifests images release bench driver-matrix nvidia-case clean
 
 help: ## Show this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -31,8 +31,11 @@ demo: $(if $(DEMO_KUBECONFIG),$(READY),$(IN_TREE)) ## Run the demo on this machi
 test: $(IN_TREE) ## Run the tests: unit, integration, e2e
 	$(call in_tree,$(BIN)/python tools/run_tests.py)
 
-test-long: $(IN_TREE) ## Run the long tests: studies, soaks, tests of the testbed
-	$(call in_tree,$(BIN)/python tools/run_tests.py --long)
+test-long: $(IN_TREE) ## Run all long tests, a slice after the other: studies, soaks, tests of the testbed (hours)
+	$(call in_tree,$(BIN)/python tools/run_tests.py --test-long)
+
+test-slice: $(IN_TREE) ## Run the slice of the long tests whose turn it is, or the one of SLICE=waves: see tests/README.md
+	$(call in_tree,$(BIN)/python tools/run_tests.py --test-slice $(if $(SLICE),--slice $(SLICE)))
 
 unit: $(READY) ## Run the unit tests, which need only Python (a minute)
 	@$(BIN)/python tools/run_tests.py --unit

@@ -9,12 +9,14 @@ all of them runs the build of Kubernetes, where this machine has none: three of 
 ``make unit`` has the unit tests alone, without those that play worlds, on all cores (``tests.side_by_side``).
 
 Each process leaves a JUnit file in ``build/tests`` and, as it goes, what its tests took; what a failed test's testbed
-looked like is in ``build/artefacts``. The long tests run one part after the other.
+looked like is in ``build/artefacts``. The long tests run one slice (``tools.slices``) after the other; ``make
+test-slice`` runs the one whose turn it is.
 
 CPU-seconds are those of the parts with all processes that they and their testbeds started and waited for. Beside them
 stands what the machine's processors worked meanwhile: on a machine that does nothing else, the sum may be no less.
 """
 
+import argparse
 import os
 import resource
 import signal
@@ -33,6 +35,7 @@ RESULTS = ROOT / "build" / "tests"
 sys.path.insert(0, str(ROOT))
 
 from testbed.packages import surrounding_system  # noqa: E402
+from tools import slices  # noqa: E402
 
 UNIT = ("tests/contract", "tests/unit", "-q", "-p", "tests.side_by_side")
 WORLDS = "tests/unit/driver_builder/world"
@@ -99,19 +102,27 @@ class Ended:
 
 KUBERNETES = Part("kubernetes", ("prepare",), module="testbed", niceness=BEFORE)
 """What a fresh machine takes longest for. It begins a hundred seconds sooner than a testbed would get there."""
+BY_HAND = "by-hand"
 UNIT_ALONE = Part("unit", (*UNIT, f"--ignore={WORLDS}", "-m", "not long"))
 
 
+def sliced(name: str) -> Part:
+    """Return the part that runs a slice of the long tests."""
+    paths = slices.BY_HAND if name == BY_HAND else slices.SLICES[name]
+    only_python = paths[0].startswith(UNIT[:2])
+    tier = (*UNIT[2:], "-m", "long or costly") if only_python else ("-m", "long")
+    return Part(name, (*slices.arguments(paths), *tier))
+
+
 def stages(*, long: bool) -> list[tuple[Part, ...]]:
-    """Return the parts, by what runs side by side."""
-    tier = "long" if long else "not long"
-    cluster = Part("cluster", ("tests/cluster", *(f"--ignore={path}" for path in HOST), "-m", tier))
-    host = Part("host", (*HOST, "tests/kernel", f"--ignore={HOTPLUG}", "-m", tier))
-    engine = Part("engine", ("tests/engine", f"--ignore={DISCOVERY}", "-m", tier))
-    lives = Part("lives", (DISCOVERY, "tests/api", HOTPLUG, "-m", tier))
+    """Return the parts of ``make test`` or ``make test-long``, by what runs side by side."""
     if long:
-        return [(Part("unit", (*UNIT, "-m", "long or costly")),), (cluster,), (host,), (engine,), (lives,)]
-    unit = Part("unit", (*UNIT, BESIDE_OTHERS, "-m", tier), niceness=AFTER)
+        return [(part,) for part in map(sliced, (*slices.SLICES, BY_HAND))]
+    cluster = Part("cluster", ("tests/cluster", *(f"--ignore={path}" for path in HOST), "-m", "not long"))
+    host = Part("host", (*HOST, "tests/kernel", f"--ignore={HOTPLUG}", "-m", "not long"))
+    engine = Part("engine", ("tests/engine", f"--ignore={DISCOVERY}", "-m", "not long"))
+    lives = Part("lives", (DISCOVERY, "tests/api", HOTPLUG, "-m", "not long"))
+    unit = Part("unit", (*UNIT, BESIDE_OTHERS, "-m", "not long"), niceness=AFTER)
     return [(cluster, host, engine, lives, unit)]
 
 
@@ -198,29 +209,45 @@ def worked(stat: str) -> float:
     return sum(map(int, (user, nice, system, irq, softirq))) / os.sysconf("SC_CLK_TCK")
 
 
+def chosen(command: str, name: str) -> list[tuple[Part, ...]]:
+    """Return the parts of a command of make, by what runs side by side; of ``test-slice`` the slice of this name."""
+    if command == "unit":
+        return [(UNIT_ALONE,)]
+    first, *others = [(sliced(name),)] if command == "test-slice" else stages(long=command == "test-long")
+    return [(*first, KUBERNETES), *others]
+
+
+def asked() -> tuple[str, str]:
+    """Return which command of make is run, and the slice that is asked for or due."""
+    names = {"unit": "only the unit tests", "test-long": "all long tests", "test-slice": "one slice of them"}
+    parser = argparse.ArgumentParser(description="Run the tests (see tests/README.md).")
+    for name, meaning in names.items():
+        parser.add_argument(f"--{name}", dest="command", action="store_const", const=name, help=meaning)
+    choices = (*slices.SLICES, BY_HAND)
+    parser.add_argument("--slice", choices=choices, help="which one (default: the one whose turn it is)")
+    options = parser.parse_args()
+    return options.command or "test", options.slice or slices.due()
+
+
 def main() -> int:
     """Run all parts; 1 when one of them found something."""
     began, worked_before = time.monotonic(), worked(STAT.read_text())
+    command, name = asked()
     # Whoever ends this process ends the others, too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    only_unit, long = "--unit" in sys.argv, "--long" in sys.argv
     RESULTS.mkdir(parents=True, exist_ok=True)
     for old in RESULTS.iterdir():
         old.unlink()
-    if long:
+    if command in ("test-long", "test-slice"):
         os.environ.setdefault("HYPOTHESIS_PROFILE", "long")
-    chosen = [(UNIT_ALONE,)] if only_unit else stages(long=long)
-    if not only_unit:
-        first, *others = chosen
-        chosen = [(*first, KUBERNETES), *others]
-    ended = [part for stage in chosen for part in run_stage(stage)]
+    ended = [part for stage in chosen(command, name) for part in run_stage(stage)]
     lines = [f"{seconds:8.1f} s  {test}" for seconds, test in durations()]
     (RESULTS / "durations.txt").write_text("\n".join((*lines, "")))
     print(f"\nThe slowest of {len(lines)} tests (all: {RESULTS / 'durations.txt'}):", *lines[:SLOWEST], sep="\n")
     print(*ended, sep="\n")
     passed = all(part.passed for part in ended)
-    where = "" if only_unit else f" on {surrounding_system()}"
-    verdict = f"make {'unit' if only_unit else 'test'}: {'passed' if passed else 'FAILED'}{where}"
+    where = "" if command == "unit" else f" on {surrounding_system()}"
+    verdict = f"make {command}: {'passed' if passed else 'FAILED'}{where}"
     wall, cpu = time.monotonic() - began, sum(part.cpu for part in ended)
     machine = worked(STAT.read_text()) - worked_before
     print(f"{verdict} in {wall:.0f} s, {cpu:.0f} CPU-seconds (the machine, whatever ran: {machine:.0f})", flush=True)

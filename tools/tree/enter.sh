@@ -95,7 +95,7 @@ while IFS='=' read -r -d '' name value; do
         ;;
     SSL_CERT_DIR) environment+=("$name=/etc/ssl/certs") ;;
     TERM | COLUMNS | LINES | COLORTERM | NO_COLOR | FORCE_COLOR | CI | MAKEFLAGS | XDG_CACHE_HOME | KUBEBUILDER_ASSETS | \
-        REGISTRY | TAG | MATRIX | NVIDIA | TESTS | GOLDEN | DRIVERWRIGHT_* | DEMO_* | SOAK_* | HYPOTHESIS_* | PYTEST_* | PIP_* | \
+        REGISTRY | TAG | MATRIX | NVIDIA | SLICE | TESTS | GOLDEN | DRIVERWRIGHT_* | DEMO_* | SOAK_* | HYPOTHESIS_* | PYTEST_* | PIP_* | \
         [a-z]*_proxy | *_PROXY | SOURCE_DATE_EPOCH) environment+=("$name=$value") ;;
     esac
 done </proc/self/environ

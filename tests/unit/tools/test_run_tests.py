@@ -1,14 +1,15 @@
-"""What ``make test`` runs, and what it prints of the time that it took."""
+"""What ``make test`` and the slices of the long tests run, and what is printed of the time that it took."""
 
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tools import run_tests
+from tools import run_tests, slices
 
 STAT = """\
 cpu  20130 2194 3554 25470 197 11 59 33 700 0
@@ -35,6 +36,30 @@ def test_each_file_is_run_by_one_part(long: bool) -> None:
     """None is left out, and none is run twice."""
     counts = Counter(file for stage in run_tests.stages(long=long) for part in stage for file in files_of(part))
     assert counts == Counter(run_tests.ROOT.joinpath("tests").rglob("test_*.py"))
+
+
+def test_each_slice_has_its_turn_as_the_branch_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next commit's is the next slice; a merge counts as one."""
+    monkeypatch.setattr(slices, "ROOT", tmp_path)
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.com"]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    turns = []
+    for _ in range(len(slices.SLICES) + 1):
+        subprocess.run([*git, "commit", "--quiet", "--allow-empty", "--message=one"], check=True)
+        turns.append(slices.due())
+    assert sorted(turns[:-1]) == sorted(slices.SLICES)
+    assert turns[0] == turns[-1]
+
+
+def test_without_history_the_day_says_whose_turn_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A source archive has no commits to count."""
+    monkeypatch.setattr(slices, "ROOT", tmp_path)
+    days = range(len(slices.SLICES))
+    turns = []
+    for day in days:
+        monkeypatch.setattr(time, "time", lambda day=day: day * 86_400.0)
+        turns.append(slices.due())
+    assert turns == list(slices.SLICES)
 
 
 def test_the_build_of_kubernetes_comes_before_the_others_and_unit_tests_after_them() -> None:

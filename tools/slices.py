@@ -1,0 +1,72 @@
+"""The long tests in slices: ``.ci/run`` runs one after each push, so that no long proof is older than a week.
+
+A slice takes twelve minutes at most on two cores that nobody else uses. What takes longer is run by hand
+(``BY_HAND``); tests/README.md says when it last was.
+"""
+
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+WORLD = "tests/unit/driver_builder/world"
+
+SLICES: Mapping[str, tuple[str, ...]] = {
+    "controller": ("tests/api", "tests/kernel/test_worker_hotplug.py"),
+    "engine": ("tests/engine",),
+    "release": ("tests/engine/test_release.py", "tests/engine/test_offline_build.py"),
+    "kernels": ("tests/kernel",),
+    "waves": ("tests/cluster/test_waves.py",),
+    "stages": ("tests/cluster/test_stages.py",),
+    "dependent-drivers": ("tests/cluster/test_dependent_drivers.py",),
+    "vendors-images": ("tests/cluster/test_vendor_images.py",),
+    "Jobs": (
+        "tests/cluster/test_job_builder.py",
+        "tests/cluster/test_device_agent.py",
+        "tests/cluster/test_job_kernel_discovery.py",
+    ),
+    "without-an-engine": ("tests/cluster/test_without_an_engine.py",),
+    "installation": ("tests/cluster/test_install.py",),
+    "cluster": ("tests/cluster",),
+    "units": ("tests/contract", "tests/unit"),
+    "elsewhere-and-later": ("tests/contract/test_anywhere.py",),
+    "worlds": (WORLD,),
+    "worlds-of-waves": (
+        f"{WORLD}/test_world_edits.py",
+        f"{WORLD}/test_world_order.py",
+        f"{WORLD}/test_world_rollout.py",
+        f"{WORLD}/test_world_wave_faults.py",
+    ),
+    "worlds-under-attack": (f"{WORLD}/test_world_attack.py",),
+}
+"""What each runs: files, and folders without what another slice names."""
+BY_HAND = ("tests/api/test_soak.py",)
+
+
+def arguments(paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Return pytest's arguments for the paths of a slice."""
+    others = {path for named in (*SLICES.values(), BY_HAND) for path in named} - set(paths)
+    below = sorted(other for other in others if any(Path(other).is_relative_to(path) for path in paths))
+    return (*paths, *(f"--ignore={path}" for path in below))
+
+
+def due() -> str:
+    """Name the slice whose turn it is: by the number of commits, and by the day where Git has no history."""
+    turn = _commits() or int(time.time()) // 86_400
+    return list(SLICES)[turn % len(SLICES)]
+
+
+def _commits() -> int:
+    """Count the commits of the branch itself, merges as one; 0 where there is no history or a part of it."""
+    has_all = _git("rev-parse", "--is-shallow-repository") == "false"
+    return int(_git("rev-list", "--first-parent", "--count", "HEAD") or 0) if has_all else 0
+
+
+def _git(*words: str) -> str:
+    """Return what Git answers of this repository; nothing where it fails or is not there."""
+    command = ("git", "-c", "safe.directory=*", "-C", str(ROOT), *words)
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    except FileNotFoundError:
+        return ""
