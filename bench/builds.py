@@ -60,7 +60,7 @@ from kube_api import names  # noqa: E402
 from kube_api.client import Client  # noqa: E402
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES  # noqa: E402
 from testbed.kernels import available_releases, release_key  # noqa: E402
-from testbed.packages import PrivateApt  # noqa: E402
+from testbed.packages import refreshed_apt  # noqa: E402
 from testbed.progress import for_terminal  # noqa: E402
 from testbed.testbed import Testbed  # noqa: E402
 from tests.support.real_parts.cluster_setup import admin, install  # noqa: E402
@@ -461,9 +461,7 @@ def _wait_for_image(client: Client, name: str) -> None:
 
 def _stable_kernel() -> str:
     """Name the newest kernel of the oldest series: the one that the archive's drivers are made for."""
-    apt = PrivateApt()
-    apt.refresh()
-    releases = sorted(available_releases(apt), key=release_key)
+    releases = sorted(available_releases(refreshed_apt()), key=release_key)
     return [release for release in releases if release_key(release)[:2] == release_key(releases[0])[:2]][-1]
 
 

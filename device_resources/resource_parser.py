@@ -3,6 +3,7 @@
 What a table of fields cannot say is added here: fields that exclude each other, names that Kubernetes reserves.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -14,6 +15,8 @@ from device_resources.resource import DeviceGroup, DevicePath, Health, PathType,
 _LONGEST_DOMAIN = 244
 _OF_DRIVERS = ("/run/driverwright", "/run/nvidia/driver")
 """Where drivers have what they export to containers, such as their libraries."""
+_CLASS = re.compile(r"\[\^?(?:[^]/-](?:-[^]/-])?)+\]")
+"""A class of characters in a glob, as Go's filepath.Match reads it."""
 _MAX_LISTED = 5
 """Problems that one message lists at most."""
 
@@ -90,7 +93,7 @@ def _one_path_problems(path: Mapping[str, Any], where: Path) -> list[Problem]:
         message = "only a path of type Mount has it: use permissions: r, or remove it"
         problems.append(Problem(path=(*where, "readOnly"), message=message))
     if is_mount and path.get("readOnly") is not True and _is_of_drivers(path["path"]):
-        message = "set readOnly: true, because all containers share what a driver has exported there"
+        message = "set readOnly: true, because all containers share what drivers have exported there"
         problems.append(Problem(path=(*where, "readOnly"), message=message))
     letters = path.get("permissions") or ""
     if len(set(letters)) < len(letters):
@@ -99,16 +102,16 @@ def _one_path_problems(path: Mapping[str, Any], where: Path) -> list[Problem]:
     if "**" in path["path"]:
         message = f"{shown(path['path'])} is not valid: '*' matches within one folder, and '**' does not exist"
         problems.append(Problem(path=(*where, "path"), message=message))
+    if "[" in _CLASS.sub("", path["path"]):
+        message = f"{shown(path['path'])} is not valid: '[' begins a class of characters, such as [0-9] or [^a]"
+        problems.append(Problem(path=(*where, "path"), message=message))
     return problems
 
 
 def _is_of_drivers(path: str) -> bool:
-    """Return whether a path is, or may be, at or below such a place: it may have wildcards, and /var/run is /run."""
-    folders = path.removeprefix("/var").split("/") if path.startswith("/var/run/") else path.split("/")
-    return any(
-        len(folders) >= len(place) and all(map(fnmatchcase, place, folders))
-        for place in (item.split("/") for item in _OF_DRIVERS)
-    )
+    """Return whether a path is, or may be, such a place, below or above it: it may have wildcards, /var/run is /run."""
+    folders = re.sub("^/var/run(?=/|$)", "/run", path).split("/")
+    return any(all(map(fnmatchcase, place.split("/"), folders)) for place in _OF_DRIVERS)
 
 
 def _resource(value: Mapping[str, Any]) -> Resource:

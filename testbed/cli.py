@@ -13,7 +13,7 @@ from testbed.api import is_node_ready
 from testbed.errors import TestbedError
 from testbed.kernels import available_releases, choose_kernels
 from testbed.kube_binaries import ensure_kube_binaries
-from testbed.packages import PrivateApt
+from testbed.packages import refreshed_apt
 from testbed.progress import Progress, for_terminal
 from testbed.testbed import Testbed
 
@@ -117,10 +117,8 @@ def _down(options: argparse.Namespace, progress: Progress) -> None:
 
 
 def _kernels(options: argparse.Namespace, progress: Progress) -> None:
-    apt = PrivateApt()
-    apt.refresh()
     chosen = {kernel.release: kernel for kernel in choose_kernels(options.count, progress)}
-    for release, version in available_releases(apt).items():
+    for release, version in available_releases(refreshed_apt()).items():
         mark = f"* module_layout {chosen[release].module_layout_crc}" if release in chosen else ""
         _console.print(f"{release:40} {version:24} {mark}", markup=False)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from testbed.errors import TestbedError
 from testbed.kernels import flavour_of, release_key
-from testbed.packages import PrivateApt
+from testbed.packages import refreshed_apt
 
 _REALTIME = "rt-amd64"
 _GENERIC = "amd64"
@@ -35,9 +35,7 @@ def choose_kernels(wanted: str) -> list[str]:
 
 def known_kernels() -> list[str]:
     """Return every kernel whose headers the archives have, those that tell most first."""
-    apt = PrivateApt()
-    apt.refresh()
-    return in_order(parse_headers(apt.cache("search", "--names-only", r"^linux-headers-[0-9].*-amd64$")))
+    return in_order(parse_headers(refreshed_apt().cache("search", "--names-only", r"^linux-headers-[0-9].*-amd64$")))
 
 
 def parse_headers(search: str) -> list[str]:

@@ -44,11 +44,12 @@ def _expand(root: str, glob: str, fits: Callable[[os.stat_result], bool]) -> Ite
         found = [f"{folder}/{name}" for folder in found[:MAX_MATCHES] for name in _names(f"{root}{folder}", part)]
     for path in sorted(found):
         try:
+            is_trusted = _is_trusted(os.lstat(f"{root}{path}"))
             status = os.stat(f"{root}{path}")  # noqa: PTH116 - pathlib would cost the resident process 1 MiB
         except OSError as error:
             raise_if_exhausted(error)
             continue
-        if fits(status):
+        if is_trusted and fits(status):
             yield path
 
 
@@ -71,6 +72,11 @@ def raise_if_exhausted(error: OSError) -> None:
     """Raise an error that says nothing of the file: the system could not look."""
     if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
         raise error
+
+
+def _is_trusted(status: os.stat_result) -> bool:
+    """Return whether a file may be what it leads to: anyone may make a link to a disk where all may write."""
+    return not stat.S_ISLNK(status.st_mode) or status.st_uid in (0, os.geteuid())
 
 
 def _is_device(status: os.stat_result) -> bool:

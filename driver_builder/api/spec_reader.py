@@ -4,6 +4,7 @@ Place in the flow: ``spec_parser`` knows what each field of a spec may hold and 
 and read as if it were missing, so that one run finds all problems; the caller looks at the notes at the end.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -15,6 +16,9 @@ Path = tuple[str | int, ...]
 """The path of a field from the top of its object: names, and positions in lists."""
 
 Word = TypeVar("Word", bound=StrEnum)
+
+_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+"""Field names, keys of labels, variables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +48,9 @@ class Notes:
 
 
 def dotted(path: Path) -> str:
-    """Return ``spec.kernelMappings[0].regexp``, as people write it."""
-    words = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
-    return words.removeprefix(".")
+    """Return ``spec.kernelMappings[0].regexp``, as people write it; names that no field has are quoted, and cut."""
+    words = (f".{part}" if isinstance(part, str) and _NAME.fullmatch(part) else f"[{shown(part)}]" for part in path)
+    return "".join(words).removeprefix(".")
 
 
 def shown(value: object) -> str:

@@ -180,7 +180,11 @@ NO_PROXY = Rule(
     "is not a list of hosts: write names, domains such as .example.com and addresses, with commas and without blanks",
     4096,
 )
-MODULE = Rule(re.compile(r"[A-Za-z0-9_-]{1,55}"), "is not a module name: use letters, digits, '_' and '-'", 55)
+MODULE = Rule(
+    re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*"),
+    "is not a module name: use letters, digits, '_' and '-', not beginning with '-'",
+    55,
+)
 PARAMETER = Rule(
     re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(?:=[]A-Za-z0-9!#%()*+,./:=?@[^_{}~-]*)?"),
     "is not a parameter: write name=value in ASCII, without blanks, quotes and any of $ ` \\ ; | & < >",

@@ -10,7 +10,7 @@ from testbed.cache import cached_folder, forget_old
 from testbed.command import run
 from testbed.guest import root_tree
 from testbed.kernels import KernelPackage
-from testbed.packages import PrivateApt
+from testbed.packages import refreshed_apt
 from testbed.progress import Progress
 
 PACKAGES = ("e2fsprogs", "kmod", "busybox-static")
@@ -22,8 +22,7 @@ _TEMPLATES_KEPT = 4
 def ensure_root_disk(kubelet: Path, kernels: Sequence[KernelPackage], progress: Progress) -> Path:
     """Return the template of the guests' first disk, which can boot each of the kernels."""
     with progress.step(f"Provide the guests' disk ({len(kernels)} kernels)") as step:
-        apt = PrivateApt()
-        apt.refresh()
+        apt = refreshed_apt()
         packages = root_tree.packages_with_versions(apt)
         inputs = (sorted(packages.items()), str(kubelet), sorted(kernel.tree.name for kernel in kernels), _RECIPE)
         name = f"guest-disks/{hashlib.sha256(repr(inputs).encode()).hexdigest()[:16]}"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from testbed.cache import cached_folder
 from testbed.command import run
-from testbed.packages import PrivateApt, unpack
+from testbed.packages import refreshed_apt, unpack
 from testbed.progress import Progress
 
 PACKAGES = ("ovmf", "sbsigntool")
@@ -58,9 +58,7 @@ def provide_secure_boot(progress: Progress) -> SecureBoot:
     with progress.step("Provide firmware with Secure Boot") as step:
 
         def make(folder: Path) -> None:
-            apt = PrivateApt()
-            apt.refresh()
-            for deb in apt.download(PACKAGES, folder / "debs"):
+            for deb in refreshed_apt().download(PACKAGES, folder / "debs"):
                 unpack(deb, folder)
             run(["rm", "-rf", folder / "debs"])
             locked = folder / "usr/share/ovmf/PkKek-1-snakeoil.key"

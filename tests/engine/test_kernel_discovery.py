@@ -41,7 +41,7 @@ from kube_api.client import Client
 from kube_api.errors import NotFound
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES
 from testbed.kernels import CLOUD, available_releases
-from testbed.packages import PrivateApt
+from testbed.packages import refreshed_apt
 from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
 from tests.support.real_parts.cluster_setup import admin, as_service_account, create_quietly, install
@@ -67,9 +67,7 @@ def api(engine_ground: Testbed) -> Iterator[docker.APIClient]:
 @pytest.fixture(scope="module")
 def offered() -> set[str]:
     """The cloud kernels that this machine's own apt has headers and images of."""
-    apt = PrivateApt()
-    apt.refresh()
-    return set(available_releases(apt, CLOUD))
+    return set(available_releases(refreshed_apt(), CLOUD))
 
 
 def debian(base_image: str) -> Repository:

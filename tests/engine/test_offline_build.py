@@ -39,7 +39,7 @@ from driver_builder.registry.registry import RegistryClient
 from driver_builder.templates.templates import template_versions
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES
 from testbed.kernels import CLOUD, available_releases, choose_kernels, release_key
-from testbed.packages import PrivateApt
+from testbed.packages import refreshed_apt
 from testbed.progress import PlainLines
 from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
@@ -208,8 +208,7 @@ def test_two_drivers_for_four_kernels_and_then_a_cluster(
     engine_ground: Testbed, lab: Lab, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An own source and a DKMS package; the cluster that comes afterwards has a node on each of the kernels."""
-    apt = PrivateApt()
-    apt.refresh()
+    apt = refreshed_apt()
     oldest = min(release_key(release)[:2] for release in available_releases(apt, CLOUD))
     releases = [release for release in available_releases(apt, CLOUD) if release_key(release)[:2] == oldest]
     kernels = sorted(releases, key=release_key)[-4:]

@@ -46,7 +46,7 @@ from testbed.guest import cpio, emulation
 from testbed.guest.script import Ran, run_script
 from testbed.guest.secure_boot import MEMORY_MIB, provide_secure_boot
 from testbed.kernels import available_releases, find_kernel, find_symvers, parse_symvers, release_key
-from testbed.packages import PrivateApt, ensure_packages
+from testbed.packages import ensure_packages, refreshed_apt
 from testbed.progress import PlainLines
 from testbed.testbed import Testbed
 from tests.kernel.test_loader_on_real_kernels import LOAD, PROBE, image_entries
@@ -85,9 +85,7 @@ class Made:
 def kernels() -> Kernels:
     """Three kernels of the oldest series, found by comparing their symbols; the newest is the twin."""
     ensure_packages(emulation.PACKAGES)
-    apt = PrivateApt()
-    apt.refresh()
-    releases = sorted(available_releases(apt), key=release_key)
+    releases = sorted(available_releases(refreshed_apt()), key=release_key)
     series = [name for name in releases if release_key(name)[:2] == release_key(releases[0])[:2]][-5:]
     texts = {name: path.read_text() for name, path in find_symvers(series[::-1], PlainLines()).items()}
     symbols = {name: parse_symvers(text) for name, text in texts.items()}

@@ -5,8 +5,8 @@ set -euo pipefail
 tree=$1 cache=$2 project=$3 plain=$4
 shift 4
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd -P)
-# shellcheck source=tools/tree/build.sh
-. "$here/build.sh"
+# shellcheck source=tools/tree/settings.sh
+. "$here/settings.sh"
 folder=$PWD
 outer_path=$PATH
 

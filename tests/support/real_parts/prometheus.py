@@ -14,7 +14,7 @@ import yaml
 
 from testbed.cache import cached_folder
 from testbed.command import tail
-from testbed.packages import PrivateApt, release_codename, unpack
+from testbed.packages import refreshed_apt, release_codename, unpack
 from testbed.ports import free_ports
 
 Json = dict[str, Any]
@@ -26,10 +26,8 @@ def program(name: str) -> Path:
     """Return the path of ``prometheus`` or ``promtool``."""
 
     def make(folder: Path) -> None:
-        apt = PrivateApt()
-        apt.refresh()
         with tempfile.TemporaryDirectory() as work:
-            (deb,) = apt.download(["prometheus"], Path(work))
+            (deb,) = refreshed_apt().download(["prometheus"], Path(work))
             unpack(deb, Path(work) / "files")
             for found in ("prometheus", "promtool"):
                 shutil.copy2(Path(work) / "files" / "usr" / "bin" / found, folder / found)

@@ -63,6 +63,16 @@ def test_a_name_that_is_no_text_is_left_out(host: HostTree) -> None:
     assert found == {"/dev/shm/*": ["/dev/shm/fine"]}
 
 
+@needs_root
+def test_a_link_counts_where_an_admin_made_it(host: HostTree) -> None:
+    """Udev makes links to devices; one of another user in a folder where all may write may lead to a disk."""
+    host.node("/dev/sda")
+    for name, user in (("ours", 0), ("theirs", 65534)):
+        host.link(f"/dev/shm/{name}", "/dev/sda")
+        os.lchown(host.root / "dev/shm" / name, user, user)
+    assert find_files(host.path, resource("/dev/shm/*")) == {"/dev/shm/*": ["/dev/shm/ours"]}
+
+
 def test_a_mount_may_be_anything(host: HostTree) -> None:
     """Files and folders."""
     host.file("/opt/a/file")

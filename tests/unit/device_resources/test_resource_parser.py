@@ -108,6 +108,9 @@ def test_null_is_a_field_that_is_not_given() -> None:
         pytest.param(_with_path(path="/dev//edu"), "must be an absolute path", id="empty component"),
         pytest.param(_with_path(path="/"), "must be an absolute path", id="root"),
         pytest.param(_with_path(path="/dev/**/x"), "'**' does not exist", id="two stars"),
+        pytest.param(_with_path(path="/dev/["), "'[' begins a class of characters", id="a class without an end"),
+        pytest.param(_with_path(path="/dev/[]/x"), "'[' begins a class of characters", id="a class of nothing"),
+        pytest.param(_with_path(path="/dev/[a/b]"), "'[' begins a class of characters", id="a class over folders"),
         pytest.param(_with_path(path="/" + "x" * 255), "it has 256 characters: write at most 255", id="long path"),
         pytest.param(_with_path(mountPath="/dev/*"), "without wildcards", id="glob as mount path"),
         pytest.param(_with_path(permissions="rx"), "must be letters of 'mrw'", id="wrong permission"),
@@ -119,6 +122,9 @@ def test_null_is_a_field_that_is_not_given() -> None:
         pytest.param(
             _with_path(type="Mount", path="/var/run/driverwright/team.edu"), "readOnly: set readOnly", id="by a link"
         ),
+        pytest.param(_with_path(type="Mount", path="/run"), "readOnly: set readOnly", id="above"),
+        pytest.param(_with_path(type="Mount", path="/var/run"), "readOnly: set readOnly", id="above by a link"),
+        pytest.param(_with_path(type="Mount", path="/run/nvidia"), "readOnly: set readOnly", id="above NVIDIA's"),
         pytest.param(_with_path(type="Mount", path="/r?n/driver*/*"), "readOnly: set readOnly", id="by wildcards"),
         pytest.param(
             _with_path(type="Mount", path="/run/driverwright/team.edu"), "readOnly: set readOnly: true", id="writable"

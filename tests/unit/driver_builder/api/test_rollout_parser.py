@@ -99,7 +99,7 @@ def test_a_canary_of_no_node_is_none() -> None:
         pytest.param({"strategy": "fast"}, "strategy", "'fast' is unknown: use one of waves, immediate", id="strategy"),
         pytest.param({"strategy": ["waves"]}, "strategy", "['waves'] is unknown", id="strategies"),
         pytest.param({"order": "zone"}, "order", "'zone' is unknown: use one of nodeName, nodeLabel", id="order"),
-        pytest.param({"canaryNodeSelector": {"a b": "c"}}, "canaryNodeSelector.a b", "write [prefix/]name", id="key"),
+        pytest.param({"canaryNodeSelector": {"a b": ""}}, "canaryNodeSelector['a b']", "write [prefix/]name", id="key"),
         pytest.param({"soak": "1h"}, "soak", "there is nothing to soak without canary or canaryNod", id="no canary"),
         pytest.param({"soak": "1h", "canary": 0}, "soak", "there is nothing to soak", id="canary of no node"),
         pytest.param({"soak": "1h", "canaryNodeSelector": {}}, "soak", "there is nothing to soak", id="no labels"),

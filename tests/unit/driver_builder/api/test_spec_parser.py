@@ -237,7 +237,7 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
         ),
         pytest.param(
             {"build": {"packages": {"Debian 12": ["g++"]}}},
-            "spec.build.packages.Debian 12",
+            "spec.build.packages['Debian 12']",
             "'Debian 12'",
             "ID of its os-release",
             id="packages of no system",
@@ -365,7 +365,7 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
         pytest.param({"build": {"builder": "kaniko"}}, "spec.build.builder", "'kaniko'", "docker, job", id="builder"),
         pytest.param({"build": {"builder": ["job"]}}, "spec.build.builder", "['job']", "docker, job", id="builders"),
         pytest.param(
-            {"build": {"args": {"A B": "1"}}}, "spec.build.args.A B", "'A B'", "use letters", id="argument name"
+            {"build": {"args": {"A B": "1"}}}, "spec.build.args['A B']", "'A B'", "use letters", id="argument name"
         ),
         pytest.param(
             {"build": {"args": {"A": "$(x)"}}}, "spec.build.args.A", "'$(x)'", "use letters", id="argument value"
@@ -598,6 +598,10 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
             {"module": {"names": ["a"], "blacklist": [1]}}, "spec.module.blacklist[0]", "1", "in quotes", id="blacklist"
         ),
         pytest.param(
+            {"module": {"names": ["a"], "blacklist": ["--force"]}},
+            "spec.module.blacklist[0]", "'--force'", "not beginning with '-'", id="an option as a module"
+        ),
+        pytest.param(
             {"signing": {"keySecretRef": {"name": "k"}}},
             "spec.signing",
             "must be set together",
@@ -695,6 +699,17 @@ def test_everything_that_is_wrong_is_reported_at_once() -> None:
 def test_a_spec_that_is_no_object_is_refused() -> None:
     """Whatever it is, the answer is an error in words."""
     assert str(read_spec("x").problems[0]) == "spec: 'x' is not an object: write fields below it"
+
+
+@pytest.mark.parametrize("name", ["A" * 70_000, "A\n\x1b[31m"], ids=["70,000 letters", "control characters"])
+def test_a_name_that_no_field_has_is_cut_and_quoted(name: str) -> None:
+    """It goes into a status and a terminal."""
+    with pytest.raises(InvalidDriver) as caught:
+        parse_spec(spec(build={"args": {name: "1"}}))
+    message = str(caught.value)
+    assert message.startswith("spec.build.args['A")
+    assert message.isprintable()
+    assert len(message) < 1000
 
 
 @pytest.mark.parametrize(
