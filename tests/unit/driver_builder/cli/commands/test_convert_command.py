@@ -206,4 +206,4 @@ def test_what_a_file_names_does_not_reach_the_terminal_raw(tmp_path: Path, capsy
     assert converted(tmp_path, text) == 1
     lines = capsys.readouterr().err.splitlines()
     assert all(line.isprintable() and line.startswith(f"{tmp_path}/module.yaml:") for line in lines)
-    assert "error: drivers/edu: spec.x: is not known" in lines[0]
+    assert r"error: drivers/edu: spec['\x1b[2Jx\u202e']: is not known" in lines[0]
