@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from driver_builder.api.spec_parser import read_spec
-from tests.support.crd_schema import RULES, escaped, parts, refusals
+from tests.support.crd_schema import RULES, escaped, hides_rules, parts, refusals
 from tests.support.driver_builder import factories
 
 Json = dict[str, Any]
@@ -214,6 +214,12 @@ def test_what_the_rules_refuse_the_code_refuses(changes: Json, messages: set[str
     spec = factories.spec(**changes)
     assert read_spec(spec).spec is None
     assert set(refusals(spec)) == messages
+
+
+@pytest.mark.parametrize("changes", [changes for changes, _ in BAD.values()], ids=BAD)
+def test_what_a_rule_refuses_is_refused_in_its_words(changes: Json) -> None:
+    """No other word of the schema comes first: the API server would say that one, and evaluate no rule."""
+    assert hides_rules(factories.spec(**changes)) == set()
 
 
 def test_every_rule_is_broken_by_an_example() -> None:
