@@ -37,7 +37,7 @@ PAIR, A_KEY = (
 )
 SOAK, SOAK_OF_NOTHING = "must be a duration from 10s to 168h", "soak requires canary or canaryNodeSelector"
 WINDOW = "must be a duration from 1m to 168h"
-DRAIN_OF_NOTHING = "drain requires resources, podSelector or pauseLabels"
+DRAIN_OF_NOTHING = "drain requires resources, draDrivers, podSelector or pauseLabels"
 DEADLINE_OF_A_DRAIN = "must be a duration from 10s to 24h"
 TWO_CANARIES = "canary and canaryNodeSelector are mutually exclusive"
 A_COMMAND = "command is required with image, and without deviceNodes or taint"
@@ -94,6 +94,7 @@ GOOD: dict[str, Json] = {
     "a canary of some nodes": {"rollout": {"canary": 1, "soak": "168h"}},
     "a canary of a tenth": {"rollout": {"canary": "10%", "soak": "10s", "maxFailed": "5%"}},
     "a canary by labels": {"rollout": {"canaryNodeSelector": {"a": "b"}, "soak": "1h"}},
+    "a drain of claims": {"rollout": {"drain": {"draDrivers": ["gpu.example.com"]}}},
     "a drain": {"rollout": {"drain": {"resources": ["a/b"], "deadline": "10s"}}},
     "a drain by labels": {"rollout": {"drain": {"podSelector": {"a": "b"}, "deadline": "24h"}}},
     "a drain of DaemonSets": {"rollout": {"drain": {"pauseLabels": ["a/deploy.b"]}}},

@@ -212,9 +212,12 @@ class Examination:
             asked, who = None, "the identity that doctor runs with"
         answers = self.reader.reviews(needed, asked)
         yield from check_rights.check_rights(answers, who)
-        draining = [item.key for item in self.drivers if isinstance(item.spec, DriverSpec) and item.spec.rollout.drain]
+        specs = {item.key: item.spec for item in self.drivers if isinstance(item.spec, DriverSpec)}
+        draining = {key: spec.rollout.drain for key, spec in specs.items() if spec.rollout.drain}
         if draining:
+            by_claims = any(drain.dra_drivers for drain in draining.values())
             needed = check_rights.rights(manifests.drain_roles(), scope)
+            needed = tuple(right for right in needed if by_claims or not right.is_for_claims)
             yield check_rights.check_drain(self.reader.reviews(needed, asked), who, draining)
 
     def _check_controller(self) -> Iterator[Finding]:
