@@ -169,7 +169,10 @@ def _together(
     pulls = Pulls.of(snapshot.pull_pods, snapshot.now, inventory.by_name(snapshot.nodes))
     order = Order.of(parts, needs, snapshot)
     admitted = admit(parts, settings.max_unavailable_nodes, holds, pulls, order, alone=alone)
-    prepared = prepare(admitted, snapshot, settings.loader_image, pulls, order, alone=alone)
+    namespaces = settings.template_versions.permissions.drain_namespaces
+    prepared = prepare(
+        admitted, snapshot, settings.loader_image, pulls, order, drain_namespaces=namespaces, alone=alone
+    )
     going = leave.hold_back(admitted, prepared.parts, snapshot, alone)
     return replace(prepared, parts=tuple(alone(part, partial(without_label, part, snapshot)) for part in going))
 

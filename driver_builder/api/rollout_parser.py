@@ -4,6 +4,7 @@ from driver_builder.api.rollout_settings import DrainSettings, Order, RolloutSet
 from driver_builder.api.spec_reader import Reader
 from driver_builder.api.spec_rules import (
     CRON,
+    DRA_DRIVER,
     EXTENDED_RESOURCE,
     LABEL_KEY,
     LABEL_VALUE,
@@ -35,10 +36,11 @@ def read_rollout(rollout: Reader) -> RolloutSettings:
 
 
 def _drain(drain: Reader) -> DrainSettings:
-    if not any(drain.given.get(name) for name in ("resources", "podSelector", "pauseLabels")):
-        drain.wrong("it does not say what has to leave: write resources, podSelector or pauseLabels")
+    if not any(drain.given.get(name) for name in ("resources", "draDrivers", "podSelector", "pauseLabels")):
+        drain.wrong("it does not say what has to leave: write resources, draDrivers, podSelector or pauseLabels")
     return DrainSettings(
         resources=drain.words("resources", EXTENDED_RESOURCE),
+        dra_drivers=drain.words("draDrivers", DRA_DRIVER),
         pod_selector=drain.pairs("podSelector", LABEL_KEY, LABEL_VALUE),
         wait_for=drain.pairs("waitFor", LABEL_KEY, LABEL_VALUE),
         deadline_seconds=drain.duration("deadline", "10s", "24h") or DrainSettings().deadline_seconds,

@@ -200,6 +200,11 @@ EXTENDED_RESOURCE = Rule(
     "is not an extended resource: write domain/name, such as nvidia.com/gpu",
     317,
 )
+DRA_DRIVER = Rule(
+    re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"),
+    "is not the name of a driver of devices (DRA): write a domain name, such as gpu.nvidia.com",
+    63,
+)
 PAUSED_LABEL = Rule(
     re.compile(PAUSE_LABEL),
     "is not a label by which DaemonSets are deployed: write domain/deploy.NAME, such as "

@@ -20,6 +20,7 @@ from driver_builder.cluster.driver_inputs import DriverInputs
 from driver_builder.cluster.named_contents import NamedContents
 from driver_builder.cluster.pods_of_drivers import PodReader
 from driver_builder.cluster.read_daemon_sets import read_plugin_config, read_stray_set
+from driver_builder.cluster.read_claims import with_claims
 from driver_builder.cluster.read_node_pods import drained, read_node_pods
 from driver_builder.discovery.discovery_queue import DiscoveryQueue, DiscoveryStates
 from driver_builder.objects import plugin
@@ -97,6 +98,8 @@ class Observer:
         owners += [(item.namespace, item.uid) for item in daemon_sets]
         ours = frozenset([*owners, *((item.namespace, item.uid) for item in plugin_sets)])
         node_pods = read_node_pods(self._client, drained(held(nodes), (driver.key for driver in drivers)), ours)
+        by_claims = (driver.key for driver in drivers if _drains_by_claims(driver))
+        node_pods = with_claims(self._client, node_pods, frozenset(drained(held(nodes), by_claims)))
         snapshot = Snapshot(
             now=self._clock(),
             nodes=nodes,
@@ -209,6 +212,11 @@ class Observer:
                 continue
             if "deletionTimestamp" in obj["metadata"]:
                 yield namespace
+
+
+def _drains_by_claims(driver: DriverContainer) -> bool:
+    drain = driver.spec.rollout.drain if isinstance(driver.spec, DriverSpec) else None
+    return drain is not None and bool(drain.dra_drivers)
 
 
 def _wants_plugin(driver: DriverContainer) -> bool:

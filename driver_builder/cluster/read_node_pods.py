@@ -1,6 +1,6 @@
 """The pods of nodes that are drained, whoever made them: listed by the node's name, only while it is drained."""
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from driver_builder.boundary import contained
@@ -16,6 +16,7 @@ from kube_api.text import printable
 Json = dict[str, Any]
 
 _MIRROR = "kubernetes.io/config.mirror"
+_CRITICAL = ("system-cluster-critical", "system-node-critical")
 
 
 def drained(nodes: Iterable[Node], drivers: Iterable[str]) -> tuple[str, ...]:
@@ -78,15 +79,27 @@ def _read(obj: Json, ours: Set[tuple[str, str]]) -> NodePod:
             for name, amount in (item.get(part) or {}).items()
             if "/" in name and str(amount) != "0"
         ),
+        claims=frozenset(_claims(spec, obj.get("status") or {})),
         node_selector=frozenset(spec.get("nodeSelector") or ()),
         is_ours=(metadata.get("namespace", ""), owner.get("uid")) in ours,
         is_daemon=owner.get("kind") == DAEMON_SETS.kind,
         is_mirror=is_mirror,
         is_bare=not owner and not is_mirror,
         has_local_data=any(map(_is_local, spec.get("volumes") or ())),
+        is_critical=spec.get("priorityClassName") in _CRITICAL,
         has_ended=(obj.get("status") or {}).get("phase") in ("Succeeded", "Failed"),
         deleting="deletionTimestamp" in metadata,
     )
+
+
+def _claims(spec: Json, status: Json) -> Iterator[str]:
+    """Name the ResourceClaims of a pod: those of a template, and of an extended resource, are in its status alone."""
+    made = {item["name"]: item.get("resourceClaimName") for item in status.get("resourceClaimStatuses") or ()}
+    for item in spec.get("resourceClaims") or ():
+        if name := item.get("resourceClaimName") or made.get(item["name"]):
+            yield name
+    if name := (status.get("extendedResourceClaimStatus") or {}).get("resourceClaimName"):
+        yield name
 
 
 def _is_local(volume: Json) -> bool:

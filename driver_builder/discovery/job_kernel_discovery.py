@@ -74,7 +74,7 @@ class JobKernelDiscovery:
         """
         cluster = JobCluster(self._client, self._namespace, pause=cancelled.wait)
         limits = BuildLimits(DEADLINE_SECONDS, cancelled, self._clock)
-        job, _ = cluster.ensure_job(self._manifest(repository), limits)
+        job, _ = cluster.ensure_job(self._manifest(repository, cluster.server_minor(limits)), limits)
         lines = ReleaseLines()
         run = JobRun(
             cluster, job, log=lines.take, limits=limits, patience=PATIENCE, clock=self._clock, failure=_failure
@@ -85,7 +85,7 @@ class JobKernelDiscovery:
             cluster.delete(job)
         return lines.releases()
 
-    def _manifest(self, repository: Repository) -> Json:
+    def _manifest(self, repository: Repository, minor: int | None) -> Json:
         made = manifest(
             repository,
             self._namespace,
@@ -93,6 +93,7 @@ class JobKernelDiscovery:
             node_selector=self._node_selector,
             tolerations=self._tolerations,
             host_network=self._host_network,
+            minor=minor,
         )
         # A Job that an earlier controller left has another date: it is replaced.
         made["metadata"]["annotations"] = {FINGERPRINT_ANNOTATION: str(time.time_ns())}
@@ -113,8 +114,11 @@ def manifest(
     node_selector: Mapping[str, str] | None = None,
     tolerations: Sequence[Json] = (),
     host_network: bool = False,
+    minor: int | None = None,
 ) -> Json:
     """Build the Job of a kernel discovery: its only container runs the script in the base image.
+
+    ``minor`` is the API server's, as for a build.
 
     Raises:
         ConfigurationError: as :func:`~driver_builder.discovery.kernel_script.script_for`.
@@ -153,5 +157,5 @@ def manifest(
         "apiVersion": JOBS.api_version,
         "kind": JOBS.kind,
         "metadata": {"name": f"driver-{key}", "namespace": namespace, "labels": labels},
-        "spec": job_spec({"metadata": {"labels": labels}, "spec": pod}, DEADLINE_SECONDS),
+        "spec": job_spec({"metadata": {"labels": labels}, "spec": pod}, DEADLINE_SECONDS, minor),
     }

@@ -18,6 +18,7 @@ from driver_builder.doctor.finding import (
     unknown,
     warning,
 )
+from kube_api.resources import RESOURCE_CLAIMS
 
 Json = dict[str, Any]
 
@@ -40,6 +41,11 @@ class Right:
     subresource: str = ""
     name: str = ""
     verb: str
+
+    @property
+    def is_for_claims(self) -> bool:
+        """Return whether only drains that look at ResourceClaims need it."""
+        return self.group == RESOURCE_CLAIMS.group
 
     @property
     def is_for_jobs(self) -> bool:
@@ -139,13 +145,18 @@ def check_rights(answers: Mapping[Right, bool | Unread], who: str) -> Iterator[F
 
 
 def check_drain(answers: Mapping[Right, bool | Unread], who: str, drivers: Iterable[str]) -> Finding:
-    """Report whether ``who`` may drain nodes, as ``spec.rollout.drain`` of these drivers asks."""
-    refused = [str(right) for right, answer in answers.items() if answer is False]
+    """Report whether ``who`` may drain nodes, as ``spec.rollout.drain`` of these drivers asks.
+
+    ``answers`` have rights to ResourceClaims only where one of them names ``draDrivers``.
+    """
+    refused = [right for right, answer in answers.items() if answer is False]
     unread = next((answer for answer in answers.values() if isinstance(answer, Unread)), None)
     if refused:
+        only_claims = all(right.is_for_claims for right in refused)
+        lacks = "draDrivers see no pods" if only_claims else f"rollout.drain of {named(drivers)} drains nothing"
         return warning(
             _CHECK,
-            f"{who} may not, in all namespaces: {_listed(refused)}; rollout.drain of {named(drivers)} drains nothing",
+            f"{who} may not, in all namespaces: {_listed([str(right) for right in refused])}; {lacks}",
             f"kubectl apply -f {DRAIN_MANIFEST}; another service account has to be named in its ClusterRoleBinding",
         )
     if unread is not None:

@@ -1,12 +1,12 @@
 """Checks of the API server: its version, its clock, and the namespaces of the drivers. Pure."""
 
-import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 from driver_builder.doctor.finding import Finding, Unread, failed, named, not_read, ok, unknown, warning
+from driver_builder.model.server_version import minor_of
 from kube_api.text import printable
 
 Json = Mapping[str, Any]
@@ -15,12 +15,6 @@ CEL_MINOR, POLICIES_MINOR = 25, 30
 """Of Kubernetes 1: from here on the rules of a schema are evaluated, and there are admission policies."""
 MAX_SKEW_SECONDS = 5.0
 ENFORCED = "pod-security.kubernetes.io/enforce"
-
-
-def minor_of(version: Json) -> int | None:
-    """Read the minor version of Kubernetes 1 from ``/version``; providers write ``21+``."""
-    match = re.match(r"[0-9]{1,4}", str(version.get("minor", "")))
-    return int(match[0]) if match and str(version.get("major")) == "1" else None
 
 
 def check_version(version: Json) -> Finding:

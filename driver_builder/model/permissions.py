@@ -16,6 +16,8 @@ from kube_api import names
 NOTHING = "none"
 """The value of an allow-list that allows nothing."""
 MAX_PATTERNS = 256
+SYSTEM_NAMESPACE = "kube-system"
+MAX_NAMESPACE = 63
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _DOMAIN = rf"{_LABEL}(?:\.{_LABEL})*"
@@ -41,7 +43,7 @@ class Permissions:
 
     ``registries``, ``base_images`` and ``prebuilt_images`` are patterns of repositories, ``source_hosts`` of hosts. A
     driver must select by one of ``node_labels``, which are ``KEY=VALUE``, or ``KEY`` for any value. ``max_resources``
-    are the largest amounts of builds in Jobs, by resource. With ``protected_secrets`` no build may mount a Secret that
+    are the largest amounts of builds in Jobs, by resource. Drains evict pods in ``drain_namespaces``. With ``protected_secrets`` no build may mount a Secret that
     a driver names for its registry or its signing.
     """
 
@@ -51,6 +53,7 @@ class Permissions:
     source_hosts: tuple[str, ...] | None = None
     node_labels: tuple[str, ...] | None = None
     max_resources: Mapping[str, str] | None = None
+    drain_namespaces: tuple[str, ...] | None = None
     custom_templates: bool = True
     protected_secrets: bool = False
 
@@ -101,6 +104,15 @@ def node_labels(text: str) -> tuple[str, ...]:
     return tuple(_checked_label(word) for word in _words(text))
 
 
+def namespaces(text: str) -> tuple[str, ...]:
+    """Read ``apps,jobs``.
+
+    Raises:
+        ValueError: names the word that is not a namespace.
+    """
+    return tuple(_checked_namespace(word) for word in _words(text))
+
+
 def resources(text: str) -> Mapping[str, str]:
     """Read ``cpu=4,memory=8Gi``.
 
@@ -144,6 +156,11 @@ def allows_selector(labels: tuple[str, ...] | None, selector: Mapping[str, str])
     """Return whether a selector contains one of the labels: more labels only select fewer nodes."""
     pairs = {word for key, value in selector.items() for word in (key, f"{key}={value}")}
     return labels is None or not pairs.isdisjoint(labels)
+
+
+def allows_eviction(allowed: tuple[str, ...] | None, namespace: str, *, is_critical: bool) -> bool:
+    """Return whether a drain may evict a pod of a namespace; the cluster's own need the namespace by name."""
+    return namespace in allowed if allowed is not None else not (is_critical and namespace == SYSTEM_NAMESPACE)
 
 
 def _host_and_path(image: str) -> tuple[str, str]:
@@ -203,6 +220,12 @@ def _checked_label(word: str) -> str:
     key, _, value = word.partition("=")
     if not names.is_qualified_name(key) or not names.is_label_value(value):
         raise ValueError(f"{word!r} is not a label: write KEY=VALUE, or KEY for any value")
+    return word
+
+
+def _checked_namespace(word: str) -> str:
+    if len(word) > MAX_NAMESPACE or not re.fullmatch(_LABEL, word):
+        raise ValueError(f"{word!r} is not a namespace: write NAMESPACE,...")
     return word
 
 
@@ -278,6 +301,12 @@ MAX_RESOURCES = Setting(
     " (default: unlimited)",
     resources,
 )  # fmt: skip
+DRAIN_NAMESPACES = Setting(
+    "--drain-namespaces", "drain_namespaces", "NAMESPACE,...",
+    "namespaces whose pods spec.rollout.drain may evict; it waits for others that it selects (default: any, without"
+    " pods of kube-system that have a critical priority class; none: no namespace)",
+    namespaces,
+)  # fmt: skip
 CUSTOM_TEMPLATES = Setting(
     "--no-custom-templates", "custom_templates", "",
     "refuse spec.build.templateConfigMap: a custom template may start from any image", lambda text: not _is_on(text),
@@ -287,7 +316,7 @@ PROTECTED_SECRETS = Setting(
     "refuse builds that mount a Secret which a driver of the namespace names in registry or signing", _is_on,
 )  # fmt: skip
 SETTINGS = (
-    REGISTRIES, BASE_IMAGES, PREBUILT_IMAGES, SOURCE_HOSTS, NODE_LABELS, MAX_RESOURCES, CUSTOM_TEMPLATES,
-    PROTECTED_SECRETS,
+    REGISTRIES, BASE_IMAGES, PREBUILT_IMAGES, SOURCE_HOSTS, NODE_LABELS, MAX_RESOURCES, DRAIN_NAMESPACES,
+    CUSTOM_TEMPLATES, PROTECTED_SECRETS,
 )  # fmt: skip
 """Every setting, in the order of the help."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from driver_builder.api.rollout_settings import DrainSettings
+from driver_builder.model.permissions import DRAIN_NAMESPACES, allows_eviction
 from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.observed.node_pods import EvictionRefused, NodePod, NodePods
 from driver_builder.rollout.draining import Draining
@@ -25,6 +26,8 @@ _OF_DAEMON_SET = "uses the driver, and its DaemonSet makes it anew (rollout.drai
 _BARE = "is not evicted: nothing creates it again (rollout.drain.force evicts it)"
 _LOCAL_DATA = "is not evicted: its emptyDir would be lost (rollout.drain.deleteEmptyDirData evicts it)"
 _OF_NODE = "uses the driver, and a file of the node makes it anew"
+_NOT_ALLOWED = f"is not evicted: {DRAIN_NAMESPACES.flag} of driver-builder does not name its namespace"
+_CRITICAL = f"is not evicted: it is critical, unless {DRAIN_NAMESPACES.flag} of driver-builder names kube-system"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +51,12 @@ def progress(
     found: NodePods | None,
     refused: Mapping[str, EvictionRefused],
     now: float,
+    namespaces: tuple[str, ...] | None = None,
 ) -> Progress:
-    """Decide what comes next on one node; ``refused`` are evictions by the uid of the pod."""
+    """Decide what comes next on one node; ``refused`` are evictions by the uid of the pod.
+
+    Pods are evicted in ``namespaces`` only; None: in all, except critical ones of kube-system.
+    """
     is_late = now >= record.since + settings.deadline_seconds
     if found is None:
         return Progress(words="its pods are not read yet", has_failed=is_late)
@@ -60,10 +67,10 @@ def progress(
     keys = (*settings.pause_labels, *([stage_label(record.driver, Stage.RUN)] if record.driver else []))
     daemons = [pod for pod in leaving if pod.is_daemon and not pod.node_selector.isdisjoint(keys)]
     others = [pod for pod in leaving if pod not in daemons]
-    awaited = {pod.uid: why for pod in others if (why := _kept(pod, settings))}
+    awaited = {pod.uid: why for pod in others if (why := _kept(pod, settings, namespaces))}
     users = [pod for pod in others if pod.uid not in awaited and _is_evictable(pod) and _uses(pod, settings)]
     if not (daemons or awaited or users):
-        return Progress(is_drained=True)
+        return Progress(is_drained=True, note=f"drained, but {found.unseen}" if found.unseen else "")
     forbidden = next((refused[pod.uid] for pod in users if pod.uid in refused and refused[pod.uid].is_forbidden), None)
     if forbidden is not None:
         return Progress(is_drained=True, note=_without_rights(forbidden.message))
@@ -80,22 +87,29 @@ def _is_evictable(pod: NodePod) -> bool:
     return not (pod.is_daemon or pod.is_mirror)
 
 
-def _kept(pod: NodePod, settings: DrainSettings) -> str:
+def _kept(pod: NodePod, settings: DrainSettings, namespaces: tuple[str, ...] | None) -> str:
     """Return why a pod is waited for and not evicted; empty if it is evicted, or does not matter."""
     if not _is_evictable(pod):
-        if pod.resources.isdisjoint(settings.resources):
+        if not _has_device(pod, settings):
             return ""
         return _OF_NODE if pod.is_mirror else _OF_DAEMON_SET
     if _is_selected(pod, settings.wait_for):
         return "has not ended, and waitFor selects it"
-    is_bare = pod.is_bare and not settings.force
-    if not _uses(pod, settings) or not (is_bare or (pod.has_local_data and not settings.delete_empty_dir_data)):
+    if not _uses(pod, settings):
         return ""
-    return _BARE if is_bare else _LOCAL_DATA
+    if not allows_eviction(namespaces, pod.namespace, is_critical=pod.is_critical):
+        return _CRITICAL if namespaces is None else _NOT_ALLOWED
+    if pod.is_bare and not settings.force:
+        return _BARE
+    return _LOCAL_DATA if pod.has_local_data and not settings.delete_empty_dir_data else ""
 
 
 def _uses(pod: NodePod, settings: DrainSettings) -> bool:
-    return not pod.resources.isdisjoint(settings.resources) or _is_selected(pod, settings.pod_selector)
+    return _has_device(pod, settings) or _is_selected(pod, settings.pod_selector)
+
+
+def _has_device(pod: NodePod, settings: DrainSettings) -> bool:
+    return not (pod.resources.isdisjoint(settings.resources) and pod.claim_drivers.isdisjoint(settings.dra_drivers))
 
 
 def _is_selected(pod: NodePod, selector: Mapping[str, str]) -> bool:

@@ -115,6 +115,8 @@ class Hold:
 
     part: DriverPlan
     order: Order
+    drain_namespaces: tuple[str, ...] | None = None
+    """Where drains may evict pods; None for everywhere."""
     taken: Mapping[str, TakeNode] = field(init=False)
     """How a driver is taken from nodes now."""
     begun: Mapping[str, BegunDrain] = field(init=False)
@@ -179,7 +181,7 @@ class Hold:
 
     def _goes_back(self, node: Node, back: MoveNode) -> Step:
         """Clear a node whose driver gets the image of before, because those that yield have no other that fits."""
-        hold = Hold(replace(self.part, actions=(back,)), self.order)
+        hold = Hold(replace(self.part, actions=(back,)), self.order, self.drain_namespaces)
         step = hold.clear(node)
         return replace(step, actions=(*step.actions, back), words=str(back)) if step.goes else step
 
@@ -227,9 +229,8 @@ class Hold:
 
     def _go_on(self, node: Node, settings: DrainSettings, record: Draining) -> Step:
         """Let what uses the driver leave a node, until none is left or the deadline is over."""
-        found = progress(
-            settings, record, self.snapshot.node_pods.get(node.name), self.snapshot.refused_evictions, self.now
-        )
+        pods, refused = self.snapshot.node_pods.get(node.name), self.snapshot.refused_evictions
+        found = progress(settings, record, pods, refused, self.now, self.drain_namespaces)
         if found.has_failed:
             return self._give_up(node, record, found.words)
         kept = self.keep(node)

@@ -45,12 +45,13 @@ def prepare(
     pulls: Pulls | None = None,
     order: Order | None = None,
     *,
+    drain_namespaces: tuple[str, ...] | None = None,
     alone: Alone = unguarded,
 ) -> Prepared:
     """Prepare the nodes where a working driver is replaced next, and release those where that is over.
 
     Pull pods run the loader of ``loader_image``; ``pulls`` are those that are there, as ``admit`` knows them.
-    ``order`` says which drivers depend on others. An error on a node keeps what is there; of a driver whose work ends
+    ``order`` says which drivers depend on others. Drains evict pods in ``drain_namespaces``, None for all. An error on a node keeps what is there; of a driver whose work ends
     in an error ``alone`` returns the plan.
     """
     pulls = Pulls.of(snapshot.pull_pods, snapshot.now) if pulls is None else pulls
@@ -63,7 +64,8 @@ def prepare(
 
     def prepared(part: DriverPlan) -> DriverPlan:
         own = [*held.get(part.driver.key, ()), *_with_paused_labels(part, nodes, held.get(part.driver.key, ()))]
-        found = _prepared(with_pulls(part, snapshot, pulls, loader_image), nodes, own, order)
+        given = with_pulls(part, snapshot, pulls, loader_image)
+        found = _prepared(Hold(given, order, drain_namespaces), nodes, own)
         drains = Hold(found, order).drains() if found.trouble is None else {}
         return replace(found, draining=drains) if drains else found
 
@@ -112,11 +114,11 @@ def _left(node: Node, snapshot: Snapshot) -> HoldNode | None:
     return restoration(node, driver or "no driver", record, is_own_lock=lock is not None, is_yielded=True)
 
 
-def _prepared(part: DriverPlan, nodes: Mapping[str, Node], held: Sequence[Node], order: Order) -> DriverPlan:
+def _prepared(hold: Hold, nodes: Mapping[str, Node], held: Sequence[Node]) -> DriverPlan:
+    part = hold.part
     # A driver of which nothing is decided has only its locks renewed, by its own plan.
-    if part.trouble is not None or not (part.budgeted or held or order.has_dependents(part.driver.key)):
+    if part.trouble is not None or not (part.budgeted or held or hold.order.has_dependents(part.driver.key)):
         return part
-    hold = Hold(part, order)
 
     def step(node: Node, work: Callable[[Node], Step]) -> Step:
         def stay(error: InternalError) -> Step:

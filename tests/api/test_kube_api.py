@@ -155,7 +155,7 @@ def test_another_identity_is_refused(control_plane_ground: Testbed) -> None:
 def test_text_endpoints_answer_with_text(client: Client) -> None:
     """The health endpoint returns text that is not parsed as JSON."""
     assert list(client.follow("/readyz", silence_seconds=60.0)) == ["ok"]
-    assert "[+]etcd ok" in list(client.follow("/readyz", query={"verbose": "true"}, silence_seconds=60.0))
+    assert "[+]ping ok" in list(client.follow("/readyz", query={"verbose": "true"}, silence_seconds=60.0))
 
 
 def test_an_api_server_that_dies_is_unreachable_until_it_is_back(control_plane_ground: Testbed, client: Client) -> None:

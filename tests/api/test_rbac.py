@@ -1,5 +1,6 @@
 """What the two programs' accounts may do, asked of a real API server: all they need, and nothing besides."""
 
+import contextlib
 import dataclasses
 
 import pytest
@@ -9,6 +10,7 @@ from driver_builder.builds import build_logs
 from driver_builder.builds.build_logs import BuildLogs
 from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.builds.job.job_manifest import SERVICE_ACCOUNT, JobSettings, job
+from driver_builder.cluster.read_claims import with_claims
 from driver_builder.cluster.read_daemon_sets import read_owned_daemon_set, read_plugin_set
 from driver_builder.cluster.read_node_pods import read_node_pods
 from driver_builder.controller.evictions import Evictions
@@ -20,7 +22,7 @@ from driver_builder.objects import manifests, plugin, unload_pod, validation_pod
 from driver_builder.objects.bound_pod import PodKind
 from driver_builder.objects.loaded import Load
 from driver_builder.objects.manifests import FIELD_MANAGER
-from driver_builder.observed.node_pods import EvictionRefused
+from driver_builder.observed.node_pods import EvictionRefused, NodePod, NodePods
 from driver_builder.observed.snapshot import FailedBuild
 from driver_builder.plan import plan
 from driver_builder.planning.actions import (
@@ -50,6 +52,7 @@ from kube_api.client import STRATEGIC_MERGE_PATCH, Client
 from kube_api.errors import Forbidden, Invalid, NotFound
 from kube_api.resources import (
     CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
     DAEMON_SETS,
     DRIVER_CONTAINERS,
     EVENTS,
@@ -57,6 +60,7 @@ from kube_api.resources import (
     NAMESPACES,
     NODES,
     PODS,
+    RESOURCE_CLAIMS,
     SECRETS,
     SERVICE_ACCOUNTS,
 )
@@ -459,6 +463,65 @@ def test_driver_builder_may_drain_only_where_an_admin_allows_it(builder: Client,
         for obj in rights:
             root.delete(path_of(obj))
         wait_for("no right to list pods", lambda: read_node_pods(builder, ["node-a"])["node-a"].unread)
+
+
+CLAIMS_DEFINITION: Json = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {
+        "name": f"{RESOURCE_CLAIMS.plural}.{RESOURCE_CLAIMS.group}",
+        "annotations": {"api-approved.kubernetes.io": "unapproved, for a test on servers without the group"},
+    },
+    "spec": {
+        "group": RESOURCE_CLAIMS.group,
+        "scope": "Namespaced",
+        "names": {"plural": RESOURCE_CLAIMS.plural, "kind": RESOURCE_CLAIMS.kind},
+        "versions": [
+            {
+                "name": RESOURCE_CLAIMS.version, "served": True, "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}  # fmt: skip
+
+
+def test_driver_builder_may_read_claims_only_where_it_may_drain(builder: Client, root: Client) -> None:
+    """Of any namespace, by name. Without the right the drain says so; without the group there is nothing to see."""
+    user = NodePod(namespace=ELSEWHERE, name="user", uid="u", claims=frozenset({"gpu"}))
+
+    def seen() -> NodePods:
+        return with_claims(builder, {"node-a": NodePods(pods=(user,))}, {"node-a"})["node-a"]
+
+    assert seen() == NodePods(pods=(user,))
+    root.create(CUSTOM_RESOURCE_DEFINITIONS.path(), CLAIMS_DEFINITION)
+    results = [{"request": "gpu", "driver": "gpu.example.com", "pool": "node-a", "device": "gpu-0"}]
+    body = {
+        "apiVersion": RESOURCE_CLAIMS.api_version, "kind": RESOURCE_CLAIMS.kind, "metadata": {"name": "gpu"},
+        "spec": {}, "status": {"allocation": {"devices": {"results": results}}},
+    }  # fmt: skip
+    rights = tuple(documents("driver-builder/drain.yaml"))
+    try:
+        wait_for("the group is served", lambda: "ResourceClaims are not seen" in seen().unseen)
+        assert "is forbidden" in seen().unseen
+
+        def is_made() -> bool:
+            with contextlib.suppress(NotFound):
+                root.create(RESOURCE_CLAIMS.path(namespace=ELSEWHERE), body)
+                return True
+            return False
+
+        wait_for("the claim is stored", is_made)
+        for obj in rights:
+            root.apply(path_of(obj), obj, field_manager=FIELD_MANAGER)
+        wait_for("the right to read claims", lambda: not seen().unseen)
+        assert [pod.claim_drivers for pod in seen().pods] == [{"gpu.example.com"}]
+    finally:
+        for obj in rights:
+            with contextlib.suppress(NotFound):
+                root.delete(path_of(obj))
+        name = CLAIMS_DEFINITION["metadata"]["name"]
+        root.delete(CUSTOM_RESOURCE_DEFINITIONS.path(name=name))
 
 
 def test_driver_builder_may_widen_a_daemon_set(builder: Client, root: Client) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from driver_builder.api.spec_parser import read_spec
-from tests.support.crd_schema import RULES, escaped, parts, refusals
+from tests.support.crd_schema import RULES, escaped, hides_rules, parts, refusals
 from tests.support.driver_builder import factories
 
 Json = dict[str, Any]
@@ -37,7 +37,7 @@ PAIR, A_KEY = (
 )
 SOAK, SOAK_OF_NOTHING = "must be a duration from 10s to 168h", "soak requires canary or canaryNodeSelector"
 WINDOW = "must be a duration from 1m to 168h"
-DRAIN_OF_NOTHING = "drain requires resources, podSelector or pauseLabels"
+DRAIN_OF_NOTHING = "drain requires resources, draDrivers, podSelector or pauseLabels"
 DEADLINE_OF_A_DRAIN = "must be a duration from 10s to 24h"
 TWO_CANARIES = "canary and canaryNodeSelector are mutually exclusive"
 A_COMMAND = "command is required with image, and without deviceNodes or taint"
@@ -94,6 +94,7 @@ GOOD: dict[str, Json] = {
     "a canary of some nodes": {"rollout": {"canary": 1, "soak": "168h"}},
     "a canary of a tenth": {"rollout": {"canary": "10%", "soak": "10s", "maxFailed": "5%"}},
     "a canary by labels": {"rollout": {"canaryNodeSelector": {"a": "b"}, "soak": "1h"}},
+    "a drain of claims": {"rollout": {"drain": {"draDrivers": ["gpu.example.com"]}}},
     "a drain": {"rollout": {"drain": {"resources": ["a/b"], "deadline": "10s"}}},
     "a drain by labels": {"rollout": {"drain": {"podSelector": {"a": "b"}, "deadline": "24h"}}},
     "a drain of DaemonSets": {"rollout": {"drain": {"pauseLabels": ["a/deploy.b"]}}},
@@ -214,6 +215,12 @@ def test_what_the_rules_refuse_the_code_refuses(changes: Json, messages: set[str
     spec = factories.spec(**changes)
     assert read_spec(spec).spec is None
     assert set(refusals(spec)) == messages
+
+
+@pytest.mark.parametrize("changes", [changes for changes, _ in BAD.values()], ids=BAD)
+def test_what_a_rule_refuses_is_refused_in_its_words(changes: Json) -> None:
+    """No other word of the schema comes first: the API server would say that one, and evaluate no rule."""
+    assert hides_rules(factories.spec(**changes)) == set()
 
 
 def test_every_rule_is_broken_by_an_example() -> None:

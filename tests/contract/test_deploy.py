@@ -263,11 +263,11 @@ def test_the_device_agent_has_no_rights() -> None:
     assert parse_resources(settings[Path(DEFAULT_FILE).name], "f") == ()
 
 
-def test_the_rights_to_drain_are_two_and_are_asked_for_by_name() -> None:
-    """Pods are listed and evicted, never deleted; the status names the manifest."""
+def test_the_rights_to_drain_are_three_and_are_asked_for_by_name() -> None:
+    """Pods are listed and evicted, never deleted, and their claims are read; the status names the manifest."""
     role, binding = read_documents(DRAIN.read_text())
     granted = {name: rule["verbs"] for rule in role["rules"] for name in rule["resources"]}
-    assert granted == {"pods": ["list"], "pods/eviction": ["create"]}
+    assert granted == {"pods": ["list"], "pods/eviction": ["create"], "resourceclaims": ["get"]}
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert [named(item)[1:] for item in objects("ServiceAccount")].count(
         (binding["subjects"][0]["namespace"], binding["subjects"][0]["name"])

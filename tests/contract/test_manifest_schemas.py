@@ -14,8 +14,13 @@ import jsonschema
 import pytest
 from kubernetes_validate import utils as schemas
 
+from driver_builder.builds.job.job_manifest import JobSettings, JobTask, job
+from driver_builder.discovery import job_kernel_discovery
+from driver_builder.model.images import ImageRef
+from driver_builder.model.repositories import Repository
 from tests.contract.test_chart import VALUES, rendered
 from tests.support.yaml_files import read_documents, read_yaml
+from tests.unit.driver_builder.builds.job.test_job_manifest import action
 
 Json = dict[str, Any]
 
@@ -72,6 +77,16 @@ def test_kubernetes_knows_every_field(minor: int) -> None:
         except schemas.SchemaNotFoundError:
             unknown.add(item["kind"])
     assert unknown == {kind for kind, first in POLICIES.items() if minor < first}
+
+
+@pytest.mark.parametrize("minor", range(OLDEST, NEWEST + 1))
+def test_kubernetes_knows_every_field_of_our_jobs(minor: int) -> None:
+    """Those of builds and of kernel discoveries, as they are made for that version."""
+    task = JobTask(key="k", toolchain=ImageRef("r.example", "drivers/edu", "t"))
+    settings = JobSettings(image="b", hand_over_image="h")
+    asking = job_kernel_discovery.manifest(Repository("debian", "debian:12", "amd64"), "drivers", minor=minor)
+    for item in (job(action(), settings, task=task, minor=minor), asking):
+        assert schemas.validate(item, f"1.{minor}", strict=True) == f"1.{minor}"
 
 
 @pytest.mark.parametrize("of", ["containers", "volumes", "securityContext"])

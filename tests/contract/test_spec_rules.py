@@ -99,6 +99,7 @@ FULL: Json = {
         "windows": [{"cron": "0 22 * * */1", "duration": "4h", "timeZone": "Europe/Berlin"}],
         "drain": {
             "resources": ["example.com/a"],
+            "draDrivers": ["gpu.example.com"],
             "podSelector": {"a": "b"},
             "waitFor": {"a": "b"},
             "deadline": "10m",

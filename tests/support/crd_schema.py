@@ -76,6 +76,15 @@ def allows(spec: Any) -> bool:
     return not any(_problems(pruned, SCHEMA)) and not any(refusals(pruned))
 
 
+def hides_rules(spec: Any) -> set[str]:
+    """Name what keeps the API server from evaluating any rule: a wrong type, a field that lacks, what is too long.
+
+    With one of these the user reads that, and not the messages of the rules (apiextensions: ``hasBlockingErr``).
+    """
+    words = ("type", "required ", "max")
+    return {word for word in _problems(without_nulls(spec), SCHEMA) if word.startswith(words)}
+
+
 def without_nulls(value: Any) -> Any:
     """Drop fields that are null, as the API server does before it checks; no field may be null."""
     if isinstance(value, dict):
@@ -84,7 +93,7 @@ def without_nulls(value: Any) -> Any:
 
 
 def _problems(value: Any, part: Json) -> Iterator[str]:
-    """Name the words of a part that refuse a value; the rules are evaluated only where there is none."""
+    """Name the words of a part that refuse a value."""
     if not _is_of_type(value, part):
         yield "type"
         return
@@ -96,7 +105,7 @@ def _problems(value: Any, part: Json) -> Iterator[str]:
             yield "pattern"
     elif isinstance(value, dict):
         yield from _size(len(value), part, "Properties")
-        yield from (name for name in part.get("required", ()) if name not in value)
+        yield from (f"required {name}" for name in part.get("required", ()) if name not in value)
         for name, child in value.items():
             inner = part.get("properties", {}).get(name, part.get("additionalProperties"))
             yield from _problems(child, inner) if inner else ()
@@ -109,8 +118,10 @@ def _problems(value: Any, part: Json) -> Iterator[str]:
 
 
 def _size(size: int, part: Json, what: str) -> Iterator[str]:
-    if not part.get(f"min{what}", 0) <= size <= part.get(f"max{what}", size):
-        yield what
+    if size < part.get(f"min{what}", 0):
+        yield f"min{what}"
+    if size > part.get(f"max{what}", size):
+        yield f"max{what}"
 
 
 def _is_of_type(value: Any, part: Json) -> bool:

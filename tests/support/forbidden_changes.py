@@ -93,6 +93,12 @@ def taint(key: str, effect: str = "NoExecute", **others: str) -> Json:
     return {"spec": {"taints": [*NODE["spec"]["taints"], {"key": key, "effect": effect, **others}]}}
 
 
+def owned(kind: str) -> Json:
+    """Make the patch of an owner that does not exist; since 1.20 one with a namespace has no Node collected."""
+    owner = {"apiVersion": "v1", "kind": kind, "name": "gone", "uid": "no-such-uid"}
+    return {"metadata": {"ownerReferences": [owner]}}
+
+
 def resource(part: str, key: str, value: str | None) -> Json:
     """Make the patch of a resource."""
     return {"status": {part: {key: value}}}
@@ -101,9 +107,10 @@ def resource(part: str, key: str, value: str | None) -> Json:
 def _of_both(more: str) -> dict[str, Act]:
     """Make the acts that neither program's policy lets through; ``more``: the refusal of other fields."""
     labels, annotations = "these labels: ", "these annotations: "
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": "gone", "uid": "no-such-uid"}
     return {
-        "have a node deleted, by an owner that does not exist": Act({"metadata": {"ownerReferences": [owner]}}, more),
+        "have a node deleted, by an owner that does not exist": Act(owned("Namespace"), more),
+        "have a node deleted, by a node that does not exist": Act(owned("Node"), more),
+        "give a node an owner with a namespace": Act(owned("Pod"), more),
         "keep a node from being deleted, by a finalizer": Act({"metadata": {"finalizers": ["x/y"]}}, more),
         "cordon a node": Act({"spec": {"unschedulable": True}}, more),
         "give a node a pod network": Act({"spec": {"podCIDR": "10.1.0.0/24"}}, more),

@@ -125,7 +125,8 @@ class JobBuilder:
         context = build_context(request, dockerfile)
         # A pod whose Secret is missing would wait; the password itself is mounted there.
         proxy_password(action, self._client)
-        manifest = job_manifest.job(action, self._settings, authfile=_authfile(action, cluster), task=task)
+        authfile, minor = _authfile(action, cluster), cluster.server_minor(limits)
+        manifest = job_manifest.job(action, self._settings, authfile=authfile, task=task, minor=minor)
         job, was_there = cluster.ensure_job(manifest, limits)
         run = JobRun(cluster, job, log=log, limits=limits, patience=self._patience, clock=self._clock)
         try:

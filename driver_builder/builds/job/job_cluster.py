@@ -11,10 +11,11 @@ from driver_builder.builds.job.job_log import PodLog
 from driver_builder.builds.job.job_manifest import BUILD_CONTAINER, BUILD_LABEL, FINGERPRINT_ANNOTATION
 from driver_builder.builds.job.job_state import JobState, Lost, job_state
 from driver_builder.errors import BuildFailed, TemporaryError
+from driver_builder.model.server_version import minor_of
 from driver_builder.reasons import Reason
 from driver_builder.references.named_objects import ReferenceNotFound, read_secret
 from kube_api.client import Client
-from kube_api.errors import Conflict, Invalid, KubeApiError, NotFound
+from kube_api.errors import Conflict, Forbidden, Invalid, KubeApiError, NotFound
 from kube_api.resources import CONFIG_MAPS, JOBS, PODS
 
 Json = dict[str, Any]
@@ -46,6 +47,22 @@ class JobCluster:
         except KubeApiError as error:
             raise TemporaryError(f"spec.build.secrets: Secret {name} cannot be read: {error}") from error
         return tuple(sorted(secret))
+
+    def server_minor(self, limits: BuildLimits) -> int | None:
+        """Return the minor version of the API server; None if it does not say.
+
+        Raises:
+            BuildFailed: a limit was reached while it did not answer.
+            TemporaryError: it does not answer for a long time.
+        """
+
+        def ask() -> int | None:
+            try:
+                return minor_of(self._client.get("/version"))
+            except (Forbidden, NotFound):
+                return None
+
+        return self._patiently(ask, limits, "the version of the API server")
 
     def ensure_job(self, manifest: Json, limits: BuildLimits) -> tuple[Json, bool]:
         """Create the Job, or take the existing one if it is exactly the same; returns whether it existed.
@@ -140,19 +157,19 @@ class JobCluster:
             pods = self._client.list(PODS.path(namespace=self._namespace), label_selector=selector).items
             return job_state(now, pods)
 
-        return self._patiently(ask, limits)
+        return self._patiently(ask, limits, "the build's Job")
 
-    def _patiently(self, ask: Callable[[], T], limits: BuildLimits) -> T:
+    def _patiently(self, ask: Callable[[], T], limits: BuildLimits, what: str) -> T:
         for _ in range(TRIES):
             try:
                 return ask()
             except KubeApiError as error:
                 if not error.is_temporary:
-                    raise TemporaryError(f"cannot read the build's Job: {error}") from error
+                    raise TemporaryError(f"cannot read {what}: {error}") from error
                 last = error
             limits.check()
             self.pause(1.0)
-        raise TemporaryError(f"cannot read the build's Job: {last}") from last
+        raise TemporaryError(f"cannot read {what}: {last}") from last
 
     def log_of(self, pod: str) -> PodLog:
         """Return the log of the container that builds."""

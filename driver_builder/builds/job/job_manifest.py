@@ -51,6 +51,18 @@ _USUAL_LIMITS = ("cpu", "memory", "ephemeral-storage")
 KEPT_SECONDS = 3600
 """Seconds after which the API server (since 1.23) deletes a finished Job that no controller deleted."""
 
+POD_FAILURE_POLICY_MINOR, APPARMOR_MINOR = 26, 30
+"""Of Kubernetes 1: from here on the API server keeps ``podFailurePolicy`` of a Job, ``appArmorProfile`` of a container."""
+POD_FAILURE_POLICY: Json = {
+    "rules": [
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        # SIGKILL and SIGTERM: somebody deleted the pod. The other exit codes are the build's own. The schemas of 1.26 to
+        # 1.28 require the list of conditions.
+        {"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [137, 143]}, "onPodConditions": []},
+    ]
+}
+"""A pod that a drain, an eviction or a deletion ends is replaced; a build that fails is not repeated."""
+
 CAPABILITIES = ("SETFCAP", "SETGID", "SETUID")
 """What root needs to create a user namespace that maps all users, including root: in it buildah may do the rest."""
 _NOBODY = 65534
@@ -113,22 +125,25 @@ def job_name(key: str) -> str:
     return f"driver-build-{key}"
 
 
-def job(action: StartBuild, settings: JobSettings, *, authfile: str | None = None, task: JobTask | None = None) -> Json:
+def job(
+    action: StartBuild,
+    settings: JobSettings,
+    *,
+    authfile: str | None = None,
+    task: JobTask | None = None,
+    minor: int | None = None,
+) -> Json:
     """Build the Job of a task (None: to build the driver with a package manager).
 
-    ``authfile`` is the path in the pod of the credentials that buildah pulls with.
+    ``authfile`` is the path in the pod of the credentials that buildah pulls with. ``minor`` is that of the API server
+    (None: unknown, and the Job has only what every one knows): it changes no fingerprint, so a build goes on while the
+    control plane is upgraded.
     """
     task = task or JobTask(key=action.request.key)
-    names_of_containers = (TOOLCHAIN_CONTAINER, BUILD_CONTAINER) if task.toolchain else (BUILD_CONTAINER,)
-    metadata = {
-        "labels": _labels(task.key),
-        "annotations": {
-            f"container.apparmor.security.beta.kubernetes.io/{name}": "unconfined" for name in names_of_containers
-        },
-    }
-    pod = _pod_spec(action, settings, authfile, task)
-    spec = job_spec({"metadata": metadata, "spec": pod}, action.request.deadline_seconds)
-    fingerprint = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
+    template = {"metadata": {"labels": _labels(task.key)}, "spec": _pod_spec(action, settings, authfile, task)}
+    plain = job_spec(_unconfined(template, None), action.request.deadline_seconds, None)
+    spec = job_spec(_unconfined(template, minor), action.request.deadline_seconds, minor)
+    fingerprint = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
     return {
         "apiVersion": JOBS.api_version,
         "kind": JOBS.kind,
@@ -142,10 +157,31 @@ def job(action: StartBuild, settings: JobSettings, *, authfile: str | None = Non
     }
 
 
-def job_spec(template: Json, deadline_seconds: float) -> Json:
-    """Build the spec of a Job that runs its pod once."""
+def _unconfined(template: Json, minor: int | None) -> Json:
+    """Let the containers that run buildah map users and mount: by the field where the API server knows it."""
+    metadata, pod = template["metadata"], template["spec"]
+    if minor is not None and minor >= APPARMOR_MINOR:
+        profile = {"appArmorProfile": {"type": "Unconfined"}}
+        containers = [
+            {**container, "securityContext": {**container["securityContext"], **profile}}
+            for container in pod["initContainers"]
+        ]
+        return {"metadata": metadata, "spec": {**pod, "initContainers": containers}}
+    annotations = {
+        f"container.apparmor.security.beta.kubernetes.io/{container['name']}": "unconfined"
+        for container in pod["initContainers"]
+    }
+    return {"metadata": {**metadata, "annotations": annotations}, "spec": pod}
+
+
+def job_spec(template: Json, deadline_seconds: float, minor: int | None) -> Json:
+    """Build the spec of a Job that runs its pod once, and again where that was deleted or evicted.
+
+    Before 1.23 a Job replaces such a pod by itself. Since then it counts as failed, unless a policy says otherwise.
+    """
+    is_known = minor is not None and minor >= POD_FAILURE_POLICY_MINOR
     return {
-        "backoffLimit": 0,
+        **({"backoffLimit": 1, "podFailurePolicy": POD_FAILURE_POLICY} if is_known else {"backoffLimit": 0}),
         "activeDeadlineSeconds": math.ceil(deadline_seconds),
         "ttlSecondsAfterFinished": KEPT_SECONDS,
         "template": template,

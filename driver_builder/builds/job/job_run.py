@@ -196,7 +196,7 @@ class JobRun:
         if state.is_full:
             words = f"the build filled its node's disk: {state.why}"
             return BuildFailed(Reason.DISK_FULL, words, log_tail=self._output.tail)
-        return self._spent(TemporaryError(f"the Job's pod is lost: {state.why}; the Job creates another one"))
+        return self._spent(TemporaryError(f"the Job's pod is lost: {state.why}; the next attempt creates another Job"))
 
     def _not_handed_over(self, state: HandedOver) -> DriverBuilderError:
         words = f"the Job built the image and could not upload it: {state.why}"

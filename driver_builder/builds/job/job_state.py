@@ -95,7 +95,12 @@ def job_state(job: Json, pods: Sequence[Json]) -> JobState:
     if not mine:
         return Lost(why="its pod was deleted") if failed is not None else Waiting(why="no pod was created for the Job")
     newest = max(mine, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))
-    return _pod_state(newest)
+    state = _pod_state(newest)
+    if failed is None and isinstance(state, Lost) and not state.is_full and _is_disrupted(newest):
+        return Waiting(why=f"{state.why}; the Job creates another pod")
+    if failed is not None and isinstance(state, Building | HandingOver) and _has_failed(newest):
+        return _lost(newest)
+    return state
 
 
 def _pod_state(pod: Json) -> JobState:
@@ -135,8 +140,8 @@ def _failed(container: Json) -> Json:
 
 def _waiting(pod: Json, container: Json) -> Waiting | Lost:
     status = _status(pod)
-    if status.get("phase") == "Failed":
-        return Lost(why=f"{status.get('reason') or 'its pod failed'}: {status.get('message') or 'no reason given'}")
+    if _has_failed(pod):
+        return _lost(pod)
     waiting = container.get("waiting") or {}
     reason, message = str(waiting.get("reason") or ""), str(waiting.get("message") or "")
     if reason in _HOPELESS:
@@ -163,12 +168,26 @@ def _handed_over(pod: str, terminated: Json) -> HandedOver:
 
 
 def _is_killed_by_deletion(pod: Json, terminated: Json) -> bool:
-    """Whether a container was killed because its pod is deleted: by a drain, by hand, at the Job's deadline.
+    """Whether a container was killed because its pod ends: by a drain, an eviction, by hand, at the Job's deadline.
 
     This says nothing about the build; once the pod is gone, the Job says the rest.
     """
     is_signal = terminated.get("exitCode") in _SIGNALS and terminated.get("reason") != "OOMKilled"
-    return is_signal and "deletionTimestamp" in pod["metadata"]
+    return is_signal and ("deletionTimestamp" in pod["metadata"] or _is_disrupted(pod))
+
+
+def _has_failed(pod: Json) -> bool:
+    return _status(pod).get("phase") == "Failed"
+
+
+def _lost(pod: Json) -> Lost:
+    status = _status(pod)
+    return Lost(why=f"{status.get('reason') or 'its pod failed'}: {status.get('message') or 'no reason given'}")
+
+
+def _is_disrupted(pod: Json) -> bool:
+    """Whether the cluster ended the pod for reasons of its own (since 1.26): the Job's policy creates another one."""
+    return any(_is_true(item, "DisruptionTarget") for item in _status(pod).get("conditions") or ())
 
 
 def _status(obj: Json) -> Json:

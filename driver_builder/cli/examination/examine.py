@@ -37,6 +37,7 @@ from driver_builder.doctor.check_rights import Scope
 from driver_builder.doctor.deployed import DEPLOYMENT, WORKERS, Command, command_of, container_of
 from driver_builder.doctor.finding import Finding, Unread, failed, not_read, unknown
 from driver_builder.errors import ConfigurationError, InternalError
+from driver_builder.model.server_version import minor_of
 from driver_builder.objects.tolerations import of_pending
 from driver_builder.observed.inventory import Node, read_node
 from kube_api.client import Client
@@ -173,7 +174,7 @@ class Examination:
         self._progress("custom resource definitions")
         found = self._definition(DRIVER_CONTAINERS.plural, DRIVER_CONTAINERS.group)
         shipped = manifests.definition(DRIVER_CONTAINERS)
-        minor = check_server.minor_of(self.version)
+        minor = minor_of(self.version)
         yield check_definitions.check_own(DRIVER_CONTAINERS, found, shipped, minor)
         if self.settings.feature_rules:
             found = self._definition(NODE_FEATURE_RULES.plural, NODE_FEATURE_RULES.group)
@@ -211,9 +212,12 @@ class Examination:
             asked, who = None, "the identity that doctor runs with"
         answers = self.reader.reviews(needed, asked)
         yield from check_rights.check_rights(answers, who)
-        draining = [item.key for item in self.drivers if isinstance(item.spec, DriverSpec) and item.spec.rollout.drain]
+        specs = {item.key: item.spec for item in self.drivers if isinstance(item.spec, DriverSpec)}
+        draining = {key: spec.rollout.drain for key, spec in specs.items() if spec.rollout.drain}
         if draining:
+            by_claims = any(drain.dra_drivers for drain in draining.values())
             needed = check_rights.rights(manifests.drain_roles(), scope)
+            needed = tuple(right for right in needed if by_claims or not right.is_for_claims)
             yield check_rights.check_drain(self.reader.reviews(needed, asked), who, draining)
 
     def _check_controller(self) -> Iterator[Finding]:

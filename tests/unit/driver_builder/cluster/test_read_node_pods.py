@@ -34,6 +34,11 @@ def owned(metadata: Object | None = None, spec: Object | None = None, uid: str =
     return pod({"ownerReferences": [owner], **(metadata or {})}, spec)
 
 
+def claiming(claims: list[Object], **status: Any) -> Object:
+    """Make a pod with ResourceClaims."""
+    return {**owned(spec={"resourceClaims": claims}), "status": status}
+
+
 @pytest.mark.parametrize(
     ("obj", "expected"),
     [
@@ -60,6 +65,21 @@ def owned(metadata: Object | None = None, spec: Object | None = None, uid: str =
         pytest.param(owned(spec={"volumes": [{"emptyDir": {"medium": "Memory"}}, {"secret": {}}]}), {}, id="in memory"),
         pytest.param(owned({"labels": {"driverwright.io/driver-container": "x"}}),
                      {"labels": {"driverwright.io/driver-container": "x"}}, id="our label, which anybody may write"),
+        pytest.param(owned(spec={"priorityClassName": "system-node-critical"}), {"is_critical": True}, id="critical"),
+        pytest.param(owned(spec={"priorityClassName": "mine"}), {}, id="a priority of somebody's own"),
+        pytest.param(
+            claiming([{"name": "a", "resourceClaimName": "by-name"}]), {"claims": frozenset({"by-name"})},
+            id="a claim by its name",
+        ),
+        pytest.param(
+            claiming([{"name": "a", "resourceClaimTemplateName": "t"}, {"name": "b", "resourceClaimTemplateName": "u"}],
+                     resourceClaimStatuses=[{"name": "a", "resourceClaimName": "web-a-x"}, {"name": "b"}]),
+            {"claims": frozenset({"web-a-x"})}, id="claims of templates, of which one is not needed",
+        ),
+        pytest.param(
+            claiming([], extendedResourceClaimStatus={"resourceClaimName": "web-ext", "requestMappings": []}),
+            {"claims": frozenset({"web-ext"})}, id="a claim of an extended resource",
+        ),
         pytest.param(pod(spec={"containers": 7}), {}, id="beyond us"),
     ],
 )  # fmt: skip

@@ -70,6 +70,7 @@ class Played:
         self.lines = lines
         self.manifests: list[dict[str, Any]] = []
         monkeypatch.setattr(JobCluster, "ensure_job", lambda _self, made, _limits: self._make(made))
+        monkeypatch.setattr(JobCluster, "server_minor", lambda _self, _limits: 31)
         monkeypatch.setattr(JobCluster, "look", lambda _self, _job, _limits: self._next())
         monkeypatch.setattr(JobCluster, "delete", lambda _self, _job: self._delete())
         monkeypatch.setattr(PodLog, "lines", lambda _self: iter([self.lines.pop(0)] if self.lines else []))
@@ -103,6 +104,7 @@ def test_what_the_pod_prints_is_the_answer(monkeypatch: pytest.MonkeyPatch) -> N
     played = Played(monkeypatch, states, ["Get:1", "driverwright-kernel: 6.1.0-9-arm64", "bye"])
     assert played.ask() == ("6.1.0-9-arm64",)
     assert played.deleted == 1
+    assert "podFailurePolicy" in played.manifests[0]["spec"], "a drain of the node costs no answer"
 
 
 def test_a_log_that_breaks_off_is_asked_for_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:

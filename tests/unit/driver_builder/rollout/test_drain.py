@@ -13,7 +13,7 @@ from driver_builder.rollout.draining import Draining, parse_draining, render_dra
 from tests.support.driver_builder.factories import NOW
 
 SETTINGS = DrainSettings(
-    resources=("example.com/fpga",), pod_selector={"uses": "fpga"}, wait_for={"kind": "job"}, deadline_seconds=300.0,
+    resources=("example.com/fpga",), dra_drivers=("fpga.example.com",), pod_selector={"uses": "fpga"}, wait_for={"kind": "job"}, deadline_seconds=300.0,
     pause_labels=("example.com/fpga.deploy.plugin",),
 )  # fmt: skip
 RECORD = Draining(driver="ns/edu", since=int(NOW))
@@ -45,6 +45,12 @@ def evicted(found: Progress) -> list[str]:
         pytest.param({}, ["a"], id="requests the resource"),
         pytest.param({"resources": frozenset(), "labels": {"uses": "fpga"}}, ["a"], id="has the labels"),
         pytest.param({"resources": frozenset({"example.com/gpu"})}, None, id="another resource"),
+        pytest.param({"claim_drivers": {"fpga.example.com"}, **OTHER}, ["a"], id="has a claim"),
+        pytest.param({"claim_drivers": {"gpu.example.com"}, **OTHER}, None, id="has a claim of another driver"),
+        pytest.param({"claims": {"one"}, **OTHER}, None, id="has a claim that no driver allocated"),
+        pytest.param(
+            {"is_daemon": True, "claim_drivers": {"fpga.example.com"}, **OTHER}, [], id="of a DaemonSet, with a claim"
+        ),
         pytest.param({"is_daemon": True}, [], id="of a DaemonSet"),
         pytest.param({"is_mirror": True}, [], id="mirror pod"),
         pytest.param({"is_daemon": True, **OTHER}, None, id="of a DaemonSet, which does not use it"),
@@ -99,6 +105,44 @@ def test_pods_that_do_not_come_back_are_evicted_only_where_the_spec_says_so(
     late = progress(replace(SETTINGS, **settings), RECORD, every, {}, NOW + 300)
     assert late.has_failed
     assert words in late.words
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "changes", "words"),
+    [
+        pytest.param(None, {}, "", id="any namespace"),
+        pytest.param(None, {"namespace": "kube-system"}, "", id="kube-system"),
+        pytest.param(None, {"is_critical": True}, "", id="critical elsewhere"),
+        pytest.param(
+            None, {"namespace": "kube-system", "is_critical": True}, "is not evicted: it is critical", id="critical"
+        ),
+        pytest.param(
+            None, {"namespace": "kube-system", "is_critical": True, **OTHER}, "", id="critical, and does not use it"
+        ),
+        pytest.param(("kube-system",), {"namespace": "kube-system", "is_critical": True}, "", id="critical, and named"),
+        pytest.param(("apps", "jobs"), {}, "", id="named"),
+        pytest.param(("jobs",), {}, "--drain-namespaces of driver-builder does not name its namespace", id="another"),
+        pytest.param((), {"labels": {"uses": "fpga"}, **OTHER}, "does not name its namespace", id="none"),
+        pytest.param((), OTHER, "", id="none, and it does not use the driver"),
+    ],
+)
+def test_pods_are_evicted_where_the_controller_may(
+    namespaces: tuple[str, ...] | None, changes: dict[str, Any], words: str
+) -> None:
+    """Others that the spec selects are waited for: what an author writes costs the author's node its upgrade."""
+    one = replace(pod("dns"), **changes)
+    found = progress(SETTINGS, RECORD, NodePods(pods=(one,)), {}, NOW, namespaces)
+    is_user = changes.get("resources") != OTHER["resources"] or "labels" in changes
+    assert (evicted(found), found.is_drained) == (["dns"] if is_user and not words else [], not is_user)
+    assert words in found.words
+
+
+def test_claims_that_are_not_seen_are_said_when_the_rest_is_drained() -> None:
+    """The module may be in use all the same; the wave says why."""
+    unseen = NodePods(pods=(pod("web"),), unseen="ResourceClaims are not seen: x")
+    assert evicted(progress(SETTINGS, RECORD, unseen, {}, NOW)) == ["web"]
+    over = progress(SETTINGS, RECORD, replace(unseen, pods=()), {}, NOW)
+    assert (over.is_drained, over.note) == (True, "drained, but ResourceClaims are not seen: x")
 
 
 def test_jobs_come_first() -> None:

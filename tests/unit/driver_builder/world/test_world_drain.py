@@ -1,12 +1,14 @@
 """Draining in any history of a fleet: what leaves a node, and that everything is as it was in the end."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driver_builder.model.permissions import Permissions
 from driver_builder.objects import manifests
 from driver_builder.objects.pull_pod import PULL_LABEL
 from driver_builder.planning.actions import Action, MoveNode, TakeNode
@@ -14,7 +16,7 @@ from driver_builder.rollout.draining import PAUSED
 from driver_builder.status.status import timestamp
 from kube_api import names
 from kube_api.client import Object
-from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
+from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS, RESOURCE_CLAIMS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
 from tests.support.driver_builder.worlds import told
 from tests.support.examples import few
@@ -158,6 +160,60 @@ def test_an_upgrade_drains_each_node_and_restores_it() -> None:
     assert world.client.evicted == [web_path("web-node-0"), web_path("web-node-1")]
 
 
+class ClaimWorld(DrainWorld):
+    """Pods that use the driver have a ResourceClaim of a template, and request nothing."""
+
+    def __init__(self, *versions: str) -> None:
+        super().__init__()
+        group = {"metadata": {"uid": "group"}, "versions": [{"version": version} for version in versions]}
+        self.client.objects["/apis/resource.k8s.io"] = group
+
+    def _add(self, name: str, node: str, spec: Object, **metadata: Any) -> None:
+        if "containers" in spec and web_path(name) not in self.client.objects:
+            claim = {"metadata": {"name": f"{name}-fpga"}}
+            claim["status"] = {"allocation": {"devices": {"results": [{"driver": "fpga.example.com"}]}}}
+            path = RESOURCE_CLAIMS.path(namespace=APPS)
+            if f"{path}/{name}-fpga" not in self.client.objects:
+                self.client.create(path, claim)
+            spec = {"resourceClaims": [{"name": "fpga", "resourceClaimTemplateName": "one"}]}
+            super()._add(name, node, spec, **metadata)
+            made = {"resourceClaimStatuses": [{"name": "fpga", "resourceClaimName": f"{name}-fpga"}]}
+            self.client.objects[web_path(name)]["status"] = made
+            return
+        super()._add(name, node, spec, **metadata)
+
+
+def upgraded_by_claims(*versions: str, drains: bool = True) -> ClaimWorld:
+    """Upgrade a driver whose users have claims, with an API server that serves these versions."""
+    world = ClaimWorld(*versions)
+    world.drains = drains
+    world.add_node("node-0", KERNEL)
+    drain = {"draDrivers": ["fpga.example.com"], "pauseLabels": [LABEL], "deadline": "60s"}
+    world.add_driver("edu", rollout={"drain": drain})
+    world.arrive()
+    world.edit_source(GOOD[1])
+    return world
+
+
+def test_pods_with_a_claim_are_users_as_well() -> None:
+    """They leave before the driver is replaced, and come back."""
+    world = upgraded_by_claims("v1")
+    world.arrive()
+    assert_all_is_well(world)
+    assert world.client.evicted == [web_path("web-node-0")]
+
+
+def test_an_api_server_without_the_stable_version_is_named() -> None:
+    """The wave goes on as for a driver that nothing uses."""
+    world = upgraded_by_claims("v1beta1", drains=False)
+    said: set[str] = set()
+    for _ in range(20):
+        world.rounds(1)
+        said.add(world.status().get("rollout", {}).get("message", ""))
+    assert any("node-0 is drained, but ResourceClaims are not seen: the API server has" in words for words in said), said
+    assert world.client.evicted == []
+
+
 def test_a_budget_is_named_and_the_node_keeps_its_driver() -> None:
     """After the deadline the node is as it was, and rests; once the budget allows it, it is upgraded."""
     world = drained_world(KERNEL)
@@ -178,6 +234,23 @@ def test_a_budget_is_named_and_the_node_keeps_its_driver() -> None:
     world.arrive()
     assert_all_is_well(world)
     assert "Draining" not in {item["type"] for item in world.status()["conditions"]}
+
+
+def test_a_pod_outside_of_the_allowed_namespaces_keeps_its_node_from_the_wave() -> None:
+    """The controller's setting holds for what an author selects; the status names the flag."""
+    world = drained_world(KERNEL)
+    versions = world.settings.template_versions
+    limited = replace(versions, permissions=Permissions(drain_namespaces=("jobs",)))
+    world.settings = replace(world.settings, template_versions=limited)
+    world.edit_source(GOOD[1])
+    world.rounds(30)
+    assert "web-node-0 is not evicted: --drain-namespaces" in world.status()["rollout"]["message"]
+    assert world.client.evicted == []
+    assert world.working() == {"node-0"}
+    limited = replace(versions, permissions=Permissions(drain_namespaces=(APPS,)))
+    world.settings = replace(world.settings, template_versions=limited)
+    world.arrive()
+    assert_all_is_well(world)
 
 
 def test_without_rights_the_status_says_what_is_missing_and_the_wave_goes_on() -> None:

@@ -84,6 +84,27 @@ def config_map(owner: str) -> Json:
     return {"metadata": {"name": "driver-build-k", "ownerReferences": [{"uid": owner}]}}
 
 
+@pytest.mark.parametrize(
+    ("faults", "expected"),
+    [
+        pytest.param([], 31, id="it says so"),
+        pytest.param([Unreachable("no answer"), Unreachable("no answer")], 31, id="it is away for a moment"),
+        pytest.param([Forbidden("no right")], None, id="it does not tell everybody"),
+    ],
+)
+def test_the_version_of_the_server_decides_on_fields(faults: list[KubeApiError], expected: int | None) -> None:
+    """An answer is waited for: a Job without what the server knows would lose its pod to a drain."""
+    server = Server(*faults)
+    server.objects["/version"] = {"major": "1", "minor": "31+"}
+    assert cluster(server).server_minor(limits()) == expected
+
+
+def test_a_server_that_never_tells_its_version_builds_nothing() -> None:
+    """It would create no Job either."""
+    with pytest.raises(TemporaryError, match="cannot read the version of the API server: no answer"):
+        cluster(Server(*[Unreachable("no answer")] * 60)).server_minor(limits())
+
+
 def test_the_same_job_is_found_again() -> None:
     """Made once, however many controllers want it."""
     server = Server()

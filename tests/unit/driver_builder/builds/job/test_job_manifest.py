@@ -85,6 +85,49 @@ def test_the_same_build_is_the_same_job() -> None:
     assert len(fingerprints) == 2
 
 
+@pytest.mark.parametrize(
+    ("minor", "tries", "has_policy", "has_field"),
+    [
+        pytest.param(None, 0, False, False, id="unknown"),
+        pytest.param(20, 0, False, False, id="1.20 replaces deleted pods by itself"),
+        pytest.param(25, 0, False, False, id="1.25 drops the policy"),
+        pytest.param(26, 1, True, False, id="1.26 keeps the policy"),
+        pytest.param(29, 1, True, False, id="1.29"),
+        pytest.param(30, 1, True, True, id="1.30 knows AppArmor"),
+        pytest.param(37, 1, True, True, id="1.37"),
+    ],
+)
+def test_a_job_has_what_the_server_knows(minor: int | None, tries: int, has_policy: bool, has_field: bool) -> None:
+    """A policy for pods that are deleted or evicted, and the field for AppArmor in place of the annotation."""
+    task = JobTask(key=KEY, toolchain=TOOLCHAIN)
+    made = job(action(), SETTINGS, task=task, minor=minor)
+    assert made["spec"]["backoffLimit"] == tries
+    assert ("podFailurePolicy" in made["spec"]) is has_policy
+    for container in pod_of(made)["initContainers"]:
+        assert (container["securityContext"].get("appArmorProfile") == {"type": "Unconfined"}) is has_field
+    metadata = made["spec"]["template"]["metadata"]
+    expected = () if has_field else ("toolchain", "build")
+    assert tuple(name.rpartition("/")[2] for name in metadata.get("annotations", {})) == expected
+    assert "appArmorProfile" not in pod_of(made)["containers"][0]["securityContext"]
+
+
+def test_a_pod_that_the_cluster_ends_is_replaced_and_a_failed_build_is_not() -> None:
+    """An eviction costs no attempt, a deletion the one there is; each exit code of our own ends the Job."""
+    disruption, own = job(action(), SETTINGS, minor=31)["spec"]["podFailurePolicy"]["rules"]
+    assert disruption == {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    codes = {"operator": "NotIn", "values": [137, 143]}
+    assert own == {"action": "FailJob", "onExitCodes": codes, "onPodConditions": []}
+
+
+def test_an_upgrade_of_the_server_ends_no_build() -> None:
+    """The Job that an earlier version was asked for is the same build."""
+    fingerprints = {
+        job(action(), SETTINGS, minor=minor)["metadata"]["annotations"][FINGERPRINT_ANNOTATION]
+        for minor in (None, 20, 29, 31)
+    }
+    assert len(fingerprints) == 1
+
+
 def test_a_job_has_bounds() -> None:
     """One try, the driver's deadline, nodes of the target's architecture, folders that cannot fill a disk."""
     made = job(action(), SETTINGS)

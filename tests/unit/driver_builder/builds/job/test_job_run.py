@@ -159,7 +159,7 @@ def test_a_deadline_that_finds_nothing_running_says_so() -> None:
         pytest.param(
             Lost(why="EmptyDir", is_full=True), BuildFailed, Reason.DISK_FULL, "EmptyDir", id="wrote too much"
         ),
-        pytest.param(Lost(why="evicted"), TemporaryError, None, "evicted", id="lost"),
+        pytest.param(Lost(why="evicted"), TemporaryError, None, "the next attempt creates another Job", id="lost"),
         pytest.param(
             HandedOver(pod="p", digest=None, why="password", is_refused=True),
             RegistryRefused,

@@ -64,6 +64,7 @@ def waits(reason: str, message: str = "") -> Json:
 
 
 RUNS: Json = {"running": {}}
+DISRUPTED = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
 UNSCHEDULED = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
 DIGEST = "sha256:" + "1" * 64
 EMPTY_DIR = 'Usage of EmptyDir volume "work" exceeds the limit "20Gi".'
@@ -145,6 +146,26 @@ EMPTY_DIR = 'Usage of EmptyDir volume "work" exceeds the limit "20Gi".'
             Lost(why="Shutdown: node is shutting down"),
             id="node shut down",
         ),
+        pytest.param(
+            [pod(RUNS, reason="Evicted", message="low on memory", phase="Failed", conditions=[DISRUPTED])],
+            Waiting(why="low on memory; the Job creates another pod"),
+            id="evicted, and its Job has a policy",
+        ),
+        pytest.param(
+            [pod(reason="Evicted", message=EMPTY_DIR, phase="Failed", conditions=[DISRUPTED])],
+            Lost(why=EMPTY_DIR, is_full=True),
+            id="wrote too much, as the next one would",
+        ),
+        pytest.param(
+            [pod(ended(143), reason="Terminated", phase="Failed", conditions=[DISRUPTED])],
+            Building(pod="p"),
+            id="killed as its node is shut down",
+        ),
+        pytest.param(
+            [pod(ended(65), phase="Failed", conditions=[DISRUPTED])],
+            NotBuilt(pod="p", exit_code=65),
+            id="compile error as its node is shut down",
+        ),
         pytest.param([pod(ended(1)), pod(RUNS, name="q")], Building(pod="q"), id="the newest pod counts"),
         pytest.param(
             [with_toolchain(waits("ErrImagePull", "not found"))],
@@ -178,6 +199,19 @@ def test_a_deadline_takes_the_pod_away() -> None:
 def test_a_job_that_failed_without_a_pod_lost_it() -> None:
     """A failed Job without a pod counts as one whose pod was deleted."""
     assert job_state(job(failed("BackoffLimitExceeded")), []) == Lost(why="its pod was deleted")
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "expected"),
+    [
+        pytest.param(RUNS, "Evicted", "low on memory", id="evicted"),
+        pytest.param(ended(143), "Terminated", "Terminated: low on memory", id="killed"),
+    ],
+)
+def test_a_job_that_failed_creates_no_other_pod(state: Json, reason: str, expected: str) -> None:
+    """Its pod stays as it ended: nothing is waited for. Jobs of earlier releases have no policy."""
+    made = pod(state, reason=reason, message="low on memory", phase="Failed", conditions=[DISRUPTED])
+    assert job_state(job(failed("BackoffLimitExceeded")), [made]) == Lost(why=expected)
 
 
 def test_a_pod_of_an_earlier_job_is_not_looked_at() -> None:

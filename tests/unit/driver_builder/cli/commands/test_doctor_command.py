@@ -143,6 +143,17 @@ def test_the_rights_to_drain_are_asked_about_where_a_driver_drains(
     assert drain.endswith("rollout.drain of driverwright/edu drains nothing")
 
 
+def test_the_right_to_claims_is_asked_about_where_a_driver_names_dra_drivers(
+    cluster: InstalledClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without it nothing is said to drivers that do not need it."""
+    cluster.refused = {"get resourceclaims"}
+    cluster.add_driver(rollout={"drain": {"resources": ["example.com/fpga"]}})
+    assert "may drain nodes" in examined(capsys, code=1)["rights"][-1]
+    cluster.add_driver(rollout={"drain": {"draDrivers": ["fpga.example.com"]}})
+    assert "may not, in all namespaces: get resourceclaims.resource.k8s.io" in examined(capsys, code=1)["rights"][-1]
+
+
 def test_permissions_are_those_of_the_controllers_account(
     cluster: InstalledClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
