@@ -45,7 +45,7 @@ from driver_builder.planning.plan_memory import Inputs, PlanMemory
 from driver_builder.planning.plan_reuse import Reusable
 from driver_builder.planning.plan_target import plan_target
 from driver_builder.planning.plan_view import DriverPlan, DriverView, PlanSettings
-from driver_builder.planning.wave_labels import restore, tidy
+from driver_builder.planning.wave_labels import restore, tidy, with_moved
 from driver_builder.reasons import Reason
 from driver_builder.removal import plan_loaded, removal, vacant
 from driver_builder.removal.removal import Leaving
@@ -174,7 +174,9 @@ def _together(
         admitted, snapshot, settings.loader_image, pulls, order, drain_namespaces=namespaces, alone=alone
     )
     going = leave.hold_back(admitted, prepared.parts, snapshot, alone)
-    return replace(prepared, parts=tuple(alone(part, partial(without_label, part, snapshot)) for part in going))
+    known = inventory.by_name(snapshot.nodes)
+    going = (alone(part, partial(without_label, part, snapshot)) for part in going)
+    return replace(prepared, parts=tuple(alone(part, partial(with_moved, part, known)) for part in going))
 
 
 def _inputs(snapshot: Snapshot, driver: DriverContainer, **others: Any) -> Inputs:

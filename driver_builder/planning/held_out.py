@@ -60,7 +60,18 @@ def waiting(
     """
     found = (view.nodes[name] for name in nodes if name in view.nodes)
     kept_out = (node for node in found if is_kept_out(view, node))
-    return frozenset(node.name for node in kept_out if not _may_come(view, node, target, written))
+    return frozenset(
+        node.name for node in kept_out if _has_waited(view, node) or not _may_come(view, node, target, written)
+    )
+
+
+def _has_waited(view: DriverView, node: Node) -> bool:
+    """Return whether a Node without a record waited on this boot, as the status says: it has been registered anew."""
+    if view.record in node.annotations or node.boot_id is None:
+        return False
+    wave = previous_wave(view.driver.status)
+    found = wave.reached.get(node.name) if wave is not None else None
+    return found is not None and found.label == OUTSIDE and found.is_on(node.boot_id)
 
 
 def returned(view: DriverView, parts: Iterable[TargetPart]) -> frozenset[str]:

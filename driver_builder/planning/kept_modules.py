@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.model.build import ModuleSpec
+from driver_builder.objects.slots import Place
 from driver_builder.observed import inventory, pairs
 from driver_builder.observed.by_driver import PodsOfDriver, of_driver, pods_of
 from driver_builder.observed.evidence import Finding, judge
@@ -27,9 +28,14 @@ def may_reload(modules: Iterable[ModuleSpec], rebuilds: Rebuilds) -> bool:
     return any(module.parameters for module in modules) or bool(rebuilds.tokens)
 
 
-def is_tidying(action: TakeNode, known: Mapping[str, Pair]) -> bool:
-    """Return whether only the label of a wave that has ended is removed: no pod goes or comes."""
-    return isinstance(action, MoveNode) and not known and not action.lets_in
+def is_tidying(action: TakeNode, daemon_sets: Iterable[DaemonSet]) -> bool:
+    """Return whether only the label of a wave that has ended is removed: no pod goes or comes.
+
+    One of the driver's DaemonSets may have gone in a wave: the label still says which nodes the other one is for.
+    """
+    if not isinstance(action, MoveNode) or action.lets_in:
+        return False
+    return all(item.slot.place is Place.ALL for item in daemon_sets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +65,7 @@ class KeptModules:
 
     def stay(self, action: TakeNode) -> bool:
         """Return whether all modules of the driver on a node stay loaded when it is replaced there."""
-        if is_tidying(action, self.pairs):
+        if is_tidying(action, self.daemon_sets.values()):
             return True
         node = self.nodes.get(action.node)
         pods = [pod for pod in self.pods.on(action.node) if not pod.deleting]

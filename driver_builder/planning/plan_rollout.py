@@ -80,6 +80,7 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
     weighing = Weighing(
         target=item.target.short_hash,
         driver=view.driver.key,
+        fingerprint=written.fingerprint,
         outdated={pod.uid: is_current(pod, written) for pod in outdated},
         asking=frozenset(pod.uid for pod in outdated if is_due(pod, view.rebuilds, written.image)),
         label=view.driver.ready_label,

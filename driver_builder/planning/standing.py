@@ -165,13 +165,14 @@ class TargetStanding:
 class Weighing:
     """What the nodes of a target are weighed by.
 
-    ``outdated`` are the uids of the pods to replace, and whether only the status records that one was replaced;
-    ``asking`` those of pods whose node requests a rebuild. ``label``, ``record`` and ``wave_label`` are what a
-    Node has of the driver; ``lanes`` are the DaemonSets of the target.
+    ``fingerprint`` is what is wanted. ``outdated`` are the uids of the pods to replace, and whether only the status
+    records that one was replaced; ``asking`` those of pods whose node requests a rebuild. ``label``, ``record`` and
+    ``wave_label`` are what a Node has of the driver; ``lanes`` are the DaemonSets of the target.
     """
 
     target: str
     driver: str
+    fingerprint: str = ""
     outdated: Mapping[str, bool]
     asking: frozenset[str]
     label: str
@@ -252,17 +253,15 @@ def _is_live(node: Node, pods: Iterable[DriverPod], by: Weighing) -> bool:
     A pod that ends leaves them, and the next one takes them as they are.
     """
     front = by.lanes.front if by.lanes is not None else None
-    if front is None:
-        return False
-    said = [
-        (pod, judge(node, pod)[0]) for pod in pods if pod.target == by.target and pod.fingerprint == front.fingerprint
-    ]
+    # Somebody may have deleted its DaemonSet.
+    wanted = front.fingerprint if front is not None else by.fingerprint
+    said = [(pod, judge(node, pod)[0]) for pod in pods if (pod.target, pod.fingerprint) == (by.target, wanted)]
     if any(finding is Finding.REFUTED for _, finding in said):
         return False
     known = loaded.parse(node.annotations.get(by.record))
     loads = known.loads if known is not None else ()
     return any(finding is Finding.SILENT and pod.leaves_modules for pod, finding in said) or any(
-        load.fingerprint == front.fingerprint and load.is_live(node.boot_id) for load in loads
+        load.fingerprint == wanted and load.is_live(node.boot_id) for load in loads
     )
 
 

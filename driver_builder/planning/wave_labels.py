@@ -1,21 +1,23 @@
 """The wave labels of Nodes: recorded in the status, put back where a Node lost its own, removed after the wave. Pure.
 
-Place in the flow: ``plan`` asks when the wave of a driver is decided. A Node that is registered anew has neither label
+Place in the flow: ``plan`` asks when the wave of a driver is decided. A Node that is registered anew has neither labels
 nor record, and its kernel has the modules as before: without the label, pods of the image of before come to it. So the
-status has the label and the boot of each node that a wave has reached.
+status has the label and the boot of each node that a wave has reached, and of each from which pods are kept until it
+does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import islice
 
 from driver_builder.objects import slots
 from driver_builder.objects.slots import Place
+from driver_builder.objects.yielding import OUTSIDE
 from driver_builder.observed.inventory import Node
 from driver_builder.planning import held_out
 from driver_builder.planning.actions import LabelNode, MoveNode
-from driver_builder.planning.plan_view import DriverView
+from driver_builder.planning.plan_view import DriverPlan, DriverView
 from driver_builder.status.rollout_status import MAX_REACHED, Reached, Wave, previous_wave
 from kube_api.names import YIELDING_ANNOTATION
 
@@ -24,43 +26,55 @@ MAX_TIDIED = 200
 
 
 def with_reached(
-    view: DriverView, wave: Wave | None, before: Wave | None, leaving: AbstractSet[str] = frozenset()
+    view: DriverView,
+    wave: Wave | None,
+    before: Wave | None,
+    *,
+    kept_out: AbstractSet[str] = frozenset(),
+    leaving: AbstractSet[str] = frozenset(),
 ) -> Wave | None:
     """Record in a wave which nodes have its label, and on which boot; ``before`` is what the status says.
 
-    Of nodes that are ``leaving`` the label is about to be removed: it is not to come back.
+    From those that are ``kept_out`` pods are kept. Of nodes that are ``leaving`` the label is about to be removed: it
+    is not to come back.
     """
     if wave is None:
         return None
     known = before.reached if before is not None else {}
     returned = leaving | frozenset(wave.returned)
-    reached = {name: found for name, found in known.items() if name not in returned}
+    reached = {name: found for name, found in known.items() if name not in returned or name in kept_out}
     for node in view.snapshot.nodes:
         value = node.labels.get(view.wave_label)
-        if node.name in returned:
+        if node.name in kept_out:
+            reached |= {node.name: Reached.of(OUTSIDE, node.boot_id)} if node.boot_id is not None else {}
+        elif node.name in returned:
             continue
-        if value is not None and node.boot_id is not None and _is_of_wave(view, value):
+        elif value is not None and node.boot_id is not None and _is_of_wave(view, value):
             reached[node.name] = Reached.of(value, node.boot_id)
-        elif value is None and (_is_clearing(node) or not _is_same_boot(node, reached.get(node.name))):
-            reached.pop(node.name, None)
+        elif node.name in reached and value is None and not _may_be_lost(view, node, reached[node.name]):
+            del reached[node.name]
     return replace(wave, reached=_bounded(reached))
+
+
+def with_moved(part: DriverPlan, nodes: Mapping[str, Node]) -> DriverPlan:
+    """Record as well where nodes move now: one may be registered anew before the next reconcile."""
+    moves = [action for action in part.actions if isinstance(action, MoveNode) and action.node in nodes]
+    if part.wave is None or not moves:
+        return part
+    reached = {name: found for name, found in part.wave.reached.items() if name not in {move.node for move in moves}}
+    for move in moves:
+        boot_id = nodes[move.node].boot_id
+        if move.value is not None and boot_id is not None:
+            reached[move.node] = Reached.of(move.value, boot_id)
+    return replace(part, wave=replace(part.wave, reached=_bounded(reached)))
 
 
 def restore(view: DriverView) -> tuple[LabelNode, ...]:
     """Put the label back where a Node lost it on the same boot, and no decision has removed it."""
     wave = previous_wave(view.driver.status)
     reached: Mapping[str, Reached] = wave.reached if wave is not None else {}
-    lost = (
-        (node, reached[node.name])
-        for node in (view.others if reached else ())
-        if node.name in reached and view.wave_label not in node.labels and not _is_clearing(node)
-    )
-    why = "the wave has reached it, and its label was lost"
-    return tuple(
-        LabelNode(node=node.name, driver=view.driver.key, label=view.wave_label, version=found.label, why=why)
-        for node, found in lost
-        if _is_same_boot(node, found) and _is_of_wave(view, found.label) and not _has_others(view, node, found.label)
-    )
+    known = ((node, reached[node.name]) for node in (view.others if reached else ()) if node.name in reached)
+    return tuple(_put_back(view, node, found) for node, found in known if _is_lost(view, node, found))
 
 
 def tidy(view: DriverView) -> tuple[MoveNode, ...]:
@@ -78,17 +92,40 @@ def _is_clearing(node: Node) -> bool:
     return YIELDING_ANNOTATION in node.annotations
 
 
-def _is_same_boot(node: Node, found: Reached | None) -> bool:
-    """Return whether a node may be on the boot that is recorded: also while its own is not known."""
-    return found is not None and (node.boot_id is None or found.is_on(node.boot_id))
+def _may_be_lost(view: DriverView, node: Node, found: Reached) -> bool:
+    """Return whether a Node that has not the label may have lost it: on the same boot, and with nothing else loaded."""
+    is_same_boot = node.boot_id is None or found.is_on(node.boot_id)
+    return is_same_boot and not _is_clearing(node) and not _has_others(view, node, found.label)
+
+
+def _is_lost(view: DriverView, node: Node, found: Reached) -> bool:
+    """Return whether a Node lost the label that a DaemonSet of now goes by."""
+    if found.label == OUTSIDE:
+        is_there, is_known = view.yield_label in node.labels, any(node.name in item.nodes for item in view.wanted)
+    else:
+        is_there, is_known = view.wave_label in node.labels, _is_of_wave(view, found.label)
+    return is_known and not is_there and _may_be_lost(view, node, found)
+
+
+def _put_back(view: DriverView, node: Node, found: Reached) -> LabelNode:
+    label, value = (view.wave_label, found.label) if found.label != OUTSIDE else (view.yield_label, OUTSIDE)
+    why = "the wave has reached it, or is to reach it, and its label was lost"
+    return LabelNode(node=node.name, driver=view.driver.key, label=label, version=value, why=why)
 
 
 def _has_others(view: DriverView, node: Node, label: str) -> bool:
-    """Return whether something else than what the wave brings is loaded there by now: the label would replace it."""
+    """Return whether something else than what the wave brings is loaded there by now: the label would replace it.
+
+    A node from which pods are kept has a record, as long as it is not registered anew.
+    """
+    proven = [pod for pod in view.own_pods.on(node.name) if pod.proof is not None]
+    if label == OUTSIDE:
+        return bool(proven) or view.record in node.annotations
     target, slot = slots.parse_name(label)
-    if any(pod.proof is not None and (pod.target, pod.slot) != (target, slot) for pod in view.own_pods.on(node.name)):
+    if any((pod.target, pod.slot) != (target, slot) for pod in proven):
         return True
-    return not held_out.has_all_of(view, node, view.daemon_sets[target])
+    named = view.daemon_sets.get(target)
+    return named is not None and not held_out.has_all_of(view, node, named)
 
 
 def _is_stale(view: DriverView, node: Node) -> bool:

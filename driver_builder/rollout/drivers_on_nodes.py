@@ -47,13 +47,10 @@ class DriversOnNodes:
         part, target = self.parts.get(driver), inventory.target_of(node)
         return part.placed.get(target.group) if part is not None and isinstance(target, KernelTarget) else None
 
-    def pairs_of(self, driver: str) -> dict[str, Pair]:
-        """Return the pairs of DaemonSets of a driver in a wave, by target."""
-        return pairs.pairs(of_driver(self.snapshot.daemon_sets, driver))
-
     def pairs_of_kernel(self, node: Node, driver: str) -> list[Pair]:
-        """Return those of them that are for the kernel of a node."""
-        return [pair for pair in self.pairs_of(driver).values() if pair.moved.kernel == node.kernel_version]
+        """Return the pairs of DaemonSets of a driver in a wave that are for the kernel of a node."""
+        every = pairs.pairs(of_driver(self.snapshot.daemon_sets, driver))
+        return [pair for pair in every.values() if pair.moved.kernel == node.kernel_version]
 
     def daemon_set(self, node: Node, driver: str) -> DaemonSet | None:
         """Return the DaemonSet that a node gets a driver from."""

@@ -71,7 +71,8 @@ class Order:
     def obstacle(self, action: TakeNode, driver: str) -> str:
         """Return why a driver may not be replaced on a node before others; empty if it may."""
         needs, node = self.known.needs.get(driver), inventory.by_name(self.known.snapshot.nodes).get(action.node)
-        if needs is None or node is None or is_tidying(action, self.known.pairs_of(driver)):
+        daemon_sets = of_driver(self.known.snapshot.daemon_sets, driver)
+        if needs is None or node is None or is_tidying(action, daemon_sets):
             return ""
         record = yielding_of(node.annotations)
         if label_of(driver) in node.labels and record is not None and driver in record.drivers:
