@@ -63,6 +63,7 @@ from testbed.kernels import available_releases, release_key  # noqa: E402
 from testbed.packages import refreshed_apt  # noqa: E402
 from testbed.progress import for_terminal  # noqa: E402
 from testbed.testbed import Testbed  # noqa: E402
+from tests.support.loopback import ALLOWED, ALLOWING, LOOPBACK, VARIABLE  # noqa: E402
 from tests.support.real_parts.cluster_setup import admin, install  # noqa: E402
 from tools import product_images  # noqa: E402
 
@@ -178,7 +179,7 @@ class Line:
     def __init__(self, ground: Testbed, api: docker.APIClient, kernel: str) -> None:
         self._ground = ground
         self._api = api
-        self._registries = Registries(admin(ground))
+        self._registries = Registries(admin(ground), reach=LOOPBACK)
         self._target = KernelTarget(KernelVersion(kernel), *OS, "amd64")
         self._base_image = ground.base_image
         self._jobs: JobSettings | None = None
@@ -198,7 +199,9 @@ class Line:
             self._api, registry, base_image=base, say=lambda _: None, names=("driver-builder", "buildah"), keep=True
         )
         self._base_image = product_images.push_base_image(self._api, registry, base_image=base)
-        self._jobs = JobSettings(image=images["buildah"], hand_over_image=images["driver-builder"], host_network=True)
+        self._jobs = JobSettings(
+            image=images["buildah"], hand_over_image=images["driver-builder"], host_network=True, reach=ALLOWING
+        )
 
     def seconds(self, driver: str, version: str) -> float:
         """Build, verify, push and tag a version of a driver that nobody built before."""
@@ -263,7 +266,7 @@ class Line:
     def _builder(self, action: StartBuild) -> Builder:
         if self._jobs is None:
             return DockerBuilder(self._api)
-        registry = RegistryClient(action.image.host, plain_http=True)
+        registry = RegistryClient(action.image.host, plain_http=True, reach=LOOPBACK)
         return JobBuilder(admin(self._ground), action, settings=self._jobs, registry=registry)
 
     def bare(self, driver: str) -> list[float]:
@@ -298,7 +301,7 @@ class Line:
         return self._bytes(f"bench/{EDU}", "cold")
 
     def _bytes(self, repository: str, reference: str) -> int:
-        registry = RegistryClient(self._ground.registry.host, plain_http=True)
+        registry = RegistryClient(self._ground.registry.host, plain_http=True, reach=LOOPBACK)
         manifest = registry.fetch_manifest(repository, reference)
         assert manifest is not None
         return sum(int(part["size"]) for part in (manifest["config"], *manifest["layers"]))
@@ -365,7 +368,7 @@ def _read(stream: IO[str], lines: "queue.SimpleQueue[tuple[float, str]]") -> Non
 
 
 def _environment() -> dict[str, str]:
-    return {"PYTHONPATH": str(REPOSITORY), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
+    return {"PYTHONPATH": str(REPOSITORY), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", VARIABLE: ALLOWED}
 
 
 def start_fleet(ground: Testbed) -> None:

@@ -236,6 +236,7 @@ class Case:
                     **os.environ,
                     "DRIVER_BUILDER_KUBECONFIG": str(self.ground.kubeconfig),
                     "DOCKER_HOST": self.ground.engine.socket,
+                    "DRIVER_BUILDER_REGISTRY_ALLOWED_HOSTS": self.ground.registry.host,
                 },
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

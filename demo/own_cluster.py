@@ -16,6 +16,7 @@ from demo.patient import PatientClient
 from demo.stage import CONTROLLER, DRIVER, EDU_LABEL, LOAD_SECONDS, NODE_SECONDS, WORKER, WORKER_CONFIG, Seen, Stage
 from demo.steps import Steps
 from driver_builder.model.image_state import Invalid, Unauthorized, Unreachable
+from driver_builder.model.registry_reach import Reach
 from driver_builder.objects import load_report
 from driver_builder.registry.registry import RegistryClient
 from kube_api import names
@@ -73,7 +74,9 @@ class OwnClusterScenario(Steps[OwnNode]):
     def _ask_registry(self) -> str:
         host, _, path = self.settings.registry.partition("/")
         repository = f"{path}/driverwright/nfd-worker".lstrip("/")
-        match RegistryClient(host, plain_http=self.settings.plain_http).inspect(repository, "latest"):
+        match RegistryClient(host, plain_http=self.settings.plain_http, reach=Reach(local=True)).inspect(
+            repository, "latest"
+        ):
             case Unauthorized():
                 return "answers, and wants credentials"
             case Unreachable() | Invalid() as refusal:
@@ -136,6 +139,8 @@ class OwnClusterScenario(Steps[OwnNode]):
         passwords = {"DRIVER_BUILDER_REGISTRY_PLAIN_HTTP_PASSWORDS": "true"} if in_the_clear else {}
         ports = _HOST_PORTS if settings.host_network else {}
         port_flags = {name: (f"--port={port}",) for name, port in ports.items()}
+        # It may be on the nodes themselves.
+        host = {"DRIVER_BUILDER_REGISTRY_ALLOWED_HOSTS": settings.registry.partition("/")[0]}
         jobs = {"DRIVER_BUILDER_JOB_HOST_NETWORK": "true"} if settings.host_network else {}
         # They would stay in the owner's registry, and the demo ends before they save anything.
         toolchains = {"DRIVER_BUILDER_TOOLCHAINS": "false"}
@@ -145,7 +150,7 @@ class OwnClusterScenario(Steps[OwnNode]):
             host_network=settings.host_network,
             environment={
                 **dict.fromkeys(_WORKLOADS, api),
-                "driver-builder": {**api, **passwords, **jobs, **toolchains},
+                "driver-builder": {**api, **passwords, **host, **jobs, **toolchains},
             },
             arguments={**port_flags, "driver-builder": (*port_flags.get("driver-builder", ()), "--resync-seconds=10")},
             probe_ports=ports,

@@ -84,8 +84,9 @@ class Scenario(Steps[Guest]):
                     f"--port={ports['driver-builder']}",
                     "--retry-min-seconds=5",
                     "--resync-seconds=10",
-                    # The testbed's registry has no TLS, and now and then a password.
+                    # The testbed's registry is on this machine, has no TLS, and now and then a password.
                     "--registry-plain-http-passwords",
+                    f"--registry-allowed-hosts={self.ground.registry.host}",
                 ),
                 "nfd-worker": (f"--port={ports['nfd-worker']}",),
             },

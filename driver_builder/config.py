@@ -143,7 +143,7 @@ def add_connection_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--registry-allowed-hosts",
         metavar="HOST[:PORT],...",
-        help="hosts that a registry may refer to, whatever their address",
+        help="hosts that spec.image may name, and a registry may refer to, whatever their address, such as loopback",
     )
     parser.add_argument(
         "--registry-plain-http-passwords",

@@ -12,6 +12,7 @@ from typing import Any
 
 import docker
 
+from driver_builder.model.registry_reach import Reach
 from driver_builder.registry.registry import RegistryClient
 from testbed.cache import cached_folder, forget_old
 
@@ -26,7 +27,7 @@ def push_kept(api: docker.APIClient, reference: str, push: Callable[[], None]) -
     """Have an image of the engine in the registry that its name says; ``push`` lets the engine push it."""
     host, _, rest = reference.partition("/")
     repository, _, tag = rest.rpartition(":")
-    registry = RegistryClient(host, plain_http=True, timeout=600)
+    registry = RegistryClient(host, plain_http=True, timeout=600, reach=Reach(local=True))
     pushed: list[bool] = []
 
     def make(folder: Path) -> None:

@@ -137,6 +137,7 @@ def beside(ground: Ground, folder: Path) -> Iterator[tuple[Process, CountingProx
         "POD_NAMESPACE": NAMESPACE,
         "DOCKER_HOST": ground.testbed.engine.socket,
         "DRIVER_BUILDER_LOADER_IMAGE": "driverwright/loader:latest",
+        "DRIVER_BUILDER_REGISTRY_ALLOWED_HOSTS": ground.testbed.registry.host,
     }
     try:
         flags = ("--namespace", NAMESPACE, "--templates", str(ground.templates), "--feature-rules-namespace", NAMESPACE)

@@ -120,11 +120,11 @@ def registries(settings: Settings, client: Client, *, account_seconds: float = 0
     return Registries(client, account_seconds=account_seconds, **registry_options(settings))
 
 
-def registry_options(settings: Settings) -> dict[str, Any]:
-    """Return how registries are connected to, whoever asks."""
+def registry_options(settings: Settings, *, local: bool = False) -> dict[str, Any]:
+    """Return how registries are connected to; ``local``: by a command whose files are those of who runs it."""
     return {
         "ca_file": settings.registry_ca_file,
-        "reach": settings.registry_reach,
+        "reach": replace(settings.registry_reach, local=local),
         "plain_http_passwords": settings.registry_plain_http_passwords,
     }
 

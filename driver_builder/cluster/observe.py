@@ -19,8 +19,8 @@ from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.driver_inputs import DriverInputs
 from driver_builder.cluster.named_contents import NamedContents
 from driver_builder.cluster.pods_of_drivers import PodReader
-from driver_builder.cluster.read_daemon_sets import read_plugin_config, read_stray_set
 from driver_builder.cluster.read_claims import with_claims
+from driver_builder.cluster.read_daemon_sets import read_plugin_config, read_stray_set
 from driver_builder.cluster.read_node_pods import drained, read_node_pods
 from driver_builder.discovery.discovery_queue import DiscoveryQueue, DiscoveryStates
 from driver_builder.objects import plugin

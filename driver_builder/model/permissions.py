@@ -43,8 +43,8 @@ class Permissions:
 
     ``registries``, ``base_images`` and ``prebuilt_images`` are patterns of repositories, ``source_hosts`` of hosts. A
     driver must select by one of ``node_labels``, which are ``KEY=VALUE``, or ``KEY`` for any value. ``max_resources``
-    are the largest amounts of builds in Jobs, by resource. Drains evict pods in ``drain_namespaces``. With ``protected_secrets`` no build may mount a Secret that
-    a driver names for its registry or its signing.
+    are the largest amounts of builds in Jobs, by resource. Drains evict pods in ``drain_namespaces``. With
+    ``protected_secrets`` no build may mount a Secret that a driver names for its registry or its signing.
     """
 
     registries: tuple[str, ...] | None = None

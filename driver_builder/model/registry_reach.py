@@ -1,9 +1,10 @@
-"""Which addresses a registry may redirect to: redirects, upload locations and token services. Pure.
+"""Which addresses a registry may have, and may refer to by redirects, upload locations and token services. Pure.
 
 Place in the flow: ``config`` reads the settings; ``registry_connection`` resolves a name, calls :meth:`Reach.refusal`
-with every address, and connects to one that was checked. The host that ``spec.image`` names is not checked: it is
-the admin's choice, and registries inside of a cluster have addresses of the cluster. Private addresses are allowed:
-on-premises stores and token services have them.
+with every address, and connects to one that was checked. For the host that ``spec.image`` names it calls
+:meth:`Reach.refusal_of_own`: registries inside of a cluster have addresses of the cluster, so the ranges that an admin
+adds are for redirects alone. Private addresses are allowed: registries, stores and token services on premises have
+them.
 """
 
 from collections.abc import Iterable
@@ -26,15 +27,20 @@ _NEVER = tuple(
         "100.100.100.200/32", "168.63.129.16/32", "fd00:ec2::/32",
     )
 )  # fmt: skip
-"""This host, the local link, multicast: no registry's store is there for a controller in a pod."""
+"""This host, the local link, multicast: no registry and no store is there for a controller in a pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """``forbidden`` are ranges besides those that always are; ``allowed`` are hosts (``name`` or ``name:port``)."""
+    """``forbidden`` are ranges that redirects must not lead to, besides those that nothing may.
+
+    ``allowed`` are hosts (``name`` or ``name:port``) that may have any address. With ``local`` the registry itself may,
+    but nothing that it refers to: for commands with files of one's own, on one's own machine.
+    """
 
     forbidden: tuple[Network, ...] = ()
     allowed: frozenset[str] = frozenset()
+    local: bool = False
 
     def allows_host(self, host: str, port: int) -> bool:
         """Whether a setting allows a host with any address."""
@@ -49,15 +55,19 @@ class Reach:
 
     def refusal(self, addresses: Iterable[str]) -> str:
         """Return the first address that is not allowed; empty if all are."""
-        return next((address for address in addresses if self._is_forbidden(ip_address(address))), "")
+        return _first_in((*_NEVER, *self.forbidden), addresses)
 
-    def _is_forbidden(self, address: Address) -> bool:
-        return any(
-            form in network
-            for form in _forms(address)
-            for network in (*_NEVER, *self.forbidden)
-            if form.version == network.version
-        )
+    def refusal_of_own(self, addresses: Iterable[str]) -> str:
+        """Return the first address that the registry itself may not have; empty if all are allowed."""
+        return "" if self.local else _first_in(_NEVER, addresses)
+
+
+def _first_in(networks: tuple[Network, ...], addresses: Iterable[str]) -> str:
+    return next((address for address in addresses if _is_in(networks, ip_address(address))), "")
+
+
+def _is_in(networks: tuple[Network, ...], address: Address) -> bool:
+    return any(form in network for form in _forms(address) for network in networks if form.version == network.version)
 
 
 def reach(*, forbidden_ranges: str, allowed_hosts: str) -> Reach:

@@ -81,7 +81,8 @@ def _shut_down(connection: socket.socket) -> None:
 class Guard:
     """Checks the addresses that connections of one registry go to; ``deadline`` is that of the current exchange.
 
-    ``own`` is the registry's own host and port, which the spec names and which is always allowed.
+    ``own`` is the registry's own host and port, which the spec names: it may be in a range that redirects must not
+    lead to, because a registry in the cluster is one, but it is not this host, nor on the local link.
     """
 
     def __init__(self, registry: str, own: tuple[str, int], reach: Reach) -> None:
@@ -99,7 +100,14 @@ class Guard:
         """
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-        if (host.lower(), port) == self._own or self._reach.allows_host(host, port):
+        if self._reach.allows_host(host, port):
+            return addresses
+        if (host.lower(), port) == self._own:
+            if refusal := self._reach.refusal_of_own(addresses):
+                raise RegistryRefused(
+                    f"registry {self._registry} has the address {refusal}, of this host, the local link or a cloud's"
+                    " own services, and is not asked; to allow it, add the host to --registry-allowed-hosts"
+                )
             return addresses
         if refusal := self._reach.refusal(addresses):
             raise RegistryRefused(

@@ -51,6 +51,7 @@ def progress(
     found: NodePods | None,
     refused: Mapping[str, EvictionRefused],
     now: float,
+    *,
     namespaces: tuple[str, ...] | None = None,
 ) -> Progress:
     """Decide what comes next on one node; ``refused`` are evictions by the uid of the pod.
@@ -95,8 +96,11 @@ def _kept(pod: NodePod, settings: DrainSettings, namespaces: tuple[str, ...] | N
         return _OF_NODE if pod.is_mirror else _OF_DAEMON_SET
     if _is_selected(pod, settings.wait_for):
         return "has not ended, and waitFor selects it"
-    if not _uses(pod, settings):
-        return ""
+    return _stays(pod, settings, namespaces) if _uses(pod, settings) else ""
+
+
+def _stays(pod: NodePod, settings: DrainSettings, namespaces: tuple[str, ...] | None) -> str:
+    """Return why a pod that uses the driver may not be evicted; empty if it may."""
     if not allows_eviction(namespaces, pod.namespace, is_critical=pod.is_critical):
         return _CRITICAL if namespaces is None else _NOT_ALLOWED
     if pod.is_bare and not settings.force:

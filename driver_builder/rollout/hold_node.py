@@ -230,7 +230,7 @@ class Hold:
     def _go_on(self, node: Node, settings: DrainSettings, record: Draining) -> Step:
         """Let what uses the driver leave a node, until none is left or the deadline is over."""
         pods, refused = self.snapshot.node_pods.get(node.name), self.snapshot.refused_evictions
-        found = progress(settings, record, pods, refused, self.now, self.drain_namespaces)
+        found = progress(settings, record, pods, refused, self.now, namespaces=self.drain_namespaces)
         if found.has_failed:
             return self._give_up(node, record, found.words)
         kept = self.keep(node)

@@ -51,8 +51,8 @@ def prepare(
     """Prepare the nodes where a working driver is replaced next, and release those where that is over.
 
     Pull pods run the loader of ``loader_image``; ``pulls`` are those that are there, as ``admit`` knows them.
-    ``order`` says which drivers depend on others. Drains evict pods in ``drain_namespaces``, None for all. An error on a node keeps what is there; of a driver whose work ends
-    in an error ``alone`` returns the plan.
+    ``order`` says which drivers depend on others. Drains evict pods in ``drain_namespaces``, None for all. An error on
+    a node keeps what is there; of a driver whose work ends in an error ``alone`` returns the plan.
     """
     pulls = Pulls.of(snapshot.pull_pods, snapshot.now) if pulls is None else pulls
     nodes, parts = inventory.by_name(snapshot.nodes), tuple(parts)

@@ -78,6 +78,18 @@ def rendered(place: str, values: Mapping[str, object], loader: jinja2.BaseLoader
         raise TemplateInvalid(f"template {_where(error, place)} cannot be rendered: {_why(error, values)}") from error
 
 
+def mentioned(text: str) -> Set[str]:
+    """The variables in a custom template.
+
+    Raises:
+        TemplateInvalid: it does not parse.
+    """
+    try:
+        return _parsed(text, None)[0]
+    except _ERRORS as error:
+        raise TemplateInvalid(str(error)) from error
+
+
 def _mentioned(
     environment: jinja2.Environment, loader: jinja2.BaseLoader, text: str, name: str | None = None
 ) -> Set[str]:

@@ -100,7 +100,9 @@ def test_a_fresh_installation_is_examined(
     assert "driver-builder: 0 of 1 available" in found["controller"][0]
     assert "there is no Lease driverwright/driver-builder" in found["lease"][0]
     assert found["drivers"] == ["ok: 1 DriverContainer, with valid specs"]
-    assert "FAILED: 127.0.0.1:1/x/y (doctor/edu): registry 127.0.0.1:1: connection refused" in found["registry"][0]
+    assert (
+        "FAILED: 127.0.0.1:1/x/y (doctor/edu): registry 127.0.0.1:1 has the address 127.0.0.1" in found["registry"][0]
+    )
     assert set(sent) == {"GET"}
 
 

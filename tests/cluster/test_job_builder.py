@@ -49,6 +49,7 @@ from testbed.packages import refreshed_apt
 from testbed.ports import free_ports
 from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
+from tests.support.loopback import ALLOWED, ALLOWING, LOOPBACK
 from tests.support.real_parts import libraries
 from tests.support.real_parts.build_bench import LeapingClock
 from tests.support.real_parts.cluster_setup import Json, admin, as_service_account, create_quietly, install
@@ -109,7 +110,7 @@ class Place:
         """Connect to the driver's registry."""
         username, password = self.ground.registry.username, self.ground.registry.password
         known = Credentials(username=username, password=password or "") if username else None
-        return RegistryClient(self.ground.registry.host, credentials=known, plain_http=True)
+        return RegistryClient(self.ground.registry.host, credentials=known, plain_http=True, reach=LOOPBACK)
 
     def action(self, key: str, script: str = "true", **request: Any) -> StartBuild:
         """Ask for a build that takes no more than its script."""
@@ -221,7 +222,9 @@ def place(ground: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Place:
         ground=ground,
         root=root,
         client=as_service_account(ground, NAMESPACE, "driver-builder"),
-        settings=JobSettings(image=images["buildah"], hand_over_image=images["driver-builder"], host_network=True),
+        settings=JobSettings(
+            image=images["buildah"], hand_over_image=images["driver-builder"], host_network=True, reach=ALLOWING
+        ),
         templates=templates,
         base_image=base_image,
         shipped=blobs(ground),
@@ -363,7 +366,7 @@ def test_engine_and_job_build_the_same_user_space(
 def test_a_driver_is_built_in_a_job_without_a_package_manager(place: Place, tmp_path: Path) -> None:
     """By our own template: the first build's kernel is kept as a toolchain, and the next version begins with it."""
     files = {name: (MODULE_SOURCE / name).read_bytes() for name in ("dw_helper.c", "dw_probe.c", "Makefile")}
-    registries = Registries(place.client)
+    registries = Registries(place.client, reach=LOOPBACK)
     logs = []
     for version in ("1", "2"):
         action = place.action(
@@ -414,6 +417,7 @@ def _preflight(
         f"--kubeconfig={place.ground.kubeconfig}",
         f"--namespace={NAMESPACE}",
         "--job-host-network",
+        f"--registry-allowed-hosts={ALLOWED}",
     ]
     engine = f"--docker-host={place.ground.engine.socket}"
     words = ["preflight", "job-probe", "--push", f"--kernel={kernel}", "--os=debian:12", "--output=json", engine]
@@ -521,7 +525,7 @@ def _build_and_be_killed(
     account: ServiceAccount, action: StartBuild, settings: JobSettings, templates: Path, said: Any
 ) -> None:
     """Build in a process of its own."""
-    registry = RegistryClient(action.image.host, plain_http=True)
+    registry = RegistryClient(action.image.host, plain_http=True, reach=LOOPBACK)
     builder = JobBuilder(
         Client(account.pooled()), action, settings=settings, registry=registry, templates=templates, patience=PATIENCE
     )
@@ -698,7 +702,7 @@ def test_a_job_begins_with_a_toolchain_that_only_another_container_may_pull(plac
         keep_toolchain(
             making.action,
             builder=making.builder(),
-            registries=Registries(place.client, plain_http_passwords=True),
+            registries=Registries(place.client, plain_http_passwords=True, reach=LOOPBACK),
             log=making.lines.append,
             cancelled=threading.Event(),
         )

@@ -19,6 +19,7 @@ from driver_builder.registry.registry import RegistryClient
 from kube_api import names
 from kube_api.resources import DRIVER_CONTAINERS, NODES, PODS
 from testbed.guest.guest import Guest
+from tests.support.loopback import LOOPBACK
 from tests.support.real_parts import acts, product
 
 pytestmark = pytest.mark.chain
@@ -29,7 +30,7 @@ MIB = 1 << 20
 def image_labels(scenario: Scenario, kernel: str) -> dict[str, str]:
     """Read the labels of the image that the driver's status names for a kernel."""
     target = scenario.cluster.targets(DRIVER)[kernel]
-    registry = RegistryClient(scenario.ground.registry.host, plain_http=True)
+    registry = RegistryClient(scenario.ground.registry.host, plain_http=True, reach=LOOPBACK)
     state = registry.inspect(REPOSITORY, target["imageDigest"])
     assert isinstance(state, Present), state
     return dict(state.labels)

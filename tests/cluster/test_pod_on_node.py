@@ -26,6 +26,7 @@ from testbed.kernels import KernelPackage
 from testbed.testbed import Testbed
 from tests.kernel.test_loader_on_real_kernels import edu_request
 from tests.support.driver_builder.factories import driver, spec_of
+from tests.support.loopback import LOOPBACK
 
 NAMESPACE = "driverwright"
 NODE = "guest-a"
@@ -52,7 +53,7 @@ def build(ground: Testbed, kernel: KernelPackage, folder: Path) -> tuple[ImageRe
         client.close()
     archive = read_image_archive(built.archive, folder)
     (module,) = verify(archive, request=request, module_symvers=built.module_symvers)
-    registry = RegistryClient(ground.registry.host, plain_http=True)
+    registry = RegistryClient(ground.registry.host, plain_http=True, reach=LOOPBACK)
     digest = registry.push("drivers/edu-pod", archive)
     return ImageRef(ground.registry.host, "drivers/edu-pod", digest), str(module.srcversion)
 

@@ -16,6 +16,7 @@ from driver_builder.builds.job.job_manifest import BUILD_LABEL, job_name
 from driver_builder.registry.registry import RegistryClient
 from kube_api import names
 from kube_api.resources import DEPLOYMENTS, EVENTS, JOBS, LEASES, PODS
+from tests.support.loopback import LOOPBACK
 from tests.support.real_parts import acts
 from tests.support.real_parts.history import History
 from tools import product_images
@@ -136,7 +137,7 @@ def test_jobs_build_what_the_nodes_run_also_when_the_controller_is_killed(scenar
 
 def toolchains(scenario: Scenario) -> list[str]:
     """The tags of the toolchains in the registry."""
-    registry = RegistryClient(scenario.ground.registry.host, plain_http=True)
+    registry = RegistryClient(scenario.ground.registry.host, plain_http=True, reach=LOOPBACK)
     return [tag for tag in registry.tags(REPOSITORY) if tag.startswith("toolchain-")]
 
 

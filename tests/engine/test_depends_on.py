@@ -40,6 +40,7 @@ from testbed.testbed import Testbed
 from tests.kernel.test_loader_on_real_kernels import LOADER, image_entries
 from tests.support.driver_builder.image_tars import read_files
 from tests.support.driver_builder.memory_client import MemoryClient
+from tests.support.loopback import LOOPBACK
 
 SOURCE = Path(__file__).parents[1] / "data" / "modules"
 NAMESPACE = "integration"
@@ -77,7 +78,7 @@ class Workshop:
     """The pipeline with a real engine and registry."""
 
     def __init__(self, ground: Testbed, builder: DockerBuilder, kernel: KernelPackage, folder: Path) -> None:
-        self.client = RegistryClient(ground.registry.host, plain_http=True)
+        self.client = RegistryClient(ground.registry.host, plain_http=True, reach=LOOPBACK)
         self._host = ground.registry.host
         self._builder = builder
         self._kernel = kernel
@@ -116,7 +117,7 @@ class Workshop:
         digest = build_and_push(
             action,
             builder=self._builder,
-            registries=Registries(MemoryClient()),
+            registries=Registries(MemoryClient(), reach=LOOPBACK),
             log=log.append,
             cancelled=threading.Event(),
         )

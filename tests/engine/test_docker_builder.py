@@ -44,6 +44,7 @@ from testbed.kernels import available_releases, newest_release
 from testbed.packages import refreshed_apt
 from testbed.testbed import Testbed
 from tests.support.driver_builder.image_tars import read_files
+from tests.support.loopback import LOOPBACK
 from tests.support.real_parts import web_server
 from tests.support.real_parts.build_bench import LeapingClock
 from tests.support.real_parts.libraries import VERSION_FILE
@@ -193,7 +194,7 @@ def test_a_real_driver_is_built_verified_and_pushed(
     assert read_files(image, "/driver/needs-device") == {"/driver/needs-device": b"dw_probe\n"}
     assert read_files(image, "/driver/modules") == {"/driver/modules": b"dw_probe verbosity=2\n"}
 
-    client = RegistryClient(engine_ground.registry.host, plain_http=True)
+    client = RegistryClient(engine_ground.registry.host, plain_http=True, reach=LOOPBACK)
     digest = client.push("integration/probe", image.with_labels({"driverwright.io/key": request.key}))
     client.tag("integration/probe", digest, "k1")
     state = client.inspect("integration/probe", "k1")

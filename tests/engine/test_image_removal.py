@@ -35,6 +35,7 @@ from testbed.registry import PACKAGES, Registry
 from tests.support.driver_builder.factories import NAMESPACE
 from tests.support.driver_builder.image_tars import docker_20, tar_of
 from tests.support.driver_builder.installation import InstalledClient, as_client
+from tests.support.loopback import ALLOWED, LOOPBACK
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 
@@ -77,7 +78,7 @@ def installed(
 ) -> Installation:
     """Push both images with bill of materials and signature, as a build does, and record them."""
     repository = f"drivers/{request.node.name.replace('_', '-')}"
-    client, cluster = RegistryClient(registry.host, plain_http=True), InstalledClient()
+    client, cluster = RegistryClient(registry.host, plain_http=True, reach=LOOPBACK), InstalledClient()
     base = read_image_archive(docker_20(tmp_path / "image.tar", [tar_of({"x": b"x"})]), tmp_path)
     today = date.today()
     images = tuple(
@@ -111,7 +112,9 @@ def _push(client: RegistryClient, repository: str, tag: str, base: ImageArchive)
 def gc(installed: Installation, *flags: str) -> int:
     """Run the command."""
     pattern = f"{installed.images[0].image.host}/{installed.repository}"
-    return main.main(["gc", "-n", NAMESPACE, "--gc-repositories", pattern, *flags])
+    return main.main(
+        ["gc", "-n", NAMESPACE, "--gc-repositories", pattern, f"--registry-allowed-hosts={ALLOWED}", *flags]
+    )
 
 
 def _names(digest: str) -> set[str]:
@@ -172,7 +175,7 @@ def test_a_removal_needs_the_password_of_the_registry(
     registry.set_auth("anna", "s3cret")
     try:
         credentials = Credentials(username="anna", password="s3cret")
-        client = RegistryClient(registry.host, plain_http=True, credentials=credentials)
+        client = RegistryClient(registry.host, plain_http=True, credentials=credentials, reach=LOOPBACK)
         assert gc(installed, "--delete") == 1
         assert "no credentials were sent" in capsys.readouterr().out
         assert "old" in client.tags(installed.repository)

@@ -44,6 +44,7 @@ from testbed.kernels import CLOUD, available_releases
 from testbed.packages import refreshed_apt
 from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
+from tests.support.loopback import ALLOWED, LOOPBACK
 from tests.support.real_parts.cluster_setup import admin, as_service_account, create_quietly, install
 
 Json = dict[str, Any]
@@ -118,7 +119,7 @@ class Lab:
         self.built: list[StartBuild] = []
         self._client = as_service_account(cluster, NAMESPACE, "driver-builder")
         self._engine = engine
-        self._registries = Registries(self._client)
+        self._registries = Registries(self._client, reach=LOOPBACK)
         self._settings = PlanSettings(template_versions=TemplateVersions(versions=template_versions(templates)))
         self._templates = templates
         self._names: list[str] = []
@@ -185,6 +186,7 @@ class Lab:
     def gate(self, kernel: str) -> int:
         """Ask as kured would."""
         words = ["--kubeconfig", self.kubeconfig, "-n", NAMESPACE, "--templates", str(self._templates)]
+        words.append(f"--registry-allowed-hosts={ALLOWED}")
         return main.main(["gate", NODE, kernel, *words])
 
     def label(self, kernel: str) -> str | None:

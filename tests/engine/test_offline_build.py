@@ -43,6 +43,7 @@ from testbed.packages import refreshed_apt
 from testbed.progress import PlainLines
 from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
+from tests.support.loopback import LOOPBACK
 from tests.support.real_parts.cluster_setup import admin, as_service_account, create_quietly, install
 
 Json = dict[str, Any]
@@ -108,7 +109,7 @@ def seen_by_controller(ground: Testbed, kernels: list[str], versions: TemplateVe
     inputs = DriverInputs(GivenObjects([object_of_files(CONFIG_MAPS, NAMESPACE, SOURCE, EXAMPLE / "src")]))
     nodes = [factories.node(f"node-{number}", kernel) for number, kernel in enumerate(kernels)]
     snapshot = factories.snapshot(*nodes, drivers=(driver,), sources=dict(inputs.sources((driver,))))
-    return ImageReader(Registries(GivenObjects()), versions).read(snapshot)
+    return ImageReader(Registries(GivenObjects(), reach=LOOPBACK), versions).read(snapshot)
 
 
 def test_a_controller_finds_the_images_and_builds_nothing(
@@ -133,7 +134,7 @@ def test_a_controller_finds_the_images_and_builds_nothing(
     host = engine_ground.registry.host
     words = ["--import", "--registry", f"{host}/mirror", "--registry-plain-http"]
     assert main.main(["bundle", folder, *words]) == common.EXIT_OK
-    mirror, digest = RegistryClient(host, plain_http=True), written[0]["image"].partition("@")[2]
+    mirror, digest = RegistryClient(host, plain_http=True, reach=LOOPBACK), written[0]["image"].partition("@")[2]
     assert isinstance(mirror.inspect("mirror/offline/edu", digest), Present)
     assert len(referrers_of(mirror, "mirror/offline/edu", digest)) == 1
 
@@ -160,7 +161,7 @@ class Lab:
         observer = Observer(self._client, namespaces=(NAMESPACE,), builds=self._builds, clock=time.time)
         Reconciler(
             observer=observer,
-            images=ImageReader(Registries(self._client), self._settings.template_versions),
+            images=ImageReader(Registries(self._client, reach=LOOPBACK), self._settings.template_versions),
             executor=Executor(self._client, self._builds),
             reporter=Reporter(self._client),
             builds=self._builds,

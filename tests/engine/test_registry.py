@@ -29,6 +29,7 @@ from testbed.progress import Silent
 from testbed.registry import PACKAGES, Registry
 from testbed.testbed import Testbed
 from tests.support.driver_builder.image_tars import docker_20, special, tar_of
+from tests.support.loopback import LOOPBACK
 
 LABELS = {"driverwright.io/key": "k1"}
 
@@ -76,7 +77,7 @@ def with_password(registry: Registry) -> Iterator[Credentials]:
 
 def client_of(registry: Registry, credentials: Credentials | None = None) -> RegistryClient:
     """A client of the registry."""
-    return RegistryClient(registry.host, plain_http=True, credentials=credentials, timeout=240)
+    return RegistryClient(registry.host, plain_http=True, credentials=credentials, timeout=240, reach=LOOPBACK)
 
 
 def uploads(processes: Processes) -> int:

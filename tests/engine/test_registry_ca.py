@@ -23,6 +23,7 @@ from testbed.process import Processes
 from testbed.registry import PACKAGES, bcrypt, config_text
 from tests.support.driver_builder.image_tars import docker_20, special, tar_of
 from tests.support.driver_builder.memory_client import MemoryClient
+from tests.support.loopback import LOOPBACK
 from tests.unit.driver_builder.references.test_registry_access import secret
 
 NAMESPACE = "driverwright"
@@ -86,7 +87,7 @@ def image(tmp_path: Path) -> ImageArchive:
 
 def test_a_registry_is_read_and_written_with_its_ca(host: str, cluster: MemoryClient, image: ImageArchive) -> None:
     """Absent, pushed, present: all over TLS."""
-    registries = Registries(cluster)
+    registries = Registries(cluster, reach=LOOPBACK)
     wanted = ImageRef(host, "drivers/edu", "v1")
     assert registries.inspect(NAMESPACE, WITH_CA, wanted) == Absent()
     client = registries.connect(NAMESPACE, WITH_CA, host, "drivers/edu")
@@ -100,7 +101,7 @@ def test_a_registry_is_read_and_written_with_its_ca(host: str, cluster: MemoryCl
 def test_a_wrong_password_is_reported_from_a_wrong_ca(host: str, cluster: MemoryClient) -> None:
     """The certificate is believed, the user is not."""
     settings = RegistrySettings(ca_config_map=WITH_CA.ca_config_map)
-    state = Registries(cluster).inspect(NAMESPACE, settings, ImageRef(host, "drivers/edu", "v1"))
+    state = Registries(cluster, reach=LOOPBACK).inspect(NAMESPACE, settings, ImageRef(host, "drivers/edu", "v1"))
     assert isinstance(state, Unauthorized)
 
 
@@ -108,7 +109,7 @@ def test_the_ca_of_another_registry_is_not_believed(host: str, cluster: MemoryCl
     """Nothing is known of the image then, so nothing is built; the message speaks of the certificate."""
     cluster.delete(CONFIG_MAPS.path(namespace=NAMESPACE, name="ca"))
     put_ca(cluster, CertificateAuthority(tmp_path / "other").file.read_text())
-    state = Registries(cluster).inspect(NAMESPACE, WITH_CA, ImageRef(host, "drivers/edu", "v1"))
+    state = Registries(cluster, reach=LOOPBACK).inspect(NAMESPACE, WITH_CA, ImageRef(host, "drivers/edu", "v1"))
     assert isinstance(state, Unreachable)
     assert "certificate verify failed" in state.message
     assert "spec.registry.caConfigMap" in state.message
@@ -117,7 +118,7 @@ def test_the_ca_of_another_registry_is_not_believed(host: str, cluster: MemoryCl
 def test_without_its_ca_the_registry_is_not_believed(host: str, cluster: MemoryClient) -> None:
     """Also when the authority is known to other drivers."""
     settings = RegistrySettings(secret="push")
-    state = Registries(cluster).inspect(NAMESPACE, settings, ImageRef(host, "drivers/edu", "v1"))
+    state = Registries(cluster, reach=LOOPBACK).inspect(NAMESPACE, settings, ImageRef(host, "drivers/edu", "v1"))
     assert isinstance(state, Unreachable)
     assert "certificate verify failed" in state.message
 
@@ -125,7 +126,7 @@ def test_without_its_ca_the_registry_is_not_believed(host: str, cluster: MemoryC
 def test_a_ca_that_comes_later_is_taken_up(host: str, cluster: MemoryClient, authority: CertificateAuthority) -> None:
     """The next look sees it: nothing has to be started again."""
     cluster.delete(CONFIG_MAPS.path(namespace=NAMESPACE, name="ca"))
-    registries = Registries(cluster)
+    registries = Registries(cluster, reach=LOOPBACK)
     wanted = ImageRef(host, "drivers/later", "v1")
     state = registries.inspect(NAMESPACE, WITH_CA, wanted)
     assert isinstance(state, Invalid)

@@ -15,6 +15,7 @@ from driver_builder.cli.main import main
 from driver_builder.registry.registry import RegistryClient
 from testbed.command import run
 from testbed.testbed import Testbed
+from tests.support.loopback import LOOPBACK
 from tests.support.spdx import problems
 from tools import product_images
 from tools.release import files, source_files
@@ -118,7 +119,7 @@ def test_bundle_puts_the_images_into_a_registry(
         main(["bundle", str(tmp_path / "images"), "--import", "--registry", f"{host}/team", "--registry-plain-http"])
         == 0
     )
-    registry = RegistryClient(host, plain_http=True)
+    registry = RegistryClient(host, plain_http=True, reach=LOOPBACK)
     for item in made:
         manifest = registry.manifest(f"team/driverwright/{item.name}", origin.version)
         assert manifest is not None

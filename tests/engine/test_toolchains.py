@@ -22,6 +22,7 @@ from driver_builder.templates.templates import render, templates_directory
 from testbed.testbed import Testbed
 from tests.engine.test_docker_builder import newest_kernel
 from tests.engine.test_failure_classes import GOOD_MAKEFILE, LONELY_KERNEL, compiled, ready
+from tests.support.loopback import LOOPBACK
 from tests.support.real_parts.apt_repository import Archive, served_headers
 from tests.support.real_parts.build_bench import BuildBench
 from tests.support.real_parts.images import derive
@@ -132,7 +133,7 @@ def _lose_layers(ground: Testbed, request: BuildRequest, repository: str) -> Non
     reference = toolchain_image(request, ImageRef(ground.registry.host, repository, "1"))
     assert reference is not None
     known = Credentials()
-    client = RegistryClient(ground.registry.host, credentials=known, plain_http=True)
+    client = RegistryClient(ground.registry.host, credentials=known, plain_http=True, reach=LOOPBACK)
     manifest = client.fetch_manifest(repository, reference.reference)
     assert manifest is not None
     for layer in manifest["layers"]:

@@ -53,6 +53,7 @@ from tests.kernel.test_loader_on_real_kernels import LOAD, PROBE, image_entries
 from tests.support.driver_builder.image_tars import read_files
 from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.driver_builder.module_signing import a_signer, key_bytes
+from tests.support.loopback import LOOPBACK
 
 SOURCE = Path(__file__).parents[2] / "examples" / "edu-driver" / "src"
 NAMESPACE, REPOSITORY = "driverwright", "integration/signed-edu"
@@ -106,7 +107,7 @@ class Workshop:
     """The pipeline with a real engine and registry; the keys are in Secrets."""
 
     def __init__(self, ground: Testbed, builder: DockerBuilder, folder: Path) -> None:
-        self.client = RegistryClient(ground.registry.host, plain_http=True)
+        self.client = RegistryClient(ground.registry.host, plain_http=True, reach=LOOPBACK)
         self._host = ground.registry.host
         self._builder = builder
         self._folder = folder
@@ -152,7 +153,7 @@ class Workshop:
         digest = build_and_push(
             action,
             builder=self._builder,
-            registries=Registries(self._cluster),
+            registries=Registries(self._cluster, reach=LOOPBACK),
             secrets=SigningSecrets(self._cluster),
             log=log.append,
             cancelled=threading.Event(),

@@ -52,11 +52,11 @@ KEPT_SECONDS = 3600
 """Seconds after which the API server (since 1.23) deletes a finished Job that no controller deleted."""
 
 POD_FAILURE_POLICY_MINOR, APPARMOR_MINOR = 26, 30
-"""Of Kubernetes 1: from here on the API server keeps ``podFailurePolicy`` of a Job, ``appArmorProfile`` of a container."""
+"""Of Kubernetes 1: from here on the API server has ``podFailurePolicy`` of Jobs, ``appArmorProfile`` of containers."""
 POD_FAILURE_POLICY: Json = {
     "rules": [
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
-        # SIGKILL and SIGTERM: somebody deleted the pod. The other exit codes are the build's own. The schemas of 1.26 to
+        # SIGKILL and SIGTERM: somebody deleted the pod. The other exit codes are the build's own. The schemas up to
         # 1.28 require the list of conditions.
         {"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [137, 143]}, "onPodConditions": []},
     ]

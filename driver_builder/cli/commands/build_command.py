@@ -156,7 +156,7 @@ def _registries(
     flags: argparse.Namespace, settings: Settings, given: Given, accounts: Accounts
 ) -> Iterator[Registries]:
     """Give where images are looked for and go to."""
-    options = common.registry_options(settings)
+    options = common.registry_options(settings, local=True)
     if flags.oci_dir is None:
         yield Registries(given.objects, accounts=accounts, **options)
         return

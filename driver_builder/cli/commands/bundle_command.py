@@ -111,7 +111,7 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
     """
     _check(flags)
     accounts, _ = docker_passwords.accounts(settings.registry_config, GivenObjects())
-    registries = Registries(GivenObjects(), accounts=accounts, **common.registry_options(settings))
+    registries = Registries(GivenObjects(), accounts=accounts, **common.registry_options(settings, local=True))
     copies = _import(read_layout(flags.folder), registries, flags) if flags.is_import else _export(flags, registries)
     results, code = [], EXIT_OK
     try:

@@ -29,12 +29,14 @@ from driver_builder.lint.lint_mappings import oddities, undrained, untrusted
 from driver_builder.lint.lint_modules import repeated, shared_modules, shared_resource
 from driver_builder.lint.lint_packages import without_packages
 from driver_builder.lint.lint_signing import unsigned
+from driver_builder.lint.lint_templates import without_tools_image
+from driver_builder.model.driver_key import namespace_of
 from driver_builder.model.permissions import Permissions
 from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
 from driver_builder.planning.plan_view import PlanSettings
 from driver_builder.reasons import Reason
-from kube_api.resources import DRIVER_CONTAINERS
+from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS
 
 _WITHOUT_IMAGE = "is not acted on without spec.validation.image: name the image that the command runs in"
 _EVERY_NODE = (
@@ -71,6 +73,16 @@ class Fleet:
     drivers: Mapping[str, DriverSpec] = field(default_factory=dict)
     """By ``namespace/name``: those of the snapshot, and those that are checked."""
     permissions: Permissions = field(default_factory=Permissions)
+    config_maps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By ``namespace/name``: the data of those among the files."""
+
+    def template_of(self, key: str, spec: DriverSpec) -> str | None:
+        """Return the text of a driver's custom template, None if it is not among the files."""
+        place = spec.build.template_config_map
+        if place is None:
+            return None
+        text = self.config_maps.get(f"{namespace_of(key)}/{place.name}", {}).get(place.key)
+        return text if isinstance(text, str) else None
 
     def kernels_of(self, spec: DriverSpec) -> tuple[str, ...] | None:
         """Return the kernels of the nodes that a driver selects, None if they are not known.
@@ -113,7 +125,7 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
     documents = list(read_documents(flags.files))
     known = {**fleet.drivers, **dict(_specs(documents))}
     limits = config.permissions_of(settings.permission_texts, fleet.permissions)
-    fleet = replace(fleet, drivers=known, permissions=limits)
+    fleet = replace(fleet, drivers=known, permissions=limits, config_maps=dict(_config_maps(documents)))
     for document in documents:
         if isinstance(document, Unreadable):
             findings.append(_unreadable(document))
@@ -133,6 +145,14 @@ def _specs(documents: Iterable[Document | Unreadable]) -> Iterator[tuple[str, Dr
             spec = read_spec(value.get("spec")).spec
             if spec is not None:
                 yield key_of(value), spec
+
+
+def _config_maps(documents: Iterable[Document | Unreadable]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for document in documents:
+        found = drivers(document.value, kind=CONFIG_MAPS.kind) if isinstance(document, Document) else ()
+        for value, _ in found:
+            data = value.get("data")
+            yield key_of(value), data if isinstance(data, Mapping) else {}
 
 
 def key_of(value: Mapping[str, Any]) -> str:
@@ -219,14 +239,16 @@ def _spec(key: str, spec: object, fleet: Fleet) -> Iterator[_Said]:
     secrets = permissions.protected_secrets(key, reading.spec, fleet.drivers.items, fleet.permissions)
     for refusal in permissions.of_spec(reading.spec, fleet.permissions, secrets):
         yield Severity.ERROR, refusal.path, refusal.message
-    for message in unsigned(reading.spec, fleet.nodes or ()):
-        yield Severity.WARNING, ("spec", "signing"), message
-    for message in without_packages(reading.spec, fleet.nodes or ()):
-        yield Severity.WARNING, ("spec", "build", "packages"), message
-    for message in shared_modules(key, reading.spec, fleet.drivers, fleet.nodes or ()):
-        yield Severity.WARNING, ("spec", "module"), message
-    for message in shared_resource(key, reading.spec, fleet.drivers, fleet.nodes or ()):
-        yield Severity.WARNING, ("spec", "stages", "devicePlugin"), message
+    for message in without_tools_image(reading.spec, fleet.template_of(key, reading.spec)):
+        yield Severity.ERROR, ("spec", "build", "toolsImage"), message
+    warnings: Iterable[tuple[Path, Iterable[str]]] = (
+        (("spec", "signing"), unsigned(reading.spec, fleet.nodes or ())),
+        (("spec", "build", "packages"), without_packages(reading.spec, fleet.nodes or ())),
+        (("spec", "module"), shared_modules(key, reading.spec, fleet.drivers, fleet.nodes or ())),
+        (("spec", "stages", "devicePlugin"), shared_resource(key, reading.spec, fleet.drivers, fleet.nodes or ())),
+    )
+    for path, messages in warnings:
+        yield from ((Severity.WARNING, path, message) for message in messages)
     for obstacle in dependencies.obstacles(key, reading.spec, fleet.drivers):
         # The manifest of a missing driver may be elsewhere.
         severity = Severity.ERROR if obstacle.reason is Reason.DEPENDENCY_CYCLE else Severity.WARNING

@@ -21,6 +21,7 @@ from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, driver_object
 from tests.support.driver_builder.model_world import World
 from tests.support.driver_builder.scripted_registry import MemoryRegistry, Reply, Request, scripted_registry
+from tests.support.loopback import LOOPBACK
 
 DRIP_SECONDS = 0.05
 TURN_SECONDS = 0.2
@@ -119,7 +120,9 @@ class PatientRegistries(Registries):
         assert namespace
         assert repository
         assert (patience, wait(0)) == (0, None)
-        return RegistryClient(host, plain_http=settings.plain_http, timeout=self._seconds, deadline=self._seconds)
+        return RegistryClient(
+            host, plain_http=settings.plain_http, timeout=self._seconds, deadline=self._seconds, reach=LOOPBACK
+        )
 
 
 class FleetWorld(World):

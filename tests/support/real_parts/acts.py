@@ -21,6 +21,7 @@ from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry import RegistryClient
 from kube_api.resources import DEPLOYMENTS, DRIVER_CONTAINERS, PODS
 from testbed.guest.guest import Guest
+from tests.support.loopback import LOOPBACK
 from tests.support.real_parts.cluster_setup import documents
 
 SETTLE_SECONDS = 600.0
@@ -46,7 +47,7 @@ def inspect(scenario: Scenario, reference: str, repository: str = REPOSITORY) ->
     """Ask the registry about one image, with the test's own eyes."""
     where = scenario.ground.registry
     known = Credentials(username=where.username, password=where.password or "") if where.username else None
-    return RegistryClient(where.host, credentials=known, plain_http=True).inspect(repository, reference)
+    return RegistryClient(where.host, credentials=known, plain_http=True, reach=LOOPBACK).inspect(repository, reference)
 
 
 def started_builds(scenario: Scenario, repository: str) -> list[tuple[str, str]]:

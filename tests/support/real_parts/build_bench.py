@@ -28,6 +28,7 @@ from driver_builder.planning.actions import StartBuild
 from driver_builder.references.registry_access import Registries
 from kube_api.resources import SECRETS
 from tests.support.driver_builder.memory_client import MemoryClient
+from tests.support.loopback import LOOPBACK
 
 NAMESPACE = "driverwright"
 SECRET = "registry-password"
@@ -69,7 +70,7 @@ class BuildBench:
         self._repository = repository
         self._secret: str | None = None
         self._client = MemoryClient()
-        self._registries = Registries(self._client, plain_http_passwords=True)
+        self._registries = Registries(self._client, plain_http_passwords=True, reach=LOOPBACK)
         self._ended = threading.Event()
         self._queue = BuildQueue(self._work, wake=self._ended.set)
 

@@ -92,6 +92,7 @@ class Site:
             "DRIVER_BUILDER_JOB_HOST_NETWORK": "true",
             "DRIVER_BUILDER_JOB_NODE_SELECTOR": f"kubernetes.io/hostname={self.ground.host_node_name}",
             "DRIVER_BUILDER_MAX_BUILDS": "2",
+            "DRIVER_BUILDER_REGISTRY_ALLOWED_HOSTS": self.ground.registry.host,
         }
         return {**server, **(jobs if program == "driver-builder" else {})}
 

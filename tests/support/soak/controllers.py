@@ -19,6 +19,7 @@ import requests
 
 from testbed import metrics
 from testbed.ports import free_ports
+from tests.support.loopback import ALLOWED, VARIABLE
 
 ROOT = Path(__file__).parents[3]
 DISK_MIB = 32
@@ -84,7 +85,7 @@ class Controller:
         self._process = subprocess.Popen(
             [*mounted, *python, *self._arguments],
             cwd=ROOT,
-            env=os.environ | {"TMPDIR": str(self._disk)},
+            env=os.environ | {"TMPDIR": str(self._disk), VARIABLE: ALLOWED},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )

@@ -16,6 +16,7 @@ from driver_builder.registry.referrers import fallback_tag
 from tests.support.driver_builder.factories import target
 from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.driver_builder.scripted_registry import MemoryRegistry, scripted_registry
+from tests.support.loopback import LOOPBACK
 
 MANIFEST = canonical_json({"schemaVersion": 2, "mediaType": MANIFEST_TYPE, "config": {}, "layers": []})
 DIGEST = sha256(MANIFEST)
@@ -35,7 +36,7 @@ def action(host: str) -> StartBuild:
 
 def attach(host: str) -> None:
     """Attach a log to the image."""
-    LogArtifacts(Registries(MemoryClient())).attach(action(host), DIGEST, ["one", "\x1b[31mtwo\x1b[0m"])
+    LogArtifacts(Registries(MemoryClient(), reach=LOOPBACK)).attach(action(host), DIGEST, ["one", "\x1b[31mtwo\x1b[0m"])
 
 
 def test_a_log_is_found_by_its_image() -> None:

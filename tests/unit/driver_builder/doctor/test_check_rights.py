@@ -116,8 +116,8 @@ def test_the_rights_to_drain_are_those_of_their_manifest() -> None:
     [
         pytest.param(True, Verdict.OK, "x may drain nodes, as rollout.drain of a/edu asks", "", id="granted"),
         pytest.param(False, Verdict.WARNING, "x may not, in all namespaces: list pods, create pods/eviction,"
-                     " get resourceclaims.resource.k8s.io; rollout.drain of a/edu drains nothing", "kubectl apply -f deploy/driver-builder/drain.yaml",
-                     id="missing"),
+                     " get resourceclaims.resource.k8s.io; rollout.drain of a/edu drains nothing",
+                     "kubectl apply -f deploy/driver-builder/drain.yaml", id="missing"),
         pytest.param(Unread(message="403"), Verdict.UNKNOWN, "could not be asked: 403", "administrator", id="unknown"),
     ],
 )  # fmt: skip

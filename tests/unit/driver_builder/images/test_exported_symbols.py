@@ -26,6 +26,7 @@ from tests.support.driver_builder.image_tars import docker_20, tar_of
 from tests.support.driver_builder.kernel_modules import HELPER, HELPER_MODULE, PROBE, PROBE_MODULE, SYMVERS_55
 from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.driver_builder.scripted_registry import MemoryRegistry, ScriptedRegistry, scripted_registry
+from tests.support.loopback import LOOPBACK
 
 KERNEL = "6.1.0-55-cloud-amd64"
 FOLDER = f"lib/modules/{KERNEL}"
@@ -89,7 +90,7 @@ def run(server: ScriptedRegistry, request: BuildRequest, *exporters: Exporter) -
         waiting=1,
         exporters=exporters,
     )
-    registries = Registries(MemoryClient())
+    registries = Registries(MemoryClient(), reach=LOOPBACK)
     build_and_push(action, builder=builder, registries=registries, log=lambda _line: None, cancelled=threading.Event())
     return builder
 
@@ -102,7 +103,9 @@ def image_of(server: ScriptedRegistry, request: BuildRequest) -> ImageRef:
 def exporter(server: ScriptedRegistry, *, key: str = FIRST.key) -> Exporter:
     """Return the image of the first driver, as the plan sees it."""
     image = image_of(server, FIRST)
-    state = Registries(MemoryClient()).inspect("team", RegistrySettings(plain_http=True), image, "amd64")
+    state = Registries(MemoryClient(), reach=LOOPBACK).inspect(
+        "team", RegistrySettings(plain_http=True), image, "amd64"
+    )
     assert isinstance(state, Present)
     assert state.labels[images.KEY_LABEL] == FIRST.key
     return Exporter(

@@ -27,6 +27,7 @@ from tests.support.driver_builder.scripted_registry import (
     ScriptedRegistry,
     scripted_registry,
 )
+from tests.support.loopback import LOOPBACK
 
 TAG = "1-k"
 MODULES = Path(__file__).parents[3] / "data" / "modules"
@@ -86,7 +87,7 @@ def build(
     digest = build_and_push(
         action,
         builder=builder or ReadyBuilder(),
-        registries=registries or Registries(MemoryClient()),
+        registries=registries or Registries(MemoryClient(), reach=LOOPBACK),
         log=log.append,
         cancelled=threading.Event(),
         pushed=pushed,
@@ -152,7 +153,7 @@ class SlowerBuilder(ReadyBuilder):
 
 def test_who_comes_second_takes_the_image_of_the_first(server: ScriptedRegistry, memory: MemoryRegistry) -> None:
     """Nodes may run it already: its tag is not moved."""
-    registries = Registries(MemoryClient())
+    registries = Registries(MemoryClient(), reach=LOOPBACK)
     config = json.dumps({"config": {"Labels": {"io.driverwright.build-key": REQUEST.key}}}).encode()
     other = json.dumps({"schemaVersion": 2, "config": {"digest": sha256(config)}}).encode()
 
@@ -181,7 +182,7 @@ def test_a_tag_that_names_something_else_is_not_moved(server: ScriptedRegistry, 
 
 def test_what_was_pushed_is_remembered(server: ScriptedRegistry) -> None:
     """By the tag that this build gave it: a plan takes a tag that we moved ourselves."""
-    registries = Registries(MemoryClient())
+    registries = Registries(MemoryClient(), reach=LOOPBACK)
     digest, _ = build(server.host, None, registries)
     assert registries.pushed() == {ImageRef(server.host, "team/helper", TAG): digest}
 
@@ -189,7 +190,7 @@ def test_what_was_pushed_is_remembered(server: ScriptedRegistry) -> None:
 def test_what_was_there_already_is_remembered(server: ScriptedRegistry) -> None:
     """A try before, or the controller before a restart, may have moved the tag."""
     digest, _ = build(server.host)
-    registries = Registries(MemoryClient())
+    registries = Registries(MemoryClient(), reach=LOOPBACK)
     build(server.host, None, registries)
     assert list(registries.pushed().values()) == [digest]
 
@@ -205,7 +206,7 @@ def test_what_was_pushed_is_reported_before_it_has_a_tag(server: ScriptedRegistr
 
 def test_a_tag_that_was_moved_without_an_answer_is_remembered(memory: MemoryRegistry) -> None:
     """The registry did it, and its answer was lost."""
-    registries = Registries(MemoryClient())
+    registries = Registries(MemoryClient(), reach=LOOPBACK)
 
     def mute(request: Request) -> Reply:
         answer = memory(request)
@@ -226,5 +227,5 @@ def test_without_its_papers_an_image_has_no_tag(memory: MemoryRegistry) -> None:
     with scripted_registry(failing) as server:
         with pytest.raises(RegistryUnavailable):
             build(server.host)
-        client = RegistryClient(server.host, plain_http=True)
+        client = RegistryClient(server.host, plain_http=True, reach=LOOPBACK)
         assert client.fetch_manifest("team/helper", TAG) is None

@@ -31,6 +31,7 @@ from tests.support.driver_builder.scripted_registry import (
     ScriptedRegistry,
     scripted_registry,
 )
+from tests.support.loopback import LOOPBACK
 from tests.unit.driver_builder.images.test_pipeline import REQUEST, TAG, ReadyBuilder
 
 OURS, OTHER = a_signer("ours"), a_signer("other")
@@ -78,7 +79,7 @@ def build(
     digest = build_and_push(
         action,
         builder=builder or ReadyBuilder(),
-        registries=Registries(client),
+        registries=Registries(client, reach=LOOPBACK),
         secrets=SigningSecrets(client),
         log=log.append,
         cancelled=Event(),
@@ -93,7 +94,7 @@ def test_modules_and_image_are_signed(server: ScriptedRegistry, memory: MemoryRe
     assert f"signed {digest}" in log
     assert "'ours'" in memory.manifest(TAG)["annotations"][SIGNER_LABEL]
     image = ImageRef(server.host, "team/helper", digest)
-    assert has_signature(RegistryClient(server.host, plain_http=True), image, IMAGE_KEY.public_key())
+    assert has_signature(RegistryClient(server.host, plain_http=True, reach=LOOPBACK), image, IMAGE_KEY.public_key())
 
 
 def test_signing_again_gives_the_same_image(server: ScriptedRegistry) -> None:
@@ -151,7 +152,7 @@ def test_where_no_secrets_can_be_read_nothing_is_signed_in_silence() -> None:
         build_and_verify(
             action,
             builder=ReadyBuilder(),
-            registries=Registries(MemoryClient()),
+            registries=Registries(MemoryClient(), reach=LOOPBACK),
             log=lambda _line: None,
             cancelled=Event(),
         )
@@ -171,7 +172,7 @@ def test_a_check_without_a_push_signs_as_well() -> None:
     build_and_verify(
         action,
         builder=ReadyBuilder(),
-        registries=Registries(MemoryClient()),
+        registries=Registries(MemoryClient(), reach=LOOPBACK),
         secrets=secrets,
         log=log.append,
         cancelled=Event(),

@@ -49,6 +49,7 @@ from tests.support.driver_builder.kernel_modules import (
 )
 from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.driver_builder.scripted_registry import MemoryRegistry, ScriptedRegistry, scripted_registry
+from tests.support.loopback import LOOPBACK
 
 OLD, NEW, ANCIENT = "6.1.0-55-cloud-amd64", "6.1.0-56-cloud-amd64", "6.1.0-47-cloud-amd64"
 REPOSITORY = "team/probe"
@@ -159,7 +160,7 @@ def carry_out(
     build_and_push(
         action,
         builder=builder,
-        registries=Registries(cluster),
+        registries=Registries(cluster, reach=LOOPBACK),
         secrets=SigningSecrets(cluster),
         log=log,
         cancelled=threading.Event(),
@@ -179,7 +180,7 @@ def make(
 
 def client(server: ScriptedRegistry) -> RegistryClient:
     """A client of the registry."""
-    return RegistryClient(server.host, plain_http=True)
+    return RegistryClient(server.host, plain_http=True, reach=LOOPBACK)
 
 
 def candidate(server: ScriptedRegistry, kernel: str = OLD, *, key: str = "") -> ReuseCandidate:

@@ -41,11 +41,12 @@ from tests.support.driver_builder.scripted_registry import (
     ScriptedRegistry,
     scripted_registry,
 )
+from tests.support.loopback import LOOPBACK
 from tests.unit.driver_builder.images.test_pipeline import FILES, REQUEST, SYMVERS, TAG
 from tests.unit.driver_builder.images.test_pipeline_signing import IMAGE_KEY, OURS, cluster
 
 REPOSITORY = "team/helper"
-REGISTRIES = Registries(MemoryClient())
+REGISTRIES = Registries(MemoryClient(), reach=LOOPBACK)
 MAGIC = f"{KERNEL} SMP preempt mod_unload modversions \n".encode()
 FACTS = {"facts/vermagic": MAGIC, "facts/compiler": b"gcc 12.2.0\n", "facts/Module.symvers": SYMVERS.encode()}
 
@@ -140,7 +141,7 @@ def of(wanted: StartBuild) -> ImageRef:
 def labelled(server: ScriptedRegistry, folder: Path, reference: ImageRef, labels: dict[str, str]) -> str:
     """Let the tag of a toolchain name an image with these labels; returns its digest."""
     image = read_image_archive(docker_20(folder / "other.tar", [tar_of({"a": b"b"})]), folder / "other-layers")
-    client = RegistryClient(server.host, plain_http=True)
+    client = RegistryClient(server.host, plain_http=True, reach=LOOPBACK)
     digest = client.push(REPOSITORY, image.with_labels(labels))
     client.tag(REPOSITORY, digest, reference.reference)
     return digest
@@ -320,7 +321,7 @@ def test_with_an_image_key_it_is_signed_and_only_signed_ones_are_used(
     assert any("is not signed with our key" in line for line in build(wanted, workshop, secrets=secrets))
     keep(wanted, workshop, secrets=secrets)
     signed = of(wanted).at(sha256(memory.manifests[of(wanted).reference][1]))
-    assert has_signature(RegistryClient(server.host, plain_http=True), signed, IMAGE_KEY.public_key())
+    assert has_signature(RegistryClient(server.host, plain_http=True, reach=LOOPBACK), signed, IMAGE_KEY.public_key())
     build(replace(wanted, image=replace(wanted.image, reference="again")), workshop, secrets=secrets)
     assert workshop.did == ["toolchain", "installed and built", "toolchain", f"from {signed.reference}"]
 

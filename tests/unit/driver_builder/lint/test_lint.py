@@ -356,3 +356,34 @@ def test_a_secret_of_another_driver_is_found(tmp_path: Path, capsys: pytest.Capt
     (found,) = [item for item in findings(capsys, str(path), "--protect-secrets") if item["severity"] == "error"]
     assert (found["driver"], found["field"]) == ("edu", "spec.build.secrets[0]")
     assert "spec.registry.secretRef of driverwright/other" in str(found["message"])
+
+
+TOOLS = """\
+  build: {toolsImage: mirror.example/debian:12, templateConfigMap: {name: mine, key: Dockerfile}}
+"""
+TEMPLATE = """\
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: NAME, namespace: driverwright}
+data: {Dockerfile: "TEXT"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_wrong"),
+    [
+        pytest.param("mine", "FROM {{ base_image }} AS build", True, id="it does not mention it"),
+        pytest.param("mine", "FROM {{ tools_image }} AS build", False, id="it does"),
+        pytest.param("mine", "FROM {{", False, id="it does not parse: the build says where"),
+        pytest.param("another", "FROM {{ base_image }} AS build", False, id="not among the files"),
+    ],
+)
+def test_tools_that_a_custom_template_leaves_out_are_refused(
+    manifest: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, is_wrong: bool
+) -> None:
+    """The image would be in the build key, and no build would use it."""
+    manifest.write_text(GOOD + TOOLS + TEMPLATE.replace("NAME", name).replace("TEXT", text))
+    found = [(item["field"], item["message"]) for item in findings(capsys, str(manifest))]
+    words = "has no effect: the template in ConfigMap mine does not mention tools_image"
+    assert found == ([("spec.build.toolsImage", words)] if is_wrong else [])

@@ -40,6 +40,21 @@ def test_an_address_is_refused_by_its_range(address: str, refused: bool) -> None
 
 
 @pytest.mark.parametrize(
+    ("reach", "address", "refused"),
+    [
+        pytest.param(CLUSTER, "127.0.0.1", True, id="loopback"),
+        pytest.param(CLUSTER, "::ffff:169.254.169.254", True, id="metadata of a cloud, mapped"),
+        pytest.param(CLUSTER, "10.96.0.1", False, id="Service range of the setting: a registry in the cluster"),
+        pytest.param(CLUSTER, "192.168.7.7", False, id="private"),
+        pytest.param(Reach(local=True), "127.0.0.1", False, id="loopback, for a command on one's own machine"),
+    ],
+)
+def test_the_registry_itself_may_be_in_the_cluster(reach: Reach, address: str, refused: bool) -> None:
+    """The ranges of the setting are for what a registry refers to."""
+    assert reach.refusal_of_own(["8.8.4.4", address]) == (address if refused else "")
+
+
+@pytest.mark.parametrize(
     ("host", "port", "expected"),
     [
         pytest.param("Blobs.example.com", 443, True, id="by name"),

@@ -26,6 +26,7 @@ from testbed.pki import CertificateAuthority
 from tests.support.driver_builder.factories import DIGEST, NAMESPACE
 from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.driver_builder.scripted_registry import MemoryRegistry, scripted_registry
+from tests.support.loopback import LOOPBACK
 
 IMAGE = ImageRef("r.io", "edu", "1")
 PRESENT = Present(digest=DIGEST)
@@ -92,7 +93,7 @@ def secret(config: object) -> dict[str, object]:
 def test_a_command_gets_the_current_state(scripted: type[Scripted], state: ImageState) -> None:
     """Who waits for an answer gets a new one each time."""
     scripted.answers[:] = [state, PRESENT]
-    registries = Registries(MemoryClient())
+    registries = Registries(MemoryClient(), reach=LOOPBACK)
     assert registries.inspect(NAMESPACE, PLAIN, IMAGE) == state
     assert registries.inspect(NAMESPACE, PLAIN, IMAGE) == PRESENT
 
@@ -102,7 +103,7 @@ def test_a_silent_registry_is_left_alone_for_longer_each_time(scripted: type[Scr
     silent = Unreachable(message="no answer", is_silent=True)
     scripted.answers[:] = [silent, PRESENT, silent, silent, PRESENT, silent]
     clock = Clock()
-    registries = Registries(MemoryClient(), clock=clock)
+    registries = Registries(MemoryClient(), clock=clock, reach=LOOPBACK)
     told = []
     for now, namespace, image in (
         (0.0, NAMESPACE, IMAGE),
@@ -138,7 +139,7 @@ def test_a_pause_that_a_registry_asks_for_is_kept(scripted: type[Scripted]) -> N
     limited = Unreachable(message="limits", retry_after=30.0)
     scripted.answers[:] = [limited, PRESENT, limited, PRESENT]
     clock = Clock()
-    registries = Registries(MemoryClient(), clock=clock)
+    registries = Registries(MemoryClient(), clock=clock, reach=LOOPBACK)
     for now, image, expected in (
         (0.0, IMAGE, limited),
         (1.0, ImageRef("r.io", "edu", "2"), limited),
@@ -156,7 +157,7 @@ def test_a_pause_that_a_registry_asks_for_is_kept(scripted: type[Scripted]) -> N
 def test_each_architecture_has_its_own_answer(scripted: type[Scripted]) -> None:
     """One tag may be an index of several platforms, and have a driver for some."""
     scripted.answers[:] = [PRESENT, PRESENT, Invalid(message="no image for arm64")]
-    registries = Registries(MemoryClient())
+    registries = Registries(MemoryClient(), reach=LOOPBACK)
     for _ in range(2):
         assert registries.inspect(NAMESPACE, PLAIN, IMAGE, "amd64") == PRESENT
     assert isinstance(registries.inspect(NAMESPACE, PLAIN, IMAGE, "arm64"), Invalid)
@@ -167,7 +168,7 @@ def test_another_account_has_its_own_limit(scripted: type[Scripted]) -> None:
     scripted.answers[:] = [Unreachable(message="limits", retry_after=30.0), PRESENT]
     client = MemoryClient()
     client.create(SECRETS.path(namespace=NAMESPACE), secret({"auths": {"r.io": {"username": "a", "password": "b"}}}))
-    registries = Registries(client)
+    registries = Registries(client, reach=LOOPBACK)
     assert isinstance(registries.inspect(NAMESPACE, PLAIN, IMAGE), Unreachable)
     assert registries.inspect(NAMESPACE, WITH_SECRET, IMAGE) == PRESENT
 
@@ -177,7 +178,7 @@ def test_the_repository_chooses_among_the_credentials_of_a_host(scripted: type[S
     scripted.answers[:] = [PRESENT]
     client = MemoryClient()
     client.create(SECRETS.path(namespace=NAMESPACE), secret({"auths": {"r.io/edu": {"username": "team"}}}))
-    assert Registries(client).inspect(NAMESPACE, WITH_SECRET, IMAGE) == PRESENT
+    assert Registries(client, reach=LOOPBACK).inspect(NAMESPACE, WITH_SECRET, IMAGE) == PRESENT
     assert scripted.made[0]["credentials"] == Credentials(username="team")
 
 
@@ -207,7 +208,9 @@ def test_a_password_is_not_sent_in_the_clear_unless_a_setting_allows_it(scripted
     """Without TLS is the author's choice, the Secret may be somebody else's: nothing is asked."""
     client = MemoryClient()
     client.create(SECRETS.path(namespace=NAMESPACE), secret({"auths": {"r.io": {"username": "a", "password": "b"}}}))
-    state = Registries(client).inspect(NAMESPACE, RegistrySettings(secret="push", plain_http=True), IMAGE)
+    state = Registries(client, reach=LOOPBACK).inspect(
+        NAMESPACE, RegistrySettings(secret="push", plain_http=True), IMAGE
+    )
     assert isinstance(state, Invalid)
     assert "allow it with --registry-plain-http-passwords" in state.message
     assert scripted.made == []
@@ -231,14 +234,14 @@ def test_a_wrong_secret_is_an_answer_not_an_error(
     client = MemoryClient()
     if stored is not None:
         client.create(SECRETS.path(namespace=NAMESPACE), stored)
-    state = Registries(client).inspect(NAMESPACE, WITH_SECRET, IMAGE)
+    state = Registries(client, reach=LOOPBACK).inspect(NAMESPACE, WITH_SECRET, IMAGE)
     assert isinstance(state, kind)
     assert words in state.message
 
 
 def test_a_ca_file_that_is_not_there_is_named() -> None:
     """As an answer about the image: the pass of the others goes on."""
-    state = Registries(MemoryClient(), ca_file="/no/such/ca.pem").inspect(NAMESPACE, PLAIN, IMAGE)
+    state = Registries(MemoryClient(), ca_file="/no/such/ca.pem", reach=LOOPBACK).inspect(NAMESPACE, PLAIN, IMAGE)
     assert isinstance(state, Invalid)
     assert "/no/such/ca.pem, does not exist: see --registry-ca-file" in state.message
 
@@ -263,7 +266,7 @@ def test_a_driver_has_a_ca_of_its_own(scripted: type[Scripted], ca: str) -> None
     client = MemoryClient()
     ca = f"# Főtanúsítvány\n{ca}"
     client.create(CONFIG_MAPS.path(namespace=NAMESPACE), config_map(ca_crt=ca))
-    registries = Registries(client, ca_file="/ca.pem")
+    registries = Registries(client, ca_file="/ca.pem", reach=LOOPBACK)
     for settings in (WITH_CA, WITH_CA, PLAIN):
         registries.inspect(NAMESPACE, settings, IMAGE)
     first, again, plain = (Path(str(made["ca_file"])) for made in scripted.made)
@@ -291,7 +294,7 @@ def test_a_wrong_ca_is_an_answer_not_an_error(stored: dict[str, object] | None, 
     client = MemoryClient()
     if stored is not None:
         client.create(CONFIG_MAPS.path(namespace=NAMESPACE), stored)
-    state = Registries(client).inspect(NAMESPACE, WITH_CA, IMAGE)
+    state = Registries(client, reach=LOOPBACK).inspect(NAMESPACE, WITH_CA, IMAGE)
     assert isinstance(state, Invalid)
     assert state.message.startswith(f"spec.registry.caConfigMap: ConfigMap {NAMESPACE}/ca")
     assert words in state.message
@@ -301,7 +304,7 @@ def test_a_wrong_ca_is_an_answer_not_an_error(stored: dict[str, object] | None, 
 def test_a_builder_gets_an_exception() -> None:
     """Where there is no state to give, a missing Secret is raised."""
     with pytest.raises(RegistryRefused, match="does not exist"):
-        Registries(MemoryClient()).connect(NAMESPACE, WITH_SECRET, "r.io")
+        Registries(MemoryClient(), reach=LOOPBACK).connect(NAMESPACE, WITH_SECRET, "r.io")
 
 
 @pytest.mark.usefixtures("scripted")
@@ -310,7 +313,7 @@ def test_an_api_server_that_is_away_is_an_error() -> None:
     client = MemoryClient()
     client.faults = [ServerUnavailable("500", status=500)]
     with pytest.raises(ServerUnavailable):
-        Registries(client).inspect(NAMESPACE, WITH_SECRET, IMAGE)
+        Registries(client, reach=LOOPBACK).inspect(NAMESPACE, WITH_SECRET, IMAGE)
 
 
 def test_a_secret_is_read_once_for_the_images_of_a_pass(scripted: type[Scripted]) -> None:
@@ -320,7 +323,7 @@ def test_a_secret_is_read_once_for_the_images_of_a_pass(scripted: type[Scripted]
     client.create(SECRETS.path(namespace=NAMESPACE), secret({"auths": {"r.io": {"username": "a", "password": "b"}}}))
     plain = client.get
     client.get = lambda path: reads.append(path) or plain(path)  # type: ignore[func-returns-value,method-assign]
-    registries = Registries(client, account_seconds=10.0, clock=clock)
+    registries = Registries(client, account_seconds=10.0, clock=clock, reach=LOOPBACK)
     for now in (0.0, 0.1, 9.9, 10.0):
         clock.now = now
         assert registries.inspect(NAMESPACE, WITH_SECRET, IMAGE) == PRESENT
@@ -331,7 +334,7 @@ def test_a_secret_that_may_not_be_read_concerns_its_drivers(scripted: type[Scrip
     """The pass of the others goes on."""
     client = MemoryClient()
     client.faults = [Forbidden('secrets "push" is forbidden', status=403)]
-    state = Registries(client).inspect(NAMESPACE, WITH_SECRET, IMAGE)
+    state = Registries(client, reach=LOOPBACK).inspect(NAMESPACE, WITH_SECRET, IMAGE)
     assert isinstance(state, Unauthorized)
     assert "forbidden" in state.message
     assert scripted.made == []
@@ -349,7 +352,7 @@ def test_a_builder_is_given_all_credentials(settings: RegistrySettings, expected
     client = MemoryClient()
     auths = {"r.io": {"username": "anna", "password": "a"}, "base.io": {"username": "bert", "password": "b"}}
     client.create(SECRETS.path(namespace=NAMESPACE), secret({"auths": auths}))
-    known = Registries(client).credentials(NAMESPACE, settings, "r.io")
+    known = Registries(client, reach=LOOPBACK).credentials(NAMESPACE, settings, "r.io")
     assert {host: credentials.username for host, credentials in known.items()} == expected
 
 
@@ -368,13 +371,13 @@ def test_a_signature_is_looked_for_with_the_key_of_the_secret() -> None:
         image = ImageRef(server.host, "edu", "1")
 
         def is_signed(signed_by: str | None) -> bool | None:
-            state = Registries(client).inspect(NAMESPACE, plain, image, signed_by=signed_by)
+            state = Registries(client, reach=LOOPBACK).inspect(NAMESPACE, plain, image, signed_by=signed_by)
             assert isinstance(state, Present)
             return state.is_signed
 
         assert (is_signed(None), is_signed("image-key")) == (None, False)
-        push_signature(RegistryClient(server.host, plain_http=True), image.at(sha256(content)), key)
+        push_signature(RegistryClient(server.host, plain_http=True, reach=LOOPBACK), image.at(sha256(content)), key)
         assert (is_signed(None), is_signed("image-key")) == (None, True)
-        state = Registries(client).inspect(NAMESPACE, plain, image, signed_by="gone")
+        state = Registries(client, reach=LOOPBACK).inspect(NAMESPACE, plain, image, signed_by="gone")
     assert isinstance(state, Invalid)
     assert "signing.imageKeySecretRef" in state.message

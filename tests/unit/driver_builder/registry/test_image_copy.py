@@ -20,6 +20,7 @@ from driver_builder.registry.referrers import push_referrer, referrers_of
 from driver_builder.registry.registry import RegistryClient
 from tests.support.driver_builder.image_tars import docker_20, tar_of
 from tests.support.driver_builder.scripted_registry import MemoryRegistry, ScriptedRegistry, scripted_registry
+from tests.support.loopback import LOOPBACK
 
 HOST, REPOSITORY = "r.io", "team/edu"
 KEY, OTHER = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
@@ -73,7 +74,7 @@ def test_from_a_layout_to_a_registry_and_back(
     layout: OciLayout, server: ScriptedRegistry, image: ImageArchive, tmp_path: Path
 ) -> None:
     """All three have the same: manifest, bill of materials, labels, signature."""
-    first, registry = LayoutRegistry(layout, HOST), RegistryClient(server.host, plain_http=True)
+    first, registry = LayoutRegistry(layout, HOST), RegistryClient(server.host, plain_http=True, reach=LOOPBACK)
     fill(first, image)
     assert copy_image(Place(first, REPOSITORY), Place(registry, REPOSITORY), "v1", tag="v1") == (image.digest, True)
     with opened_layout(tmp_path / "second") as other:
@@ -85,7 +86,7 @@ def test_from_a_layout_to_a_registry_and_back(
 
 def test_a_second_copy_uploads_nothing(layout: OciLayout, server: ScriptedRegistry, image: ImageArchive) -> None:
     """The tag is reported as there already."""
-    store, registry = LayoutRegistry(layout, HOST), RegistryClient(server.host, plain_http=True)
+    store, registry = LayoutRegistry(layout, HOST), RegistryClient(server.host, plain_http=True, reach=LOOPBACK)
     fill(store, image)
     copy_image(Place(store, REPOSITORY), Place(registry, REPOSITORY), "v1", tag="v1")
     before = len(server.requests)
@@ -97,7 +98,7 @@ def test_a_tag_that_names_another_image_is_not_moved(
     layout: OciLayout, server: ScriptedRegistry, image: ImageArchive
 ) -> None:
     """Nodes may run it; both digests are named."""
-    store, registry = LayoutRegistry(layout, HOST), RegistryClient(server.host, plain_http=True)
+    store, registry = LayoutRegistry(layout, HOST), RegistryClient(server.host, plain_http=True, reach=LOOPBACK)
     fill(store, image)
     theirs = image.with_labels({"of": "somebody else"})
     registry.tag(REPOSITORY, registry.push(REPOSITORY, theirs), "v1")
@@ -113,7 +114,7 @@ def test_a_copy_that_is_cut_off_has_no_tag_and_goes_on(
     store = LayoutRegistry(layout, HOST)
     fill(store, image)
     with scripted_registry(memory) as server:
-        registry = RegistryClient(server.host, plain_http=True)
+        registry = RegistryClient(server.host, plain_http=True, reach=LOOPBACK)
         with monkeypatch.context() as patched:
 
             def gone(*_words: object, **_options: object) -> bool:
@@ -132,7 +133,7 @@ def test_a_copy_that_is_cut_off_has_no_tag_and_goes_on(
 
 def test_signatures_of_others_stay(layout: OciLayout, server: ScriptedRegistry, image: ImageArchive) -> None:
     """An image that is signed there already has both signatures afterwards."""
-    store, registry = LayoutRegistry(layout, HOST), RegistryClient(server.host, plain_http=True)
+    store, registry = LayoutRegistry(layout, HOST), RegistryClient(server.host, plain_http=True, reach=LOOPBACK)
     digest = fill(store, image)
     registry.push(REPOSITORY, image)
     place = ImageRef(HOST, REPOSITORY, digest)
@@ -145,7 +146,7 @@ def test_an_index_of_several_platforms_is_copied_whole(
     layout: OciLayout, server: ScriptedRegistry, image: ImageArchive
 ) -> None:
     """With each of its images, under its own digest."""
-    registry = RegistryClient(server.host, plain_http=True)
+    registry = RegistryClient(server.host, plain_http=True, reach=LOOPBACK)
     arm = image.with_labels({"for": "arm64"})
     entries = [
         {"digest": registry.push(REPOSITORY, one), "size": 1, "platform": {"os": "linux", "architecture": architecture}}
@@ -161,7 +162,7 @@ def test_an_index_of_several_platforms_is_copied_whole(
 
 def test_an_image_that_is_not_there_is_said(layout: OciLayout, server: ScriptedRegistry) -> None:
     """By its tag, and as an absent image of the layout."""
-    store, registry = LayoutRegistry(layout, HOST), RegistryClient(server.host, plain_http=True)
+    store, registry = LayoutRegistry(layout, HOST), RegistryClient(server.host, plain_http=True, reach=LOOPBACK)
     with pytest.raises(RegistryRefused, match="team/edu has no image v2"):
         copy_image(Place(store, REPOSITORY), Place(registry, REPOSITORY), "v2", tag="v2")
     assert store.inspect(REPOSITORY, "v2") == Absent()
@@ -169,7 +170,7 @@ def test_an_image_that_is_not_there_is_said(layout: OciLayout, server: ScriptedR
 
 def test_an_image_by_digest_is_listed_by_it(layout: OciLayout, server: ScriptedRegistry, image: ImageArchive) -> None:
     """A prebuilt image may have no tag; one whose blobs are there alone is not in the list yet."""
-    registry = RegistryClient(server.host, plain_http=True)
+    registry = RegistryClient(server.host, plain_http=True, reach=LOOPBACK)
     digest = registry.push(REPOSITORY, image)
     push_image(LayoutRegistry(layout, HOST), REPOSITORY, image)
     copy_image(Place(registry, REPOSITORY), Place(LayoutRegistry(layout, HOST), REPOSITORY), digest, tag=digest)

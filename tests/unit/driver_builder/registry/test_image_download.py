@@ -14,6 +14,7 @@ from driver_builder.registry.image_download import download
 from driver_builder.registry.registry import RegistryClient
 from tests.support.driver_builder.image_tars import docker_20, read_files, tar_of
 from tests.support.driver_builder.scripted_registry import MemoryRegistry, scripted_registry
+from tests.support.loopback import LOOPBACK
 
 REPOSITORY = "team/edu"
 
@@ -28,7 +29,7 @@ def test_what_was_pushed_comes_back(tmp_path: Path) -> None:
     """Layers, config and all: the same digest."""
     image = an_image(tmp_path)
     with scripted_registry(MemoryRegistry()) as server:
-        client = RegistryClient(server.host, plain_http=True)
+        client = RegistryClient(server.host, plain_http=True, reach=LOOPBACK)
         found = download(client, REPOSITORY, client.push(REPOSITORY, image), tmp_path / "new")
     assert found.digest == image.digest
     assert read_files(found, "/") == read_files(image, "/")
@@ -44,7 +45,7 @@ def changed(change: Callable[[dict[str, Any], MemoryRegistry], None], tmp_path: 
     """Fetch an image whose manifest was changed, under the digest that it has then."""
     memory = MemoryRegistry()
     with scripted_registry(memory) as server:
-        client = RegistryClient(server.host, plain_http=True)
+        client = RegistryClient(server.host, plain_http=True, reach=LOOPBACK)
         digest = client.push(REPOSITORY, an_image(tmp_path))
         manifest = memory.manifest(digest)
         change(manifest, memory)
@@ -91,4 +92,6 @@ def test_what_is_no_whole_image_is_refused(
 def test_an_image_that_is_not_there_is_refused(tmp_path: Path) -> None:
     """It may have been deleted a moment ago."""
     with scripted_registry(MemoryRegistry()) as server, pytest.raises(RegistryRefused, match="there is no team/edu@"):
-        download(RegistryClient(server.host, plain_http=True), REPOSITORY, f"sha256:{'0' * 64}", tmp_path)
+        download(
+            RegistryClient(server.host, plain_http=True, reach=LOOPBACK), REPOSITORY, f"sha256:{'0' * 64}", tmp_path
+        )

@@ -19,6 +19,7 @@ from tests.support.driver_builder.scripted_registry import (
     Script,
     scripted_registry,
 )
+from tests.support.loopback import LOOPBACK
 
 REPOSITORY = "team/edu"
 
@@ -61,7 +62,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     """A registry of each kind."""
     memory = MemoryRegistry(keeps_referrers=request.param, page=2)
     with scripted_registry(memory) as server:
-        client = RegistryClient(server.host, plain_http=True)
+        client = RegistryClient(server.host, plain_http=True, reach=LOOPBACK)
         client.put_manifest(REPOSITORY, IMAGE, tag="1-k")
         client.put_manifest(REPOSITORY, OTHER, tag="2-k")
         yield Place(memory, client)
@@ -133,7 +134,7 @@ def test_a_tag_that_goes_meanwhile_names_nothing() -> None:
         return Reply(body=b'{"tags": ["1-k", 7]}') if request.path.endswith("/tags/list") else memory(request)
 
     with scripted_registry(script) as server:
-        assert read_tags(RegistryClient(server.host, plain_http=True), REPOSITORY) == TaggedManifests()
+        assert read_tags(RegistryClient(server.host, plain_http=True, reach=LOOPBACK), REPOSITORY) == TaggedManifests()
 
 
 def answer(status: int, code: str = "", body: bytes = b"") -> Script:
@@ -167,13 +168,13 @@ def elsewhere(request: Request) -> Reply:
 def test_tags_that_cannot_all_be_read_are_an_error(script: Script, error: type[Exception], words: str) -> None:
     """A part of them would look like images without other tags."""
     with scripted_registry(script) as server, pytest.raises(error, match=words):
-        read_tags(RegistryClient(server.host, plain_http=True), REPOSITORY)
+        read_tags(RegistryClient(server.host, plain_http=True, reach=LOOPBACK), REPOSITORY)
 
 
 def test_a_repository_that_the_registry_does_not_know_has_no_tags() -> None:
     """A registry may forget a repository whose last image is gone."""
     with scripted_registry(answer(404, "NAME_UNKNOWN")) as server:
-        client = RegistryClient(server.host, plain_http=True)
+        client = RegistryClient(server.host, plain_http=True, reach=LOOPBACK)
         assert read_tags(client, REPOSITORY) == TaggedManifests()
 
 
@@ -184,7 +185,7 @@ def test_too_many_tags_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         scripted_registry(answer(200, body=b'{"tags": ["a", "b", "c"]}')) as server,
         pytest.raises(RegistryRefused, match="3 tags"),
     ):
-        read_tags(RegistryClient(server.host, plain_http=True), REPOSITORY)
+        read_tags(RegistryClient(server.host, plain_http=True, reach=LOOPBACK), REPOSITORY)
 
 
 @pytest.mark.parametrize(
@@ -201,4 +202,4 @@ def test_too_many_tags_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_removal_that_was_not_done_is_an_error(script: Script, error: type[Exception], words: str) -> None:
     """The message has the registry's words."""
     with scripted_registry(script) as server, pytest.raises(error, match=words):
-        RegistryClient(server.host, plain_http=True).delete_manifest(REPOSITORY, DIGEST)
+        RegistryClient(server.host, plain_http=True, reach=LOOPBACK).delete_manifest(REPOSITORY, DIGEST)

@@ -25,6 +25,7 @@ from driver_builder.registry.image_signature import (
 )
 from driver_builder.registry.registry import RegistryClient
 from tests.support.driver_builder.scripted_registry import MemoryRegistry, scripted_registry
+from tests.support.loopback import LOOPBACK
 from tests.support.programs import require_program
 
 KEY = ec.generate_private_key(ec.SECP256R1())
@@ -51,7 +52,7 @@ def registry() -> Iterator[tuple[RegistryClient, MemoryRegistry]]:
     """A registry that keeps what it is given."""
     memory = MemoryRegistry()
     with scripted_registry(memory) as server:
-        yield RegistryClient(server.host, plain_http=True), memory
+        yield RegistryClient(server.host, plain_http=True, reach=LOOPBACK), memory
 
 
 def test_the_payload_is_a_simple_signing_document() -> None:

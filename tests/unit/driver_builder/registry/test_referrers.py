@@ -11,6 +11,7 @@ from driver_builder.errors import RegistryRefused
 from driver_builder.registry.referrers import fallback_tag, push_referrer, with_referrer
 from driver_builder.registry.registry import RegistryClient
 from tests.support.driver_builder.scripted_registry import MemoryRegistry, scripted_registry
+from tests.support.loopback import LOOPBACK
 
 SUBJECT = b'{"schemaVersion": 2}'
 DIGEST = f"sha256:{hashlib.sha256(SUBJECT).hexdigest()}"
@@ -23,7 +24,7 @@ def registry(request: pytest.FixtureRequest) -> Iterator[tuple[RegistryClient, M
     """A registry of each kind."""
     memory = MemoryRegistry(keeps_referrers=request.param)
     with scripted_registry(memory) as server:
-        yield RegistryClient(server.host, plain_http=True), memory
+        yield RegistryClient(server.host, plain_http=True, reach=LOOPBACK), memory
 
 
 def push(client: RegistryClient, content: bytes) -> str:
@@ -66,7 +67,7 @@ def test_what_others_attached_stays() -> None:
     other = {"schemaVersion": 2, "mediaType": "x", "manifests": [{"digest": "sha256:0"}], "annotations": {"c": "d"}}
     memory.manifests[TAG] = ("x", json.dumps(other).encode())
     with scripted_registry(memory) as server:
-        digest = push(RegistryClient(server.host, plain_http=True), b"one")
+        digest = push(RegistryClient(server.host, plain_http=True, reach=LOOPBACK), b"one")
     index = memory.manifest(TAG)
     assert [entry["digest"] for entry in index["manifests"]] == ["sha256:0", digest]
     assert index["annotations"] == {"c": "d"}
@@ -77,7 +78,7 @@ def test_a_tag_that_is_no_list_is_left_alone() -> None:
     memory = MemoryRegistry()
     memory.manifests[TAG] = ("x", SUBJECT)
     with scripted_registry(memory) as server, pytest.raises(RegistryRefused, match=f"team/edu:{TAG}.*remove that tag"):
-        push(RegistryClient(server.host, plain_http=True), b"one")
+        push(RegistryClient(server.host, plain_http=True, reach=LOOPBACK), b"one")
     assert memory.manifests[TAG] == ("x", SUBJECT)
 
 

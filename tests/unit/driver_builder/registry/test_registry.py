@@ -27,6 +27,7 @@ from driver_builder.registry.registry_responses import Response
 from driver_builder.registry.registry_transport import MAX_ANSWER, RegistryTransport
 from tests.support.driver_builder.image_tars import docker_20, tar_of
 from tests.support.driver_builder.scripted_registry import Reply, Request, Script, scripted_registry
+from tests.support.loopback import LOOPBACK
 
 ANNA = Credentials(username="anna", password="s3cret")
 CONFIG = json.dumps({"config": {"Labels": {"key": "k1"}}}).encode()
@@ -75,7 +76,7 @@ def plain_404(request: Request) -> Reply:
 def inspect(script: Script, reference: str = "1", credentials: Credentials | None = None) -> ImageState:
     """Ask a registry of this script."""
     with scripted_registry(script) as registry:
-        client = RegistryClient(registry.host, plain_http=True, credentials=credentials)
+        client = RegistryClient(registry.host, plain_http=True, credentials=credentials, reach=LOOPBACK)
         return client.inspect("team/driver", reference)
 
 
@@ -167,7 +168,9 @@ def index_of(*entries: object) -> Script:
 def test_an_index_gives_the_labels_of_one_architecture(entries: list[object]) -> None:
     """Under the digest of the index, which is what nodes pull."""
     with scripted_registry(index_of(*entries)) as registry:
-        state = RegistryClient(registry.host, plain_http=True).inspect("team/driver", "1", architecture="arm64")
+        state = RegistryClient(registry.host, plain_http=True, reach=LOOPBACK).inspect(
+            "team/driver", "1", architecture="arm64"
+        )
     assert isinstance(state, Present)
     assert (state.labels, state.digest == DIGEST) == ({"key": "k1"}, False)
 
@@ -175,7 +178,9 @@ def test_an_index_gives_the_labels_of_one_architecture(entries: list[object]) ->
 def test_an_index_without_the_architecture_is_invalid() -> None:
     """Not absent: a build must not take the place of somebody's index."""
     with scripted_registry(index_of(platform("amd64"), ATTESTATION)) as registry:
-        state = RegistryClient(registry.host, plain_http=True).inspect("team/driver", "1", architecture="arm64")
+        state = RegistryClient(registry.host, plain_http=True, reach=LOOPBACK).inspect(
+            "team/driver", "1", architecture="arm64"
+        )
     assert isinstance(state, Invalid)
     assert "no image for arm64 at team/driver:1, which is an index of several platforms: amd64" in state.message
 
@@ -262,7 +267,7 @@ def test_a_token_is_fetched_with_the_credentials(credentials: Credentials | None
 def test_a_token_is_fetched_once() -> None:
     """Four requests for an image and its config, twice, take one token."""
     with scripted_registry(token_registry) as registry:
-        client = RegistryClient(registry.host, plain_http=True, credentials=ANNA)
+        client = RegistryClient(registry.host, plain_http=True, credentials=ANNA, reach=LOOPBACK)
         assert client.inspect("team/driver", "1") == client.inspect("team/driver", "2")
         (token,) = [request for request in registry.requests if request.path == "/token"]
     assert token.query == "service=reg&scope=repository%3Ateam%2Fdriver%3Apull"
@@ -333,13 +338,13 @@ def test_a_push_that_fails_says_whether_to_try_again(reply: Reply, kind: type[Ex
     """Refused is final, unavailable is not."""
     script = lambda request: Reply(status=404) if request.method == "HEAD" else reply  # noqa: E731
     with scripted_registry(script) as registry, pytest.raises(kind, match=registry.host):
-        RegistryClient(registry.host, plain_http=True).push("team/driver", archive(tmp_path))
+        RegistryClient(registry.host, plain_http=True, reach=LOOPBACK).push("team/driver", archive(tmp_path))
 
 
 def test_what_is_not_there_cannot_be_tagged() -> None:
     """The message names image and tag."""
     with scripted_registry(always(error(404, "MANIFEST_UNKNOWN"))) as registry:
-        client = RegistryClient(registry.host, plain_http=True)
+        client = RegistryClient(registry.host, plain_http=True, reach=LOOPBACK)
         with pytest.raises(RegistryRefused, match=f"cannot tag team/driver@{DIGEST} as v1"):
             client.tag("team/driver", DIGEST, "v1")
 
@@ -353,7 +358,7 @@ def silent_host() -> Iterator[str]:
 
 def test_silence_is_unreachable(silent_host: str) -> None:
     """After the timeout, which the message names."""
-    state = RegistryClient(silent_host, plain_http=True, timeout=0.2).inspect("a", "1")
+    state = RegistryClient(silent_host, plain_http=True, timeout=0.2, reach=LOOPBACK).inspect("a", "1")
     assert state == Unreachable(message=f"registry {silent_host}: no response within 0.2 s", is_silent=True)
 
 
@@ -366,7 +371,7 @@ def test_silence_is_unreachable(silent_host: str) -> None:
 )
 def test_no_connection_is_unreachable(host: str, options: dict[str, Any], words: str) -> None:
     """The message says what went wrong in words of this program."""
-    state = RegistryClient(host, timeout=5, **options).inspect("a", "1")
+    state = RegistryClient(host, timeout=5, **options, reach=LOOPBACK).inspect("a", "1")
     assert isinstance(state, Unreachable)
     assert words in state.message
 
@@ -374,7 +379,7 @@ def test_no_connection_is_unreachable(host: str, options: dict[str, Any], words:
 def test_a_registry_without_tls_is_unreachable_with_tls() -> None:
     """The message says what to change."""
     with scripted_registry(image) as registry:
-        state = RegistryClient(registry.host).inspect("a", "1")
+        state = RegistryClient(registry.host, reach=LOOPBACK).inspect("a", "1")
     assert isinstance(state, Unreachable)
     assert "plainHttp" in state.message
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import pytest
 
@@ -16,10 +17,12 @@ from driver_builder.model.images import MODULES_LABEL, REUSED_LABEL, ImageRef
 from driver_builder.model.registry_reach import Reach, reach
 from driver_builder.plan import plan
 from driver_builder.references.registry_access import Registries
+from driver_builder.registry import registry_connection
 from driver_builder.registry.registry import MAX_LABELS, RegistryClient
 from tests.support.driver_builder.factories import SETTINGS, snapshot, with_images
 from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.driver_builder.scripted_registry import Reply, Request, ScriptedRegistry, scripted_registry
+from tests.support.loopback import LOOPBACK
 
 BAD = (Invalid, Unreachable, Unauthorized)
 
@@ -79,7 +82,9 @@ def test_any_answer_is_a_state(reply: Reply, token_body: bytes) -> None:
 
 def inspect(host: str) -> object:
     """Ask for an image, as the controller does."""
-    return Registries(MemoryClient()).inspect("n", RegistrySettings(plain_http=True), ImageRef(host, "a", "1"), "amd64")
+    return Registries(MemoryClient(), reach=LOOPBACK).inspect(
+        "n", RegistrySettings(plain_http=True), ImageRef(host, "a", "1"), "amd64"
+    )
 
 
 def test_a_bug_of_ours_is_a_state_of_one_image(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +142,7 @@ def test_labels_are_bounded_where_they_come_in() -> None:
 def test_a_deadline_bounds_the_whole_exchange(head: bytes) -> None:
     """A registry that sends a byte now and then is left when the time is over."""
     with dripping(head) as host:
-        state = RegistryClient(host, plain_http=True, timeout=5, deadline=0.4).inspect("a", "1")
+        state = RegistryClient(host, plain_http=True, timeout=5, deadline=0.4, reach=LOOPBACK).inspect("a", "1")
     assert state == Unreachable(message=f"registry {host}: no response within 0.4 s", is_silent=True)
 
 
@@ -179,7 +184,7 @@ def test_an_upload_has_the_time_that_its_size_needs() -> None:
         return Reply(status=202 if request.method == "POST" else 404, headers={"Location": "/up"})
 
     with scripted_registry(script) as registry:
-        RegistryClient(registry.host, plain_http=True, timeout=60, deadline=deadline).upload(
+        RegistryClient(registry.host, plain_http=True, timeout=60, deadline=deadline, reach=LOOPBACK).upload(
             "a", "sha256:0", b"x" * 2**20
         )
     assert registry.requests[-1].method == "PUT"
@@ -205,7 +210,7 @@ def test_a_registry_sends_nobody_to_this_machine() -> None:
             return Reply(status=404) if request.method == "HEAD" else astray(f"http://{inside.host}/latest")
 
         with scripted_registry(script) as registry:
-            client = RegistryClient(registry.host, plain_http=True)
+            client = RegistryClient(registry.host, plain_http=True, reach=LOOPBACK)
             for repository in ("redirect", "realm"):
                 state = client.inspect(repository, "1")
                 assert isinstance(state, Invalid)
@@ -222,7 +227,7 @@ def test_another_host_is_never_quoted(status: int) -> None:
         scripted_registry(lambda _: Reply(status=status, body=SECRET_WORDS)) as store,
         scripted_registry(lambda _: astray(f"http://{store.host}/x")) as registry,
     ):
-        allowed = Reach(allowed=frozenset({store.host}))
+        allowed = Reach(allowed=frozenset({store.host}), local=True)
         state = RegistryClient(registry.host, plain_http=True, reach=allowed).inspect("a", "1")
     assert isinstance(state, BAD)
     assert "ASIA" not in state.message
@@ -242,7 +247,7 @@ def test_a_name_that_changes_its_address_gains_nothing(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     with scripted_registry(lambda _: astray("http://rebind.example/x")) as registry:
-        state = RegistryClient(registry.host, plain_http=True).inspect("a", "1")
+        state = RegistryClient(registry.host, plain_http=True, reach=LOOPBACK).inspect("a", "1")
     assert isinstance(state, Invalid)
     assert "127.0.0.1" in state.message
     assert len(asked) == 1
@@ -287,7 +292,7 @@ def test_a_registry_sends_nobody_into_a_forbidden_range(repository: str, monkeyp
     with cluster_service(monkeypatch) as inside:
         name = f"svc.example:{inside.host.rpartition(':')[2]}"
         with scripted_registry(leads_to(name)) as registry:
-            forbidden = reach(forbidden_ranges="10.96.0.0/12", allowed_hosts="")
+            forbidden = replace(reach(forbidden_ranges="10.96.0.0/12", allowed_hosts=""), local=True)
             state = RegistryClient(registry.host, plain_http=True, reach=forbidden).inspect(repository, "1")
     assert isinstance(state, Invalid)
     assert f"{name}, which is {INSIDE}" in state.message
@@ -304,10 +309,71 @@ def test_a_host_that_the_setting_allows_is_gone_to(
         name = f"svc.example:{inside.host.rpartition(':')[2]}"
         with scripted_registry(leads_to(name)) as registry:
             settings = reach(forbidden_ranges=forbidden, allowed_hosts=name if forbidden else "")
+            settings = replace(settings, local=True)
             state = RegistryClient(registry.host, plain_http=True, reach=settings).inspect(repository, "1")
     assert inside.requests
     if repository == "realm":
         assert state == Absent()
+
+
+@contextmanager
+def resolved(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> Iterator[None]:
+    """Let every name have these addresses."""
+    entries = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in addresses]
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "getaddrinfo", lambda *_words, **_settings: entries)
+        yield
+
+
+@pytest.mark.parametrize(
+    ("name", "addresses"),
+    [
+        pytest.param("127.0.0.1:1", ["127.0.0.1"], id="loopback"),
+        pytest.param("localhost:1", ["::1", "127.0.0.1"], id="loopback by its name"),
+        pytest.param("169.254.169.254", ["169.254.169.254"], id="metadata of a cloud"),
+        pytest.param("a.example.com", ["169.254.169.254"], id="a name that leads there"),
+        pytest.param("a.example.com", ["192.0.2.1", "127.0.0.1"], id="a name of which one address leads there"),
+        pytest.param("a.example.com", ["::ffff:127.0.0.1"], id="in a form of IPv6"),
+        pytest.param("0.0.0.0:1", ["0.0.0.0"], id="any address"),
+    ],
+)
+def test_a_spec_sends_nobody_to_this_machine(name: str, addresses: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever writes spec.image could ask there as the controller: it is not connected to, and the flag is named."""
+    asked: list[object] = []
+    monkeypatch.setattr(registry_connection, "create_connection", lambda *words, **_settings: asked.append(words))
+    with resolved(monkeypatch, *addresses):
+        state = RegistryClient(name, plain_http=True).inspect("a", "1")
+    assert isinstance(state, Invalid)
+    assert "--registry-allowed-hosts" in state.message
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("address", "ranges", "hosts"),
+    [
+        pytest.param("10.96.0.9", "", "", id="a registry in the cluster"),
+        pytest.param("10.96.0.9", "10.96.0.0/12", "", id="in a range that redirects must not lead to"),
+        pytest.param("192.168.1.2", "", "", id="a registry at home"),
+        pytest.param("127.0.0.1", "", "registry.example.com", id="loopback, which the setting allows"),
+        pytest.param("169.254.20.10", "", "registry.example.com:80", id="link-local, which the setting allows"),
+    ],
+)
+def test_a_registry_of_the_cluster_needs_no_setting(
+    address: str, ranges: str, hosts: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only what is never a registry for a pod does."""
+    asked: list[str] = []
+
+    def connect(address: tuple[str, int], *_words: object, **_settings: object) -> None:
+        asked.append(address[0])
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(registry_connection, "create_connection", connect)
+    settings = reach(forbidden_ranges=ranges, allowed_hosts=hosts)
+    with resolved(monkeypatch, address):
+        state = RegistryClient("registry.example.com", plain_http=True, reach=settings).inspect("a", "1")
+    assert isinstance(state, Unreachable)
+    assert asked == [address]
 
 
 def test_a_proxy_is_not_sent_inside_either(monkeypatch: pytest.MonkeyPatch) -> None:

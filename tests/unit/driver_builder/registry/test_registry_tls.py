@@ -11,6 +11,7 @@ from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry_transport import RegistryTransport
 from testbed.pki import CertificateAuthority
 from tests.support.driver_builder.scripted_registry import Reply, Request, ScriptedRegistry, scripted_registry
+from tests.support.loopback import LOOPBACK
 
 ANNA = Credentials(username="anna", password="s3cret")
 
@@ -49,14 +50,14 @@ def test_the_ca_that_is_given_is_believed(
 ) -> None:
     """Also where the environment names another one for every program."""
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "other.pem"))
-    transport = RegistryTransport(registry.host, credentials=ANNA, ca_file=authority.file)
+    transport = RegistryTransport(registry.host, credentials=ANNA, ca_file=authority.file, reach=LOOPBACK)
     assert transport.request("GET", "/v2/a", repository="a").body == b"here"
 
 
 def test_without_its_ca_a_registry_gets_no_password(registry: ScriptedRegistry) -> None:
     """It may be somebody else: the message says what to give."""
     with pytest.raises(RegistryUnavailable, match=r"TLS failed.*the registry's CA"):
-        RegistryTransport(registry.host, credentials=ANNA).request("GET", "/v2/a", repository="a")
+        RegistryTransport(registry.host, credentials=ANNA, reach=LOOPBACK).request("GET", "/v2/a", repository="a")
     assert registry.requests == []
 
 
@@ -64,12 +65,14 @@ def test_a_ca_file_without_certificates_is_reported(registry: ScriptedRegistry, 
     """A CA file without certificates is a configuration error; no foreign exception escapes."""
     (tmp_path / "empty.pem").write_text("no certificate\n")
     with pytest.raises(RegistryUnavailable, match="TLS failed"):
-        RegistryTransport(registry.host, ca_file=tmp_path / "empty.pem").request("GET", "/v2/a", repository="a")
+        RegistryTransport(registry.host, ca_file=tmp_path / "empty.pem", reach=LOOPBACK).request(
+            "GET", "/v2/a", repository="a"
+        )
 
 
 def test_nobody_is_sent_from_tls_to_plain_http(registry: ScriptedRegistry, authority: CertificateAuthority) -> None:
     """A redirect there is not followed, and its query, which may contain a token, is not quoted."""
-    transport = RegistryTransport(registry.host, credentials=ANNA, ca_file=authority.file)
+    transport = RegistryTransport(registry.host, credentials=ANNA, ca_file=authority.file, reach=LOOPBACK)
     with pytest.raises(RegistryRefused, match=r"redirect to 'http://[^?]*/plain', which is not followed"):
         transport.request("GET", "/v2/lost", repository="a")
 
@@ -80,4 +83,4 @@ def test_a_wrong_bundle_of_the_environment_is_reported(
     """Without a CA of ours, requests' own variable decides."""
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/no/such/bundle.pem")
     with pytest.raises(RegistryRefused, match=r"cannot be reached: .*/no/such/bundle\.pem"):
-        RegistryTransport(registry.host).request("GET", "/v2/a", repository="a")
+        RegistryTransport(registry.host, reach=LOOPBACK).request("GET", "/v2/a", repository="a")

@@ -13,8 +13,8 @@ from driver_builder.rollout.draining import Draining, parse_draining, render_dra
 from tests.support.driver_builder.factories import NOW
 
 SETTINGS = DrainSettings(
-    resources=("example.com/fpga",), dra_drivers=("fpga.example.com",), pod_selector={"uses": "fpga"}, wait_for={"kind": "job"}, deadline_seconds=300.0,
-    pause_labels=("example.com/fpga.deploy.plugin",),
+    resources=("example.com/fpga",), dra_drivers=("fpga.example.com",), pod_selector={"uses": "fpga"},
+    wait_for={"kind": "job"}, deadline_seconds=300.0, pause_labels=("example.com/fpga.deploy.plugin",),
 )  # fmt: skip
 RECORD = Draining(driver="ns/edu", since=int(NOW))
 BUDGET = EvictionRefused(message="the disruption budget web needs 1", at=NOW)
@@ -131,7 +131,7 @@ def test_pods_are_evicted_where_the_controller_may(
 ) -> None:
     """Others that the spec selects are waited for: what an author writes costs the author's node its upgrade."""
     one = replace(pod("dns"), **changes)
-    found = progress(SETTINGS, RECORD, NodePods(pods=(one,)), {}, NOW, namespaces)
+    found = progress(SETTINGS, RECORD, NodePods(pods=(one,)), {}, NOW, namespaces=namespaces)
     is_user = changes.get("resources") != OTHER["resources"] or "labels" in changes
     assert (evicted(found), found.is_drained) == (["dns"] if is_user and not words else [], not is_user)
     assert words in found.words

@@ -170,8 +170,8 @@ class ClaimWorld(DrainWorld):
 
     def _add(self, name: str, node: str, spec: Object, **metadata: Any) -> None:
         if "containers" in spec and web_path(name) not in self.client.objects:
-            claim = {"metadata": {"name": f"{name}-fpga"}}
-            claim["status"] = {"allocation": {"devices": {"results": [{"driver": "fpga.example.com"}]}}}
+            allocation = {"devices": {"results": [{"driver": "fpga.example.com"}]}}
+            claim = {"metadata": {"name": f"{name}-fpga"}, "status": {"allocation": allocation}}
             path = RESOURCE_CLAIMS.path(namespace=APPS)
             if f"{path}/{name}-fpga" not in self.client.objects:
                 self.client.create(path, claim)
@@ -210,7 +210,9 @@ def test_an_api_server_without_the_stable_version_is_named() -> None:
     for _ in range(20):
         world.rounds(1)
         said.add(world.status().get("rollout", {}).get("message", ""))
-    assert any("node-0 is drained, but ResourceClaims are not seen: the API server has" in words for words in said), said
+    assert any("node-0 is drained, but ResourceClaims are not seen: the API server has" in words for words in said), (
+        said
+    )
     assert world.client.evicted == []
 
 

@@ -18,6 +18,7 @@ from driver_builder.snapshot_file import to_document
 from tests.support.driver_builder.factories import SETTINGS, driver, node, snapshot, wanted
 from tests.support.driver_builder.image_tars import docker_20, tar_of
 from tests.support.driver_builder.scripted_registry import MemoryRegistry, ScriptedRegistry, scripted_registry
+from tests.support.loopback import LOOPBACK
 
 
 @pytest.fixture(autouse=True)
@@ -60,14 +61,14 @@ def test_an_image_goes_out_and_in(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Under another host and path, by the same digest; a second time it is there."""
-    client = RegistryClient(origin.host, plain_http=True)
+    client = RegistryClient(origin.host, plain_http=True, reach=LOOPBACK)
     client.tag("team/edu", client.push("team/edu", image), "v1")
     folder, name = tmp_path / "images", f"{origin.host}/team/edu:v1"
     copied = {"image": name, "verdict": "copied", "digest": image.digest, "message": ""}
     assert bundle(folder, name, capsys=capsys) == (0, [copied])
     to = f"{inside.host}/mirror"
     assert bundle(folder, "--import", "--registry", to, capsys=capsys) == (0, [copied])
-    there = RegistryClient(inside.host, plain_http=True)
+    there = RegistryClient(inside.host, plain_http=True, reach=LOOPBACK)
     assert there.inspect("mirror/team/edu", "v1") == Present(digest=image.digest)
     assert bundle(folder, "--import", "--registry", to, capsys=capsys) == (0, [{**copied, "verdict": "present"}])
 
@@ -78,7 +79,7 @@ def test_the_images_of_a_snapshot_are_those_of_its_drivers(
     """By the digest that the cluster has, whatever the tag names now. An image that is not there fails alone."""
     container = driver(spec_changes={"image": f"{origin.host}/team/edu", "registry": {"plainHttp": True}})
     (item,) = wanted(snapshot(node(), drivers=(container,)))
-    client = RegistryClient(origin.host, plain_http=True)
+    client = RegistryClient(origin.host, plain_http=True, reach=LOOPBACK)
     digest = client.push("team/edu", image)
     client.tag("team/edu", client.push("team/edu", image.with_labels({"of": "later"})), item.image.reference)
     seen = snapshot(node(), drivers=(container,), images={item.image: Present(digest=digest)})
@@ -108,13 +109,13 @@ def test_toolchains_of_a_snapshot_go_with_its_drivers(
     file.write_text(json.dumps(to_document(seen, SETTINGS)))
     missing = {"image": str(toolchain), "verdict": "absent", "digest": "", "message": ""}
     assert bundle(folder, "--snapshot", file, "--toolchains", capsys=capsys) == (0, [missing])
-    client = RegistryClient(origin.host, plain_http=True)
+    client = RegistryClient(origin.host, plain_http=True, reach=LOOPBACK)
     client.tag("team/edu", client.push("team/edu", image), toolchain.reference)
     copied = {**missing, "verdict": "copied", "digest": image.digest}
     assert bundle(folder, "--snapshot", file, "--toolchains", capsys=capsys) == (0, [copied])
     assert bundle(folder, "--snapshot", file, capsys=capsys) == (0, [])
     assert bundle(folder, "--import", "--registry", f"{inside.host}/mirror", capsys=capsys) == (0, [copied])
-    there = RegistryClient(inside.host, plain_http=True)
+    there = RegistryClient(inside.host, plain_http=True, reach=LOOPBACK)
     assert there.inspect("mirror/team/edu", toolchain.reference) == Present(digest=image.digest)
 
 

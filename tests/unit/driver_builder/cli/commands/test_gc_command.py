@@ -22,6 +22,7 @@ from kube_api.resources import CONFIG_MAPS, DAEMON_SETS
 from tests.support.driver_builder.factories import NAMESPACE, driver_object
 from tests.support.driver_builder.installation import InstalledClient, as_client
 from tests.support.driver_builder.scripted_registry import MemoryRegistry, Reply, Request, scripted_registry
+from tests.support.loopback import ALLOWED, LOOPBACK
 from tests.unit.driver_builder.registry.test_image_removal import digest_of, manifest
 
 PATH = record_path(NAMESPACE)
@@ -46,7 +47,7 @@ class World:
 
     def client(self) -> RegistryClient:
         """Connect to the registry."""
-        return RegistryClient(self.host, plain_http=True)
+        return RegistryClient(self.host, plain_http=True, reach=LOOPBACK)
 
     def push(self, tag: str, age: timedelta = LONG_AGO, repository: str = "drivers/edu", **changes: Any) -> PushedImage:
         """Push an image and record it."""
@@ -92,7 +93,7 @@ def gc(world: World, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[
 
     def run(*flags: str) -> tuple[int, dict[str, tuple[str, str]], str]:
         del world.requests[:]
-        code = main.main(["gc", "-n", NAMESPACE, "-o", "json", *flags])
+        code = main.main(["gc", "-n", NAMESPACE, "-o", "json", "--registry-allowed-hosts", ALLOWED, *flags])
         said = capsys.readouterr()
         rows = json.loads(said.out) if said.out else []
         return code, {row["image"].rpartition(":")[2]: (row["action"], row["reason"]) for row in rows}, said.err
@@ -108,7 +109,7 @@ def test_a_dry_run_shows_everything_and_changes_nothing(world: World, capsys: py
     world.push("old")
     world.push("young", timedelta(days=3))
     before = (dict(world.memory.manifests), len(world.cluster.writes))
-    assert main.main(["gc", "-n", NAMESPACE]) == 0
+    assert main.main(["gc", "-n", NAMESPACE, "--registry-allowed-hosts", ALLOWED]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0].split() == ["IMAGE", "DIGEST", "SIZE", "LAST", "NEEDED", "ACTION", "WHY"]
     assert "0.0 MiB" in said[1]
