@@ -1,7 +1,8 @@
 #!/bin/busybox sh
 # The only program in a driver pod: it loads the image's kernel modules, proves that they work, and reports when they stop
 # working. It comes from an image of its own: an init container copies it and busybox into a folder of the pod, and it runs
-# in the driver's image, of which it needs only the data.
+# in the driver's image, of which it needs only the data. There this file ends with a program that decompresses zstd, which
+# busybox cannot: gzipped, and after it its size in eleven characters (dockerfiles/loader).
 #
 #   loader load    init container: makes room, loads and proves, or reports why not. Privileged
 #   loader hold    main container: checks the modules every few seconds, and ends with a verdict when one is gone
@@ -76,6 +77,8 @@ live_file=$rebuild_file.live
 this_driver=${DRIVER:-}
 this_driver=${this_driver%-*}
 owners=$run_folder/owners
+# Modules that this run decompresses, and what with; it goes when the run ends.
+plain_folder=$run_folder/.plain-${DRIVER:-}
 # A loader that has claimed its modules and is not done after so long was killed.
 claim_seconds=120
 lock_seconds=${LOCK_SECONDS:-10}
@@ -112,6 +115,7 @@ hold_seconds=${HOLD_SECONDS:-5}
 insmod=${INSMOD:-insmod}
 rmmod=${RMMOD:-rmmod}
 dmesg=${DMESG:-dmesg}
+unzstd=
 # A termination message may have 4096 bytes; this is for the modules in it.
 message_limit=3900
 
@@ -1091,12 +1095,47 @@ kernel_sentence() {
         END { sub(/^(<[0-9]+>)?\[[^]]*\] */, "", said); print said }'
 }
 
+# provide_unzstd: sets unzstd to the program at the end of this file, which the node's /run has until this run ends; fails
+# without one.
+provide_unzstd() {
+    local size
+    [ -z "$unzstd" ] || return 0
+    size=$(tail -c 11 "$0" | tr -d '\n')
+    size=${size##* }
+    case $size in '' | *[!0-9]*) return 1 ;; esac
+    trap 'rm -rf "$plain_folder"' EXIT
+    {
+        mkdir -p "$plain_folder" && tail -c "$((size + 11))" "$0" | head -c "$size" | zcat >"$plain_folder/unzstd" &&
+            chmod 0700 "$plain_folder/unzstd" && unzstd=$plain_folder/unzstd
+    } 2>/dev/null
+}
+
+# plain_of FILE: prints a module's file, decompressed.
+plain_of() {
+    case $1 in
+    *.gz) zcat "$1" ;;
+    *.xz) xzcat "$1" ;;
+    *.zst) provide_unzstd && "$unzstd" <"$1" ;;
+    *) cat "$1" ;;
+    esac
+}
+
 # insert MODULE FILE [PARAMETER]...: never with force, which would load a module that does not fit the kernel.
 insert() {
-    local name=$1 output sentence before
-    shift
+    local name=$1 file=$2 output sentence before plain=''
+    shift 2
+    case $file in *.zst)
+        # insmod knows the other kinds, and so may a kernel, but a kernel only one.
+        plain=$plain_folder/$name.ko
+        { provide_unzstd && plain_of "$file" >"$plain"; } 2>/dev/null ||
+            refuse LoadFailed "$name" "$file cannot be decompressed to $run_folder of the node: is it damaged, or the node's /run full?"
+        ;;
+    esac
     before=$("$dmesg" 2>/dev/null | tail -n 1)
-    output=$("$insmod" "$@" 2>&1) && return
+    output=$("$insmod" "${plain:-$file}" "$@" 2>&1) && {
+        rm -f "$plain"
+        return
+    }
     sentence=$(kernel_sentence "$name")
     refuse LoadFailed "$name" "${sentence:-$output}"
 }
@@ -1168,22 +1207,10 @@ load_module() {
 
 # --- A vendor's image: the data files are made here.
 
-# strings_of FILE: prints the strings of a module's file, each on a line.
-strings_of() {
-    case $1 in
-    *.ko) cat "$1" ;;
-    *.gz) zcat "$1" ;;
-    *.xz) xzcat "$1" ;;
-    esac | tr '\000' '\n'
-}
-
 # build_id_of FILE: prints the build id in a module's first note: "GNU" after its sizes and its type.
 build_id_of() {
-    case $1 in
-    *.ko) head -c 4096 "$1" ;;
-    *.gz) zcat "$1" | head -c 4096 ;;
-    *.xz) xzcat "$1" | head -c 4096 ;;
-    esac | od -An -v -tx1 | tr -d ' \n' | sed -n 's/.*040000001400000003000000474e5500\([0-9a-f]\{40\}\).*/\1/p'
+    plain_of "$1" | head -c 4096 | od -An -v -tx1 | tr -d ' \n' |
+        sed -n 's/.*040000001400000003000000474e5500\([0-9a-f]\{40\}\).*/\1/p'
 }
 
 # describe_image: writes what the files of a vendor's modules say of themselves, as a build of ours does.
@@ -1197,9 +1224,10 @@ describe_image() {
         [ -f "$file" ] || refuse LoadFailed "$name" "the image has no module $name in ${image_modules#"$image"}/$kernel: set dirName of the kernel mapping to the folder with lib/modules"
         case $file in
         *.ko | *.ko.gz | *.ko.xz) ;;
-        *) refuse LoadFailed "$name" "the loader cannot read ${file#"$image"}: put it into the image uncompressed, or as .gz or .xz" ;;
+        *.ko.zst) provide_unzstd || refuse LoadFailed "$name" "the loader has no program that decompresses ${file#"$image"}: is its image complete?" ;;
+        *) refuse LoadFailed "$name" "the loader cannot read ${file#"$image"}: put it into the image uncompressed, or as .gz, .xz or .zst" ;;
         esac
-        strings=$(strings_of "$file" | grep -E '^(srcversion=[0-9A-Fa-f]+|depends=[A-Za-z0-9_,-]*|alias=(bcma|pci|ssb|usb|virtio|vmbus|xen):.*)$')
+        strings=$(plain_of "$file" | tr '\000' '\n' | grep -E '^(srcversion=[0-9A-Fa-f]+|depends=[A-Za-z0-9_,-]*|alias=(bcma|pci|ssb|usb|virtio|vmbus|xen):.*)$')
         identity=$(printf '%s\n' "$strings" | sed -n 's/^srcversion=/srcversion /p' | head -n 1)
         [ -n "$identity" ] || identity="buildID $(build_id_of "$file")"
         [ "$identity" != "buildID " ] ||
@@ -1561,3 +1589,5 @@ unload)
     exit 2
     ;;
 esac
+# What follows in the loader's image is no script.
+exit

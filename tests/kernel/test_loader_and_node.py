@@ -4,7 +4,9 @@ The driver is one that asks for firmware; the image is built by our template for
 docs/templates.md is built, which is the edu driver by a template of an admin's own.
 """
 
+import gzip
 import hashlib
+import lzma
 import shutil
 import tarfile
 import threading
@@ -39,7 +41,9 @@ from tests.kernel.test_loader_on_real_kernels import (
     edu_request,
     image_entries,
 )
+from tests.support.driver_builder.image_tars import read_files
 from tests.support.real_parts import web_server
+from tools import product_images
 from tools.warm_layers import own_template
 
 SOURCE = Path(__file__).parents[1] / "data" / "firmware-driver"
@@ -110,6 +114,52 @@ def host_modules(kernel: KernelPackage) -> Iterator[cpio.Entry]:
         for level, path in enumerate(files)
     ]
     yield cpio.file(f"{folder}/modules.dep", "".join(lines).encode())
+
+
+@pytest.fixture(scope="module")
+def with_shipped_loader(
+    image: DriverImage, api: docker.APIClient, engine_ground: Testbed, tmp_path_factory: pytest.TempPathFactory
+) -> DriverImage:
+    """The same with what is in the loader's own image, built from its Dockerfile."""
+    built = product_images.build_all(
+        api,
+        "test.invalid",
+        base_image=engine_ground.base_image,
+        say=lambda _: None,
+        names=["loader"],
+        push=False,
+    )
+    folder = tmp_path_factory.mktemp("loader")
+    with (folder / "saved.tar").open("wb") as saved:
+        saved.writelines(api.get_image(built["loader"]))
+    files = read_files(read_image_archive(folder / "saved.tar", folder), "/")
+    shipped = [cpio.program(f"driverwright/{name}", files[f"/{name}"]) for name in ("busybox", "loader.sh")]
+    others = [entry for entry in image.entries if entry.path not in {it.path for it in shipped}]
+    return replace(image, entries=(*shipped, *others))
+
+
+def packed_modules(kernel: KernelPackage, folder: Path, *suffixes: str) -> Iterator[cpio.Entry]:
+    """The chain of modules as nodes have them, each compressed as its suffix says."""
+    names = [f"{name}.ko{suffix}" for name, suffix in zip(CHAIN, suffixes, strict=True)]
+    for name, file in zip(CHAIN, names, strict=True):
+        original = file_of(kernel, name)
+        content = (lzma.open if original.suffix == ".xz" else open)(original, "rb").read()
+        yield cpio.file(f"host/lib/modules/{kernel.release}/{file}", packed(content, Path(file).suffix, folder))
+    lines = [f"{name}: {' '.join(reversed(names[:level]))}\n" for level, name in enumerate(names)]
+    yield cpio.file(f"host/lib/modules/{kernel.release}/modules.dep", "".join(lines))
+
+
+def packed(content: bytes, suffix: str, folder: Path) -> bytes:
+    """Compress a module as the kernel's own build does."""
+    if suffix == ".gz":
+        return gzip.compress(content)
+    if suffix == ".xz":
+        return lzma.compress(content, check=lzma.CHECK_CRC32)
+    if suffix == ".zst":
+        (folder / "plain").write_bytes(content)
+        run(["zstd", "--quiet", "--force", folder / "plain", "-o", folder / "packed"])
+        return (folder / "packed").read_bytes()
+    return content
 
 
 def file_of(kernel: KernelPackage, name: str) -> Path:
@@ -260,6 +310,39 @@ def test_modules_of_the_kernel_make_room(kernel: KernelPackage, image: DriverIma
     assert did["leaves"].output.endswith("driverwright: Unloaded: unloaded fwdrv\n\n")
     assert did["second"].code == 0, did["second"].output
     assert did["taken"].output == f"{boot_id} drivers.second live\nfwdrv\n"
+
+
+@pytest.mark.parametrize("suffixes", [(".zst", ".xz", ".gz"), ("", ".zst", ".zst")], ids=["one of each", "most zstd"])
+def test_modules_of_the_node_are_loaded_however_they_are_compressed(
+    kernel: KernelPackage,
+    with_shipped_loader: DriverImage,
+    tmp_path: Path,
+    suffixes: tuple[str, str, str],
+) -> None:
+    """What the driver needs of the node, and what made room for a driver that then failed: by the shipped loader."""
+    others = [entry for entry in with_shipped_loader.entries if not entry.path.startswith("host/lib/modules/")]
+    entries = (*others, *packed_modules(kernel, tmp_path, *suffixes))
+    live = "cd /sys/module; ls -d llc stp bridge fwdrv 2>/dev/null | xargs"
+    left = "ls -A /host/run/driverwright"
+    did = boot(
+        kernel,
+        replace(with_shipped_loader, entries=entries),
+        {
+            "host": f"{HOST}; mkdir -p /host/run/driverwright; sed -i 's/^fwdrv.*/fwdrv bridge/' /driver/depends",
+            "load": f"{POD} {LOAD}",
+            "loaded": f"{live}; {left}",
+            "unload": f"{UNLOAD} UNLOAD=fwdrv:$(cat /sys/module/fwdrv/srcversion) {LOADER} unload",
+            "fails": f"echo fwdrv >/driver/depends; mv /firmware /f; {POD} REMOVE_MODULES='bridge stp llc' {LOAD}",
+            "brought_back": f"{live}; {left}",
+        },
+        tmp_path,
+    )
+    assert did["load"].code == 0, did["load"].output
+    assert did["loaded"].output == "bridge fwdrv llc stp\nowners\n"
+    assert did["unload"].code == 0, did["unload"].output
+    assert did["fails"].output.count("loaded bridge again") == 1, did["fails"].output
+    assert did["brought_back"].output.startswith("bridge llc stp\n")
+    assert ".plain" not in did["brought_back"].output
 
 
 def test_a_blacklist_is_what_modprobe_obeys(kernel: KernelPackage, image: DriverImage, tmp_path: Path) -> None:
