@@ -9,7 +9,15 @@ from functools import partial
 from typing import Any
 
 from driver_builder.boundary import contained
-from driver_builder.cluster.read_metadata import Json, controller_of, driver_key, expected_modules, place, shared
+from driver_builder.cluster.read_metadata import (
+    Json,
+    controller_of,
+    driver_key,
+    expected_modules,
+    needed_modules,
+    place,
+    shared,
+)
 from driver_builder.model.userspace import NVIDIA_FOLDER
 from driver_builder.objects import (
     load_report,
@@ -214,6 +222,7 @@ def _pod(obj: Json) -> DriverPod:
         ready=is_ready,
         proof=load_report.parse(ended.get("message") or ""),
         expected=expected_modules(annotations),
+        needed=needed_modules(annotations),
         message=shared(printable(_trouble(status))),
         leaves_modules=any(item["name"] == manifests.LOADER_CONTAINER for item in _init_containers(obj)),
         firmware=_mounts(obj, "/host/lib/firmware"),

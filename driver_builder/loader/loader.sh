@@ -25,6 +25,10 @@
 #   depends        <name> <name>...                  what modinfo says it needs, in the image or the kernel's own
 #   needs-device   <name>                            drives a bus that announces its devices: one must be bound
 #
+# Modules of the image that a named one needs come with it, whether named or not: they are loaded before it, replaced and
+# unloaded with it, and checked like it. Their identities are those of their files. <DRIVER>.needed beside the other records
+# has those that were loaded, in the form of <DRIVER>.live.
+#
 # An image without them is a vendor's: `load` makes them of its modules, in the pod's own folder. What `prove` has found live
 # lies on the node, for `hold`: <DRIVER>.live beside the other records. The names of the modules come from the manifest:
 #
@@ -73,6 +77,7 @@ rebuild_file=$run_folder/${DRIVER:-}
 parameters_file=$rebuild_file.parameters
 # "<boot id> <uid of the driver pod>", then the lines of a file identities.
 live_file=$rebuild_file.live
+needed_file=$rebuild_file.needed
 # A node's modules are a driver's, whichever of its targets has them.
 this_driver=${DRIVER:-}
 this_driver=${this_driver%-*}
@@ -89,6 +94,12 @@ leaving='' doomed=''
 spared='' spared_because=''
 # Modules of this driver that this run unloads to reload them.
 away=
+# What is being loaded, or was; and whether that may fail.
+loading='' is_soft=''
+# What the spec names; what that needs of the image besides; "|<name> <words>|..." of the latter's files; and those of it that
+# this run has loaded, the last one first.
+named='' needed='' needed_identities='|' needed_depends='|'
+came=
 blacklist=${BLACKLIST:-}
 blacklist_file=${HOST_MODPROBE:-/host/etc/modprobe.d}/driverwright-${DRIVER:-}.conf
 to_remove=${REMOVE_MODULES:-}
@@ -234,10 +245,18 @@ read_identity() {
     esac
 }
 
+# look_up_in LIST NAME: sets found to what follows NAME in needed_identities or needed_depends.
+look_up_in() {
+    found=
+    case $1 in *"|$2 "*) ;; *) return 1 ;; esac
+    found=${1#*"|$2 "}
+    found=${found%%"|"*}
+}
+
 # identify NAME: sets kind, expected and actual, the identity that the image and the kernel give for a live module.
 identify() {
     actual=
-    look_up identities "$1" || return 1
+    look_up identities "$1" || look_up_in "$needed_identities" "$1" || return 1
     kind=${found%% *}
     expected=${found#* }
     find_module "$1"
@@ -311,8 +330,10 @@ write_verdict() {
     fi
 }
 
-# refuse RESULT MODULE MESSAGE [MEMBERS]: reports why the driver does not work here, undoes what was done, and exits.
+# refuse RESULT MODULE MESSAGE [MEMBERS]: reports why the driver does not work here, undoes what was done, and exits. What the
+# driver does not need ends the subshell alone.
 refuse() {
+    [ -z "$is_soft" ] || exit 1
     undo
     drop_claims
     write_verdict "$1" ",\"module\":$(quoted "$2"),\"message\":$(quoted "$3")${4:-}"
@@ -320,10 +341,10 @@ refuse() {
     exit 1
 }
 
-# describe_modules LIMIT: prints the modules as JSON, each with at most LIMIT of its devices.
+# describe_modules LIMIT: prints the named modules as JSON, each with at most LIMIT of its devices.
 describe_modules() {
     local name device comma='' inner left
-    for name in $modules; do
+    for name in ${named:-$modules}; do
         identify "$name"
         find_devices "$name"
         printf '%s{"name":%s,"%s":%s,"devices":[' "$comma" "$(quoted "$name")" "$kind" "$(quoted "$actual")"
@@ -536,13 +557,19 @@ undo() {
     removed=
     # Nothing shows it yet, and each image that is refused would leave one.
     [ -z "$copied" ] || rm -rf "$copied"
-    for name in $modules; do
+    for name in ${named:-$modules}; do
         ! is_live "$name" || return 0
+    done
+    for name in $came; do
+        is_in_use "$name" || unload "$name"
     done
     remove_firmware "$firmware"
     for name in $again; do
         # In a subshell: its failure is not the driver's.
-        if (insert_with_dependencies "$host_modules/$kernel" "$name") >/dev/null 2>&1; then
+        if (
+            is_soft=yes
+            insert_with_dependencies "$host_modules/$kernel" "$name"
+        ) >/dev/null 2>&1; then
             say "loaded $name again"
         else
             say "$name could not be loaded again"
@@ -1181,13 +1208,64 @@ load_dependency() {
     refuse LoadFailed "$1" "module $1 needs module $2, which is not loaded, not in the image and not in $host_modules/$kernel"
 }
 
+# find_soft NAME: sets soft_before and soft_after to what a module asks for and does not need (MODULE_SOFTDEP).
+find_soft() {
+    local index=$image_modules/$kernel/modules.softdep words file into=''
+    soft_before='' soft_after=''
+    if [ -e "$index" ]; then
+        words=$(awk -v name="$1" '
+            BEGIN { gsub(/-/, "_", name) }
+            { other = $2; gsub(/-/, "_", other) }
+            $1 == "softdep" && other == name { $1 = $2 = ""; print }' "$index")
+    else
+        file=$(modules_dep "$image_modules/$kernel" "$1")
+        words=$(strings_of "$image_modules/$kernel/${file%% *}" 2>/dev/null | sed -n 's/^softdep=//p')
+    fi
+    for word in $words; do
+        case $word in
+        pre: | post:) into=$word ;;
+        *[!A-Za-z0-9_-]*) ;;
+        *)
+            [ "$into" != pre: ] || soft_before="$soft_before $word"
+            [ "$into" != post: ] || soft_after="$soft_after $word"
+            ;;
+        esac
+    done
+}
+
+# load_soft NAME OTHER: as modprobe does it: its failure is not the other module's.
+load_soft() {
+    ! is_live "$1" || return 0
+    # shellcheck disable=SC2086  # names are words
+    if is_among "$1" $modules; then
+        is_among "$1" $loading || load_module "$1"
+    elif ! is_among "$1" $blacklist $to_remove; then
+        if (
+            is_soft=yes
+            insert_with_dependencies "$image_modules/$kernel" "$1" || insert_with_dependencies "$host_modules/$kernel" "$1"
+        ) >/dev/null 2>&1; then
+            say "loaded $1, for which $2 asks"
+        else
+            say "$1, for which $2 asks, is not loaded: the node has no such module, or refuses it"
+        fi
+    fi
+}
+
 load_module() {
-    local dependency parameters
+    local dependency parameters after
     if is_ours "$1"; then
         say "module $1 is already loaded"
+        # It may have come a moment ago, with one that needs it.
+        is_of_other "$1" || write_owner "$1" live
         return
     fi
-    look_up depends "$1"
+    loading="$loading $1"
+    find_soft "$1"
+    after=$soft_after
+    for dependency in $soft_before; do
+        load_soft "$dependency" "$1"
+    done
+    look_up depends "$1" || look_up_in "$needed_depends" "$1"
     for dependency in $found; do
         load_dependency "$1" "$dependency"
     done
@@ -1203,6 +1281,120 @@ load_module() {
     is_ours "$1" || refuse LoadFailed "$1" "module $1 is loaded with $kind ${actual:-none}; the image's has $expected"
     write_owner "$1" live
     record_parameters "$1" "$parameters"
+    # shellcheck disable=SC2086  # names are words
+    ! is_among "$1" $needed || came="$1 $came"
+    for dependency in $after; do
+        load_soft "$dependency" "$1"
+    done
+}
+
+# --- What the named modules need of the image.
+
+# needed_by NAME: prints the files of the image that a module needs, the farthest first, and its own.
+needed_by() {
+    local file files='' folder=$image_modules/$kernel
+    if [ -n "$is_vendors" ] && ! [ -e "$folder/modules.dep" ]; then
+        look_up depends "$1"
+        for file in $found; do
+            modules_dep "$folder" "$file"
+        done
+        return
+    fi
+    for file in $(modules_dep "$folder" "$1"); do
+        files="$file $files"
+    done
+    echo "$files"
+}
+
+# add_needed: puts the modules of the image that the named ones need before them in modules.
+add_needed() {
+    local name file below identity all=''
+    named=$modules
+    for name in $named; do
+        for file in $(needed_by "$name"); do
+            base_name "$file"
+            underscore "$word"
+            below=$word
+            # shellcheck disable=SC2086  # names are words
+            ! is_among "$below" $named $needed || continue
+            # KMM's images may only name what is the kernel's own.
+            identity=$(identity_of "$image_modules/$kernel/$file" 2>/dev/null) || continue
+            needed="$needed $below" all="$all $below"
+            needed_identities="$needed_identities$below $identity|"
+            needed_depends="$needed_depends$below $(depends_of "$image_modules/$kernel/$file")|"
+        done
+        all="$all $name"
+    done
+    modules=$all
+}
+
+# drop_needed NAME: it is not one of this driver's modules.
+drop_needed() {
+    local name all=''
+    for name in $modules; do
+        [ "$name" = "$1" ] || all="$all $name"
+    done
+    modules=$all
+}
+
+# leave_foreign: what is live under the name of a module that is needed and not named, and was not loaded by this driver, is
+# replaced only where a named module has to be loaded and nothing else uses it. Otherwise it stays: drivers that work stay
+# as they are.
+leave_foreign() {
+    local name others='' all=$modules is_kept='' why
+    modules=$named
+    find_doomed
+    ! is_complete || is_kept=yes
+    modules=$all
+    # From the top: what stands on another one is replaced before it.
+    for name in $needed; do
+        others="$name $others"
+    done
+    for name in $others; do
+        is_live "$name" && ! is_ours "$name" || continue
+        read_owner "$name"
+        [ "$owner $state" != "$this_driver live" ] || continue
+        read_uptime
+        # shellcheck disable=SC2086  # names are words
+        if is_of_other "$name"; then
+            why="belongs to driver ${owner%%.*}/${owner#*.}"
+        elif [ -n "$is_kept" ]; then
+            why="was not loaded by this driver, whose other modules are loaded: a reboot or a rebuild replaces it"
+        elif is_in_use "$name" $leaving $doomed; then
+            why="is in use ($(usage_of "$name"))"
+        else
+            doomed="$doomed $name"
+            continue
+        fi
+        drop_needed "$name"
+        leave "module $name, which the image has in another build, $why"
+    done
+}
+
+# record_needed: records what is loaded of the modules that are needed and not named, for `unload`: the last loaded first. What
+# an earlier image needed stays recorded.
+record_needed() {
+    local name lines='' boot=''
+    [ -n "${DRIVER:-}" ] || return 0
+    for name in $needed; do
+        # shellcheck disable=SC2086  # names are words
+        is_among "$name" $modules && is_ours "$name" || continue
+        read_owner "$name"
+        [ "$owner $state" = "$this_driver live" ] || continue
+        lines="$name $actual
+$lines"
+    done
+    [ -n "$lines" ] || [ -e "$needed_file" ] || return 0
+    {
+        read -r boot
+        while [ "$boot" = "$boot_id" ] && read -r name actual; do
+            # shellcheck disable=SC2086  # names are words
+            is_among "$name" $modules || lines="$lines$name $actual
+"
+        done
+    } 2>/dev/null <"$needed_file"
+    { printf '%s\n%s' "$boot_id" "$lines" >"$needed_file.new" && mv -f "$needed_file.new" "$needed_file"; } 2>/dev/null ||
+        say "$needed_file cannot be written: modules$needed stay loaded when the driver is removed"
 }
 
 # --- A vendor's image: the data files are made here.
@@ -1213,9 +1405,27 @@ build_id_of() {
         sed -n 's/.*040000001400000003000000474e5500\([0-9a-f]\{40\}\).*/\1/p'
 }
 
+# strings_of FILE: prints the strings of a module's file, each on a line.
+strings_of() {
+    plain_of "$1" | tr '\000' '\n'
+}
+
+# depends_of FILE: prints the modules that a module needs, in one line.
+depends_of() {
+    strings_of "$1" | sed -n 's/^depends=\([A-Za-z0-9_,-]*\)$/\1/p' | tr ',\n' '  '
+}
+
+# identity_of FILE: prints what /sys/module must show of a module; fails where nothing could.
+identity_of() {
+    local identity
+    identity=$(strings_of "$1" | sed -n 's/^srcversion=\([0-9A-Fa-f]\{1,\}\)$/srcversion \1/p' | head -n 1)
+    [ -n "$identity" ] || identity="buildID $(build_id_of "$1")"
+    [ "$identity" != "buildID " ] && printf '%s\n' "$identity"
+}
+
 # describe_image: writes what the files of a vendor's modules say of themselves, as a build of ours does.
 describe_image() {
-    local name file strings identity
+    local name file alias identity
     [ -z "$image_firmware" ] || [ -n "$(firmware_files)" ] ||
         refuse LoadFailed "${modules##* }" "the image has no files in $FIRMWARE_PATH, as spec.module.firmwarePath asks"
     for name in $modules; do
@@ -1227,14 +1437,12 @@ describe_image() {
         *.ko.zst) provide_unzstd || refuse LoadFailed "$name" "the loader has no program that decompresses ${file#"$image"}: is its image complete?" ;;
         *) refuse LoadFailed "$name" "the loader cannot read ${file#"$image"}: put it into the image uncompressed, or as .gz, .xz or .zst" ;;
         esac
-        strings=$(plain_of "$file" | tr '\000' '\n' | grep -E '^(srcversion=[0-9A-Fa-f]+|depends=[A-Za-z0-9_,-]*|alias=(bcma|pci|ssb|usb|virtio|vmbus|xen):.*)$')
-        identity=$(printf '%s\n' "$strings" | sed -n 's/^srcversion=/srcversion /p' | head -n 1)
-        [ -n "$identity" ] || identity="buildID $(build_id_of "$file")"
-        [ "$identity" != "buildID " ] ||
+        alias=$(strings_of "$file" | grep -E '^alias=(bcma|pci|ssb|usb|virtio|vmbus|xen):' | head -n 1)
+        identity=$(identity_of "$file") ||
             refuse LoadFailed "$name" "${file#"$image"} has neither a srcversion nor a build id, so nothing could prove that it is loaded"
         printf '%s %s\n' "$name" "$identity" >>"$data/identities"
-        printf '%s %s\n' "$name" "$(printf '%s\n' "$strings" | sed -n 's/^depends=//p' | tr ',\n' '  ')" >>"$data/depends"
-        case $strings in *alias=*) printf '%s\n' "$name" >>"$data/needs-device" ;; esac
+        printf '%s %s\n' "$name" "$(depends_of "$file")" >>"$data/depends"
+        [ -z "$alias" ] || printf '%s\n' "$name" >>"$data/needs-device"
     done
 }
 
@@ -1274,7 +1482,9 @@ load() {
         return
     fi
     [ -z "$is_vendors" ] || describe_image
+    add_needed
     wait_for_program
+    leave_foreign
     find_doomed
     wait_for_dependencies
     claim_modules
@@ -1288,6 +1498,7 @@ load() {
         load_module "$name"
     done
     drop_claims
+    record_needed
     # Modules that the driver had and no longer names are free for others.
     # shellcheck disable=SC2086  # names are words
     drop_modules $modules
@@ -1457,6 +1668,16 @@ stop() {
     exit 0
 }
 
+# hold_needed: what `load` has loaded of the needed modules is checked as well.
+hold_needed() {
+    local name
+    [ -z "$is_vendors" ] && [ "$loaded_by" = ours ] || return 0
+    add_needed
+    for name in $needed; do
+        is_ours "$name" || drop_needed "$name"
+    done
+}
+
 # A device that is rebound is away for a moment: only what was seen twice is reported.
 hold() {
     local seen=
@@ -1466,6 +1687,7 @@ hold() {
         wait
     done
     if [ "$kernel" = "$built_for" ]; then
+        hold_needed
         say "holding$modules on $kernel until SIGTERM"
     else
         say "the node runs $kernel, this image is for $built_for: $wrong_kernel"
@@ -1527,8 +1749,20 @@ finish() {
     exit
 }
 
+# find_along: sets along to what this driver has loaded besides in this boot, the last loaded first.
+find_along() {
+    local name identity boot=''
+    {
+        read -r boot
+        while [ "$boot" = "$boot_id" ] && read -r name identity; do
+            is_identity "$name" "$identity" && ! is_of_other "$name" || continue
+            case " ${UNLOAD:-} " in *" $name:"*) ;; *) along="$along $name" ;; esac
+        done
+    } 2>/dev/null <"$needed_file"
+}
+
 unload_driver() {
-    local entry name going='' message="no module of the driver was loaded"
+    local entry name going='' along='' message="no module of the driver was loaded"
     read_node
     [ -n "${DRIVER:-}" ] && [ -n "${BOOT_ID:-}" ] || {
         say "unload needs DRIVER and BOOT_ID in its environment"
@@ -1537,6 +1771,7 @@ unload_driver() {
     if [ "$boot_id" != "$BOOT_ID" ]; then
         message="the node has rebooted since: none of its modules is loaded"
     else
+        find_along
         # Also where a module is in use: the next driver may replace it later.
         drop_modules
         for entry in ${UNLOAD:-}; do
@@ -1558,6 +1793,15 @@ unload_driver() {
         unload_all $going || finish InUse "${remaining##* }" "$reason" "$remaining"
         message="unloaded$going"
     fi
+    # Another driver may use what the image had besides: it stays.
+    for name in $along; do
+        # shellcheck disable=SC2086  # names are words
+        if is_in_use "$name" || ! unload "$name"; then
+            message="$message; module $name, which came with it, stays: it is in use ($(usage_of "$name"))"
+        else
+            message="$message, $name"
+        fi
+    done
     if [ "$boot_id" = "$BOOT_ID" ]; then
         remove_export "$run_folder/$this_driver"
         remove_export "$host_root/run/nvidia/driver"
@@ -1567,7 +1811,7 @@ unload_driver() {
         remove_firmware "$name"
     done
     set -f
-    rm -f "$blacklist_file" "$rebuild_file" "$parameters_file" "$live_file" 2>/dev/null
+    rm -f "$blacklist_file" "$rebuild_file" "$parameters_file" "$live_file" "$needed_file" 2>/dev/null
     # Other drivers' records keep it.
     rmdir "$owners" 2>/dev/null
     [ ! -e "$blacklist_file" ] || finish FilesLeft "" "$blacklist_file cannot be removed: is the node's /etc/modprobe.d read-only?" ""

@@ -32,6 +32,8 @@ DRIVER_LABEL = f"{names.GROUP}/driver-container"
 TARGET_LABEL = f"{names.GROUP}/target"
 VERSION_ANNOTATION = f"{names.GROUP}/version"
 MODULES_ANNOTATION = f"{names.GROUP}/modules"
+NEEDED_ANNOTATION = f"{names.GROUP}/needed-modules"
+"""On a pod, where its image has such: the modules that the named ones need, with their identities."""
 FINGERPRINT_ANNOTATION = f"{names.GROUP}/fingerprint"
 TEMPLATE_ANNOTATION = f"{names.GROUP}/template"
 """On a DaemonSet: the digest of all of it. It may change with every version of ours: pods are not compared by it."""
@@ -87,6 +89,7 @@ def daemon_set(
     target: KernelTarget,
     image: ImageRef,
     identities: Mapping[str, str],
+    needed: Mapping[str, str] = MappingProxyType({}),
     loader_image: str,
     privileges: LoaderPrivileges = LoaderPrivileges.PRIVILEGED,
     firmware: str = "",
@@ -105,15 +108,16 @@ def daemon_set(
 ) -> Json:
     """Build the DaemonSet. ``image`` is by digest; ``identities`` maps module to the srcversion or build id in it.
 
-    ``firmware`` and ``userspace`` are the digests of such files in the image, ``rebuild`` the token of a rebuild for
-    the whole driver, ``node_rebuilds`` those for single nodes: a pod that sees a new one loads anew. ``folders`` are
-    those of the node that the DaemonSet has already: its pods keep them, for what a pod before has left there. Nodes
-    are not selected by the version of their operating system, which may change while its kernel runs, unless
-    ``selects_os_version``: then another DaemonSet of the same kernel has the others. ``adopted`` is written down as it
-    is, see :data:`ADOPTED_ANNOTATION`; ``basis`` and ``kept`` are those of :data:`KEPT_ANNOTATION`. In a wave ``slot``
-    says which nodes of the target it is for. ``first`` are the modules of other drivers that its pods wait for.
-    They keep away from nodes with the driver's yield label. ``vendor`` says how the modules of a prebuilt image are
-    loaded; where a pod ``follows_program``, another pod's may still run beside it.
+    ``needed`` are those that the image has besides because these need them. ``firmware`` and ``userspace`` are the
+    digests of such files in the image, ``rebuild`` the token of a rebuild for the whole driver, ``node_rebuilds`` those
+    for single nodes: a pod that sees a new one loads anew. ``folders`` are those of the node that the DaemonSet has
+    already: its pods keep them, for what a pod before has left there. Nodes are not selected by the version of their
+    operating system, which may change while its kernel runs, unless ``selects_os_version``: then another DaemonSet of
+    the same kernel has the others. ``adopted`` is written down as it is, see :data:`ADOPTED_ANNOTATION`; ``basis`` and
+    ``kept`` are those of :data:`KEPT_ANNOTATION`. In a wave ``slot`` says which nodes of the target it is for.
+    ``first`` are the modules of other drivers that its pods wait for. They keep away from nodes with the driver's yield
+    label. ``vendor`` says how the modules of a prebuilt image are loaded; where a pod ``follows_program``, another
+    pod's may still run beside it.
     """
     labels = {
         "app.kubernetes.io/name": driver.name,
@@ -124,6 +128,7 @@ def daemon_set(
     on_node = fingerprint(
         spec,
         identities=identities,
+        needed=needed,
         image_digest=image.reference,
         firmware=firmware,
         userspace=userspace,
@@ -134,6 +139,7 @@ def daemon_set(
         KERNEL_ANNOTATION: target.kernel_version,
         VERSION_ANNOTATION: spec.version,
         MODULES_ANNOTATION: json.dumps(dict(identities), sort_keys=True),
+        **({NEEDED_ANNOTATION: json.dumps(dict(needed), sort_keys=True)} if needed else {}),
         FINGERPRINT_ANNOTATION: on_node,
     }
     environment = _environment(driver, spec, target, rebuild=rebuild, node_rebuilds=node_rebuilds, first=first)

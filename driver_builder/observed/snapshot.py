@@ -81,6 +81,8 @@ class DaemonSet:
     version: str = ""
     expected: Mapping[str, str] = field(default_factory=dict)
     """Version and module identities of its template."""
+    needed: Mapping[str, str] = field(default_factory=dict)
+    """The modules that these need of the image, with their identities."""
     slot: Slot = ONLY
     """In a wave a target has two."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
@@ -94,6 +96,11 @@ class DaemonSet:
     """Whether our loader in its pods waits for such a program of another pod to end."""
     asked: str = ""
     """What its pods ask of a vendor's image (:func:`driver_builder.objects.vendor_pod.asked_of`)."""
+
+    @property
+    def builds(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Return the modules that its pods have, with their identities, named or not."""
+        return self.expected, self.needed
 
     @property
     def target_label(self) -> str:
@@ -140,6 +147,13 @@ class DriverPod:
     """Where the image's own program loads the modules: then ``proof`` is the report of a proof pod."""
     asked: str = ""
     """What it asks of a vendor's image."""
+    needed: Mapping[str, str] = field(default_factory=dict)
+    """The modules that those of ``expected`` need of the image, with their identities."""
+
+    @property
+    def builds(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Return the modules that it has, with their identities, named or not."""
+        return self.expected, self.needed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

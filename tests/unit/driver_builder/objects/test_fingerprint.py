@@ -50,6 +50,7 @@ def test_what_changes_nothing_on_a_node_replaces_no_pod(container: DriverContain
     [
         pytest.param(driver(), {"identities": {"edudrv": "other"}}, id="identity"),
         pytest.param(driver(), {"identities": {"edudrv": IDENTITY, "edulib": "A"}}, id="one module more"),
+        pytest.param(driver(), {"needed": {"edu-core": "A"}}, id="module that a named one needs"),
         pytest.param(driver(), {"rebuild": "a1"}, id="rebuild that was asked for"),
         pytest.param(with_module(parameters={"edudrv": ["debug=1"]}), {}, id="parameters"),
         pytest.param(with_module(blacklist=["nouveau"]), {}, id="blacklist"),
