@@ -18,7 +18,7 @@ from driver_builder.cluster.read_metadata import (
     place,
     shared,
 )
-from driver_builder.model.userspace import NVIDIA_FOLDER
+from driver_builder.model.userspace import FIRMWARE_FOLDER, NVIDIA_FOLDER
 from driver_builder.objects import (
     load_report,
     loaded,
@@ -226,6 +226,7 @@ def _pod(obj: Json) -> DriverPod:
         message=shared(printable(_trouble(status))),
         leaves_modules=any(item["name"] == manifests.LOADER_CONTAINER for item in _init_containers(obj)),
         firmware=_mounts(obj, "/host/lib/firmware"),
+        var_firmware=_mounts(obj, f"/host{FIRMWARE_FOLDER}"),
         blacklist=_mounts(obj, "/host/etc/modprobe.d"),
         nvidia=_mounts(obj, f"/host{NVIDIA_FOLDER}"),
         image=shared(_image(obj)),

@@ -35,15 +35,16 @@
 #   MODULES        lines as those of the file modules
 #   KERNEL         the kernel release that the pod is for
 #   DIR_NAME       the image's folder with lib/modules/<kernel>
-#   FIRMWARE_PATH  the image's folder with firmware
+#   FIRMWARE_PATH  the image's folder with firmware; and after a colon, in every image, where it goes on the node
 #   LIVE_TIMEOUT   how many seconds the image's own program may take
 #   POD_UID        the driver pod that `prove` proves, and of `hold` its own
 #
 # Beside the data files /firmware, where the driver has any: its files lie below the node's /lib/firmware/updates/<kernel> while
-# the driver is there. What the manifest adds for every image (words between blanks):
+# the driver is there, or in /var/lib/firmware, for nodes whose /lib/firmware is read-only: then the kernel searches that as
+# well (firmware_class.path, one for all drivers of a node). What the manifest adds for every image (words between blanks):
 #
 #   DRIVER         what names this pod's files on the node: <namespace>.<driver>-<target>
-#   REMOVE_MODULES modules of the kernel's own that are unloaded before ours are loaded
+#   REMOVE_MODULES modules of the kernel's own that are unloaded before ours are loaded; those with a + are loaded instead
 #   BLACKLIST      modules that nobody may load on the node: a file in /etc/modprobe.d keeps modprobe and udev from it
 #   DEPENDS        <namespace>.<driver>:<module>,<module>..., drivers whose modules are loaded before ours
 #   REBUILD        the token of a requested rebuild: what was loaded before it is reloaded
@@ -102,11 +103,21 @@ named='' needed='' needed_identities='|' needed_depends='|'
 came=
 blacklist=${BLACKLIST:-}
 blacklist_file=${HOST_MODPROBE:-/host/etc/modprobe.d}/driverwright-${DRIVER:-}.conf
-to_remove=${REMOVE_MODULES:-}
+to_remove='' to_load=''
+for word in ${REMOVE_MODULES:-}; do
+    case $word in +*) to_load="$to_load ${word#+}" ;; *) to_remove="$to_remove $word" ;; esac
+done
 # What this run has unloaded of them, the last one first.
 removed=
 device_nodes=${DEVICE_NODES:-}
 host_root=${HOST_ROOT:-/host}
+var_firmware=$host_root/var/lib/firmware
+firmware_path=${FIRMWARE_PATH:-}
+firmware_place=
+case $firmware_path in *:*) firmware_place=${firmware_path#*:} firmware_path=${firmware_path%%:*} ;; esac
+# It has the boot in which our loader has set the path.
+search_path=$sys/module/firmware_class/parameters/path
+search_path_file=$run_folder/.firmware-path
 userspace=${USERSPACE:-}
 # The link on the node, the name of the copy that it is to show, and the copy; copied is one that this run has made.
 export_link='' copy_name='' copy='' copied=''
@@ -160,7 +171,7 @@ find_data() {
         is_vendors=yes
         data=$pod_folder/driver
         image_modules=$image${DIR_NAME:-/opt}/lib/modules
-        image_firmware=${FIRMWARE_PATH:+$image$FIRMWARE_PATH}
+        image_firmware=${firmware_path:+$image$firmware_path}
     fi
 }
 
@@ -184,6 +195,7 @@ read_driver() {
         modules="$modules $name"
     done <"$data/modules"
     firmware=$host_firmware/updates/$built_for
+    [ -z "$firmware_place" ] || firmware=$host_root$firmware_place
     firmware_list=$firmware/.driverwright-${DRIVER:-}
 }
 
@@ -378,32 +390,79 @@ firmware_files() {
     [ ! -d "$image_firmware" ] || (cd "$image_firmware" && find -L . -type f | sed 's,^\./,,' | sort)
 }
 
-# is_listed FILE: it is firmware that we put on the node.
-is_listed() {
-    grep -Fqx -e "$1" "$firmware_list" 2>/dev/null
+# own_lists: prints the lists of this driver's firmware where it goes: in a folder for all kernels also those of its other
+# targets.
+own_lists() {
+    local list
+    [ -n "$firmware_place" ] || {
+        echo "$firmware_list"
+        return
+    }
+    set +f
+    for list in "$firmware/.driverwright-$this_driver"-*; do
+        [ "${list%-*}" != "$firmware/.driverwright-$this_driver" ] || echo "$list"
+    done
+    set -f
 }
 
-# check_firmware FILES: refuses when the node has another file in the place of one.
+# is_listed FILE: it is firmware that we put on the node.
+is_listed() {
+    local list
+    for list in $(own_lists); do
+        ! grep -Fqx -e "$1" "$list" 2>/dev/null || return 0
+    done
+    return 1
+}
+
+# check_firmware FILES: refuses when the node has another file in the place of one, or its kernel looks elsewhere.
 check_firmware() {
-    local file
-    [ -d "$host_firmware" ] ||
-        refuse LoadFailed "${modules##* }" "the image has firmware, but the pod has no $host_firmware: set spec.module.firmwarePath"
+    local file now=''
+    [ -d "${firmware%/updates/*}" ] ||
+        refuse LoadFailed "${modules##* }" "the image has firmware, but the pod has no ${firmware%/updates/*}: set spec.module.firmwarePath"
     while IFS= read -r file; do
         [ ! -e "$firmware/$file" ] || is_listed "$file" || cmp -s "$image_firmware/$file" "$firmware/$file" ||
             refuse LoadFailed "${modules##* }" "firmware $file: the node has a different file of this name in $firmware: remove that file"
     done <<END
 $1
 END
+    [ -n "$firmware_place" ] || return 0
+    read -r now 2>/dev/null <"$search_path"
+    case $now in '' | "$firmware_place") return 0 ;; esac
+    refuse LoadFailed "${modules##* }" "firmware: another program has set firmware_class.path of the node's kernel to $now, so it does not search $firmware_place: let that program set $firmware_place, or remove spec.module.firmwareHostPath where /lib/firmware can be written"
 }
 
-# copy_firmware: copies the image's firmware to where only this kernel looks, and looks first. A file is there complete or
-# not at all; the list names ours, also after a crash.
+# set_search_path: the kernel searches where our firmware is.
+set_search_path() {
+    local now=''
+    [ -n "$firmware_place" ] || return 0
+    read -r now 2>/dev/null <"$search_path"
+    [ "$now" != "$firmware_place" ] || return 0
+    # The record first: a path that nobody knows of would stay.
+    { printf '%s\n' "$boot_id" >"$search_path_file" && printf '%s' "$firmware_place" >"$search_path"; } 2>/dev/null ||
+        refuse LoadFailed "${modules##* }" "firmware: firmware_class.path cannot be set in $search_path: it needs --loader-privileges privileged"
+}
+
+# reset_search_path: the path that our loader has set in this boot is empty again, once nothing is in its folder.
+reset_search_path() {
+    local now='' set_in=''
+    [ -e "$search_path_file" ] || return 0
+    [ -z "$(find "$var_firmware/" ! -type d 2>/dev/null | head -n 1)" ] || return 0
+    read -r set_in <"$search_path_file"
+    read -r now 2>/dev/null <"$search_path"
+    # An empty text would not be written at all.
+    [ "$set_in $now" != "$boot_id ${var_firmware#"$host_root"}" ] || printf '\000' 2>/dev/null >"$search_path" || return 0
+    rm -f "$search_path_file"
+}
+
+# copy_firmware: copies the image's firmware to where the kernel looks first. A file is there complete or not at all; the list
+# names ours, also after a crash.
 copy_firmware() {
-    local files file mine=''
+    local files file list mine=''
     files=$(firmware_files)
     if [ -z "$files" ]; then
         # An earlier image may have had some.
-        remove_firmware "$firmware"
+        remove_firmware "$host_firmware/updates/$built_for"
+        remove_firmware "$var_firmware"
         return
     fi
     check_firmware "$files"
@@ -414,7 +473,7 @@ copy_firmware() {
 $files
 END
     mkdir -p "$firmware" && printf '%s' "$mine" >>"$firmware_list" ||
-        refuse LoadFailed "${modules##* }" "firmware cannot be written to $firmware: is the node's /lib/firmware read-only?"
+        refuse LoadFailed "${modules##* }" "firmware cannot be written to $firmware: is the node's ${firmware_place:-/lib/firmware} read-only? See spec.module.firmwareHostPath"
     while IFS= read -r file; do
         [ -n "$file" ] || continue
         mkdir -p "$(dirname "$firmware/$file")" && cp "$image_firmware/$file" "$firmware/$file.driverwright" &&
@@ -428,6 +487,16 @@ END
         [ -f "$image_firmware/$file" ] || rm -f "$firmware/$file"
     done <"$firmware_list"
     printf '%s' "$mine" >"$firmware_list"
+    # What another target of the driver had is this one's now.
+    for list in $(own_lists); do
+        [ "$list" != "$firmware_list" ] || continue
+        grep -Fvx -f "$firmware_list" "$list" >"$list.new"
+        if [ -s "$list.new" ]; then mv -f "$list.new" "$list"; else rm -f "$list.new" "$list"; fi
+    done
+    set_search_path
+    # Before, the spec may have had another place.
+    [ "$firmware" = "$var_firmware" ] || remove_firmware "$var_firmware"
+    [ -z "$firmware_place" ] || remove_firmware "$host_firmware/updates/$built_for"
 }
 
 # remove_firmware FOLDER: removes the files that its list names as ours.
@@ -439,6 +508,7 @@ remove_firmware() {
     done <"$list"
     rm -f "$list"
     find "$1" -depth -type d -exec rmdir {} \; 2>/dev/null
+    [ "$1" != "$var_firmware" ] || reset_search_path
     say "removed the firmware from $1"
 }
 
@@ -1251,6 +1321,31 @@ load_soft() {
     fi
 }
 
+# is_built_in NAME: it is part of the node's kernel.
+is_built_in() {
+    grep -q "/$(echo "$1" | sed 's/[-_]/[-_]/g')\.ko" "$host_modules/$kernel/modules.builtin" 2>/dev/null
+}
+
+# load_in_tree: loads the modules of the kernel's own that the spec asks for. Where all of ours are live they work without.
+load_in_tree() {
+    local name why is_kept=''
+    ! is_complete || is_kept=yes
+    for name in $to_load; do
+        # shellcheck disable=SC2086  # names are words
+        is_live "$name" || is_built_in "$name" || is_among "$name" $modules && continue
+        if [ -n "$is_kept" ]; then
+            (
+                is_soft=yes
+                insert_with_dependencies "$host_modules/$kernel" "$name"
+            ) >/dev/null 2>&1 && continue
+            spared_because="${spared_because:+$spared_because; }module $name of spec.module.inTreeModulesToLoad cannot be loaded"
+            continue
+        fi
+        insert_with_dependencies "$host_modules/$kernel" "$name" ||
+            refuse LoadFailed "$name" "module $name of spec.module.inTreeModulesToLoad is not among the modules of the node's kernel in $host_modules/$kernel"
+    done
+}
+
 load_module() {
     local dependency parameters after
     if is_ours "$1"; then
@@ -1494,6 +1589,7 @@ load() {
     copy_firmware
     copy_userspace
     make_room
+    load_in_tree
     for name in $modules; do
         load_module "$name"
     done
@@ -1583,9 +1679,11 @@ prepare() {
     check_room
     check_blacklist
     make_room
+    load_in_tree
     # shellcheck disable=SC2086  # names are words
     drop_modules $modules
     remove_firmware "$firmware"
+    remove_firmware "$var_firmware"
     export_userspace
     say "the image's own program loads$modules now"
 }
@@ -1811,6 +1909,7 @@ unload_driver() {
         remove_firmware "$name"
     done
     set -f
+    remove_firmware "$var_firmware"
     rm -f "$blacklist_file" "$rebuild_file" "$parameters_file" "$live_file" "$needed_file" 2>/dev/null
     # Other drivers' records keep it.
     rmdir "$owners" 2>/dev/null

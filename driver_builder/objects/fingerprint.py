@@ -54,6 +54,8 @@ def fingerprint(
         "userspace": [userspace or image_digest, spec.userspace.host_path or ""] if spec.userspace else "",
         "blacklist": sorted(spec.module.blacklist),
         "inTreeModulesToRemove": sorted(spec.module.in_tree_modules_to_remove),
+        "inTreeModulesToLoad": list(spec.module.in_tree_modules_to_load),
+        "firmwareHostPath": spec.module.firmware_host_path,
         "rebuild": rebuild,
         "dirName": vendor.dir_name if vendor is not None else None,
         "program": _program(vendor.container) if vendor is not None and has_program else None,

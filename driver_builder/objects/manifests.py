@@ -16,12 +16,12 @@ from driver_builder.api.driver_spec import DriverSpec, UserspaceSettings, Vendor
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
-from driver_builder.model.userspace import HOST_FOLDER, NVIDIA_FOLDER
+from driver_builder.model.userspace import FIRMWARE_FOLDER, HOST_FOLDER, NVIDIA_FOLDER
 from driver_builder.objects import slots
 from driver_builder.objects.fingerprint import fingerprint, names_all
 from driver_builder.objects.slots import ONLY, Place, Slot
 from driver_builder.objects.tolerations import with_ours
-from driver_builder.objects.vendor_pod import PREPARE_CONTAINER, PROGRAM_CONTAINER, with_vendor
+from driver_builder.objects.vendor_pod import FIRMWARE_PATH, PREPARE_CONTAINER, PROGRAM_CONTAINER, with_vendor
 from kube_api import names
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS
 
@@ -278,6 +278,7 @@ class _HostFolder:
 
 _MODULES = _HostFolder(name="modules", path="/lib/modules", read_only=True)
 _FIRMWARE = _HostFolder(name="firmware", path="/lib/firmware")
+_VAR_FIRMWARE = _HostFolder(name="var-firmware", path=FIRMWARE_FOLDER)
 _BLACKLISTS = _HostFolder(name="modprobe", path="/etc/modprobe.d")
 _RUN = _HostFolder(name="run", path=HOST_FOLDER)
 """What the loader remembers until the node boots: the owner of each module, the rebuilds it has seen, the parameters
@@ -291,7 +292,8 @@ _DEVICES = _HostFolder(name="dev", path="/dev", read_only=True)
 def _host_folders(spec: DriverSpec, kept: Collection[str]) -> tuple[_HostFolder, ...]:
     """Mount no more of the node than the spec needs, or needed before."""
     asked = (
-        (_FIRMWARE, spec.module.firmware_path),
+        (_FIRMWARE, spec.module.firmware_path and not spec.module.firmware_host_path),
+        (_VAR_FIRMWARE, spec.module.firmware_host_path),
         (_BLACKLISTS, spec.module.blacklist),
         (_NVIDIA, spec.userspace and spec.userspace.host_path),
     )
@@ -309,8 +311,11 @@ def _environment(
     first: Iterable[tuple[str, tuple[str, ...]]],
 ) -> list[Json]:
     """Return the loader's settings besides the modules, in the variables described at the top of ``loader.sh``."""
+    to_load = (f"+{name}" for name in spec.module.in_tree_modules_to_load)
+    place = spec.module.firmware_host_path
     values = {
-        "REMOVE_MODULES": " ".join(spec.module.in_tree_modules_to_remove),
+        "REMOVE_MODULES": " ".join((*spec.module.in_tree_modules_to_remove, *to_load)),
+        FIRMWARE_PATH: f":{place}" if place else "",
         "BLACKLIST": " ".join(spec.module.blacklist),
         DEPENDS: " ".join(f"{other.replace('/', '.', 1)}:{','.join(modules)}" for other, modules in first),
         "REBUILD": rebuild,

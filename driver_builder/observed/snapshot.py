@@ -114,7 +114,8 @@ class DriverPod:
 
     ``expected`` maps module name to the identity (srcversion or build id) that this pod's image carries; ``message``
     is the last thing its loader or the kubelet said about a failure. ``leaves_modules`` says that its modules stay when
-    it ends, unlike those of older versions; ``firmware`` and ``blacklist`` that it writes such files,
+    it ends, unlike those of older versions; ``firmware`` (in ``/lib``), ``var_firmware`` (in ``/var/lib``) and
+    ``blacklist`` that it writes such files,
     ``nvidia`` that it may export a user space to NVIDIA's place.
     ``contrary`` is a verdict of ``hold`` that is newer than ``proof``: a module is not what it was any more.
     ``unready_since`` is when the pod was last ready, ``slot`` that of its DaemonSet. ``device_nodes`` are those
@@ -137,6 +138,7 @@ class DriverPod:
     leaves_modules: bool = False
     firmware: bool = False
     blacklist: bool = False
+    var_firmware: bool = False
     nvidia: bool = False
     image: str = ""
     contrary: LoadReport | None = None

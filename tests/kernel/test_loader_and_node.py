@@ -47,6 +47,7 @@ from tools import product_images
 from tools.warm_layers import own_template
 
 SOURCE = Path(__file__).parents[1] / "data" / "firmware-driver"
+STACK = SOURCE.with_name("stack-driver")
 CHAIN = ("llc", "stp", "bridge")
 """Modules of the kernel that stand on each other, the lowest first. No hardware is needed for them."""
 POD = "DRIVER=drivers.fw-0a1b2c3d"
@@ -257,6 +258,105 @@ def test_firmware_is_found_by_the_kernel(kernel: KernelPackage, image: DriverIma
     assert did["stays"].output == did["files"].output
     assert did["unload"].code == 0, did["unload"].output
     assert did["after"].output == ""
+
+
+def test_firmware_is_found_where_lib_firmware_is_read_only(
+    kernel: KernelPackage, image: DriverImage, tmp_path: Path
+) -> None:
+    """The report says so; the other place works, by the kernel's search path, which goes with the driver."""
+    there = f"{POD} FIRMWARE_PATH=:/var/lib/firmware"
+    path = "/sys/module/firmware_class/parameters/path"
+    files = f"cd /var/lib/firmware; find . -type f | sort; cat {path}"
+    unload = f"UNLOAD=fwdrv:$(cat /sys/module/fwdrv/srcversion) {LOADER} unload"
+    did = boot(
+        kernel,
+        image,
+        {
+            "host": f"{HOST}; mount -t tmpfs -o ro tmpfs /lib/firmware; mkdir -p /var/lib/firmware "
+            "/host/run/driverwright /host/var/lib; ln -s /var/lib/firmware /host/var/lib/firmware",
+            "read_only": f"{POD} {LOAD}",
+            "why": VERDICT,
+            "elsewhere": f"printf /opt/firmware >{path}; {there} {LOAD}",
+            "whose": VERDICT,
+            "load": f"printf '\\0' >{path}; {there} {LOAD}",
+            "verdict": VERDICT,
+            "says": "dmesg | grep -o 'its firmware says.*'",
+            "files": files,
+            "again": f"{there} {LOAD}",
+            "unload": f"{UNLOAD} {unload}",
+            "after": files,
+        },
+        tmp_path,
+    )
+    assert did["read_only"].code == 1
+    assert "is the node's /lib/firmware read-only? See spec.module.firmwareHostPath" in did["why"].verdict["message"]
+    assert did["elsewhere"].code == 1
+    assert "firmware_class.path of the node's kernel to /opt/firmware" in did["whose"].verdict["message"]
+    assert did["load"].code == 0, did["load"].output
+    assert did["verdict"].verdict["result"] == "Loaded"
+    assert did["says"].output == "its firmware says: good day\n"
+    assert did["files"].output.split() == [
+        "./.driverwright-drivers.fw-0a1b2c3d",
+        "./fwdrv/greeting.bin",
+        "/var/lib/firmware",
+    ]
+    assert did["again"].code == 0, did["again"].output
+    assert did["unload"].code == 0, did["unload"].output
+    assert did["after"].output.strip() == ""
+
+
+@pytest.fixture(scope="module")
+def stack(kernel: KernelPackage, api: docker.APIClient, tmp_path_factory: pytest.TempPathFactory) -> DriverImage:
+    """Two versions of a driver that names its upper module only, the second one in /image2, and modules of the node."""
+    entries: list[cpio.Entry] = list(host_modules(kernel))
+    for version in (1, 2):
+        sources = {path.name: path.read_bytes() for path in STACK.iterdir()}
+        request = replace(
+            edu_request(kernel),
+            recipe=f"test-stack-{version}-{kernel.release}",
+            driver="drivers/stack",
+            source=SourceFiles(files={**sources, "version.h": f"#define STACK_VERSION {version}\n".encode()}),
+            modules=(ModuleSpec(name="stack_transport"),),
+        )
+        built = build(api, request, tmp_path_factory.mktemp("image"))
+        folder = "" if version == 1 else "image2/"
+        entries += [replace(entry, path=f"{folder}{entry.path}") for entry in built.entries]
+    return DriverImage(tuple(entries), 0, None)
+
+
+def test_modules_that_the_spec_does_not_name_come_and_go_with_the_driver(
+    kernel: KernelPackage, stack: DriverImage, tmp_path: Path
+) -> None:
+    """What the named one needs of the image is replaced and unloaded with it, what it asks for is loaded before."""
+    pod = "DRIVER=drivers.stack-0a1b2c3d"
+    live = "cd /sys/module; ls -d llc stack_core stack_transport 2>/dev/null | xargs; cat stack_*/version | xargs"
+    unload = f"UNLOAD=stack_transport:$(cat /sys/module/stack_transport/srcversion) {LOADER} unload"
+    did = boot(
+        kernel,
+        stack,
+        {
+            "host": "mkdir -p /host/run/driverwright",
+            "load": f"{pod} {LOAD}",
+            "first": live,
+            "upgrade": f"{pod} DRIVER_ROOT=/image2 {LOAD}",
+            "second": live,
+            "says": "dmesg | grep -o 'transport [12] on core [12]'",
+            "again": f"{pod} DRIVER_ROOT=/image2 {LOAD}",
+            "stop": f"export {pod} DRIVER_ROOT=/image2; {HOLD_AND_STOP}",
+            "unload": f"{pod} BOOT_ID=$(cat /proc/sys/kernel/random/boot_id) {unload}",
+            "after": "cd /sys/module; ls -d llc stack_core stack_transport 2>/dev/null | xargs",
+        },
+        tmp_path,
+    )
+    assert did["load"].code == 0, did["load"].output
+    assert did["first"].output == "llc stack_core stack_transport\n1 1\n"
+    assert did["upgrade"].code == 0, did["upgrade"].output
+    assert did["second"].output == "llc stack_core stack_transport\n2 2\n"
+    assert did["says"].output == "transport 1 on core 1\ntransport 2 on core 2\n"
+    assert did["again"].output.count("already loaded") == 2
+    assert "holding stack_core stack_transport on" in did["stop"].output
+    assert did["unload"].code == 0, did["unload"].output
+    assert did["after"].output == "llc\n"
 
 
 def test_modules_of_the_kernel_make_room(kernel: KernelPackage, image: DriverImage, tmp_path: Path) -> None:

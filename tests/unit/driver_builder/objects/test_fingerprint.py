@@ -55,6 +55,7 @@ def test_what_changes_nothing_on_a_node_replaces_no_pod(container: DriverContain
         pytest.param(with_module(parameters={"edudrv": ["debug=1"]}), {}, id="parameters"),
         pytest.param(with_module(blacklist=["nouveau"]), {}, id="blacklist"),
         pytest.param(with_module(inTreeModulesToRemove=["nouveau"]), {}, id="modules that make room"),
+        pytest.param(with_module(inTreeModulesToLoad=["mii"]), {}, id="modules that are loaded before"),
         pytest.param(with_module(firmwarePath="/source/fw"), {"firmware": "sha256:1"}, id="firmware"),
         pytest.param(driver(spec_changes={"userspace": USERSPACE}), {"userspace": "sha256:1"}, id="user space"),
     ],
