@@ -34,8 +34,8 @@ _ANNOTATIONS = frozenset(
      names.DRAINING_ANNOTATION, names.SKIP_ROLLOUT_ANNOTATION}
 )  # fmt: skip
 _IMAGE_LABELS = frozenset(
-    {images.KEY_LABEL, images.FIRMWARE_LABEL, images.USERSPACE_LABEL, images.MODULES_LABEL, images.REUSED_LABEL,
-     *images.TARGET_LABELS}
+    {images.KEY_LABEL, images.FIRMWARE_LABEL, images.USERSPACE_LABEL, images.MODULES_LABEL, images.NEEDED_LABEL,
+     images.REUSED_LABEL, *images.TARGET_LABELS}
 )  # fmt: skip
 _STATUS = frozenset({"conditions", "targets", "ahead", "nodes", "rebuild", "rollout", "stages"})
 

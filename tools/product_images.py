@@ -99,13 +99,14 @@ def build_all(
     those of the Dockerfiles.
     """
     programs = _programs(say) if set(_PROGRAMS).intersection(names) else []
-    loader = REPOSITORY / "driver_builder/loader/loader.sh"
+    loader = REPOSITORY / "driver_builder/loader"
+    of_loader = [(path.name, path.read_bytes()) for path in (loader / "loader.sh", loader / "unzstd.c")]
     images = {}
     for image, dockerfile, files in (
         ("nfd-worker", REPOSITORY / "dockerfiles/nfd-worker/Dockerfile", programs),
         ("driver-builder", REPOSITORY / "dockerfiles/driver-builder/Dockerfile", programs),
         ("device-agent", REPOSITORY / "dockerfiles/device-agent/Dockerfile", programs),
-        ("loader", REPOSITORY / "dockerfiles/loader/Dockerfile", [(loader.name, loader.read_bytes())]),
+        ("loader", REPOSITORY / "dockerfiles/loader/Dockerfile", of_loader),
         ("buildah", REPOSITORY / "dockerfiles/buildah/Dockerfile", []),
         ("edu-workload", *_workload()),
     ):

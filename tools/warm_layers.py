@@ -35,7 +35,10 @@ _ROOT = Path(__file__).parents[1]
 OWN_TEMPLATE = "docs/templates.md"
 _EXAMPLE = re.compile(r"```dockerfile\n(.*?)```\n", re.DOTALL)
 _KERNELS = 3
-_TOOLS = ("gcc", "gcc-12", "libc6-dev", "make", "kmod", "busybox-static", "dkms", "dnf", "zypper", "dwarves")
+_TOOLS = (
+    *("gcc", "gcc-12", "libc6-dev", "libzstd-dev", "make", "kmod", "busybox-static", "dkms", "dnf", "zypper"),
+    *("dwarves",),
+)
 
 
 def preparation(progress: Progress | None = None) -> Preparation:

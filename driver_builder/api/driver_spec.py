@@ -104,7 +104,8 @@ class BuildSettings:
 class ModuleSettings:
     """``spec.module``: ``names`` in load order, ``parameters`` of those that have any.
 
-    ``trust_image`` allows an image that does not say which modules it has.
+    ``trust_image`` allows an image that does not say which modules it has. ``firmware_host_path`` is where firmware
+    goes on nodes, None for ``/lib/firmware``.
     """
 
     names: tuple[str, ...]
@@ -113,6 +114,8 @@ class ModuleSettings:
     blacklist: tuple[str, ...]
     firmware_path: str | None
     trust_image: bool
+    in_tree_modules_to_load: tuple[str, ...] = ()
+    firmware_host_path: str | None = None
 
     @property
     def load_order(self) -> tuple[ModuleSpec, ...]:

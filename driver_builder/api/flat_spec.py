@@ -75,6 +75,8 @@ class FlatSpec:
     build_packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     tools_image: str | None = None
     build_proxy: BuildProxy | None = None
+    in_tree_modules_to_load: tuple[str, ...] = ()
+    firmware_host_path: str | None = None
 
 
 def flattened(spec: DriverSpec) -> FlatSpec:
@@ -115,6 +117,8 @@ def flattened(spec: DriverSpec) -> FlatSpec:
         build_packages=build.packages,
         tools_image=build.tools_image,
         build_proxy=build.proxy,
+        in_tree_modules_to_load=module.in_tree_modules_to_load,
+        firmware_host_path=module.firmware_host_path,
     )
 
 
@@ -169,4 +173,6 @@ def _module(flat: FlatSpec) -> ModuleSettings:
         blacklist=flat.blacklist,
         firmware_path=flat.firmware_path,
         trust_image=flat.trust_image,
+        in_tree_modules_to_load=flat.in_tree_modules_to_load,
+        firmware_host_path=flat.firmware_host_path,
     )

@@ -37,6 +37,7 @@ from driver_builder.api.spec_rules import (
     BASE_IMAGE,
     CONFIG_MAP_KEY,
     DEVICE_NODE,
+    FIRMWARE_HOST_PATH,
     KERNEL,
     LABEL_KEY,
     LABEL_VALUE,
@@ -216,7 +217,16 @@ def _module(module: Reader, *, has_userspace: bool) -> ModuleSettings:
         blacklist=module.words("blacklist", MODULE),
         firmware_path=_firmware_path(module, has_userspace=has_userspace),
         trust_image=module.flag("trustImage"),
+        in_tree_modules_to_load=module.words("inTreeModulesToLoad", MODULE),
+        firmware_host_path=_firmware_host_path(module),
     )
+
+
+def _firmware_host_path(module: Reader) -> str | None:
+    path = module.text("firmwareHostPath", FIRMWARE_HOST_PATH)
+    if path and not module.has("firmwarePath"):
+        module.wrong("is where the firmware of firmwarePath goes: set that, or remove this field", "firmwareHostPath")
+    return path
 
 
 def _args(fields: Reader) -> dict[str, str]:

@@ -12,7 +12,7 @@ from driver_builder.api.rollout_settings import PAUSE_LABEL
 from driver_builder.model import cron, images, quantities
 from driver_builder.model.engine_images import is_reserved
 from driver_builder.model.kernels import KERNEL_VERSION, OS_ID
-from driver_builder.model.userspace import NVIDIA_PATH
+from driver_builder.model.userspace import FIRMWARE_FOLDER, NVIDIA_PATH
 from kube_api.names import GROUP
 
 PROGRAM_VARIABLE = "DRIVERWRIGHT_DRIVER"
@@ -232,6 +232,10 @@ SIZE = Rule(re.compile(r"[1-9][0-9]{0,9}(?:[KMG]i)?"), "is not a size: write one
 USERSPACE_HOST_PATH = Rule(
     re.compile(NVIDIA_PATH),
     f"is not allowed: write {NVIDIA_PATH}, or leave it out for /run/driverwright/NAMESPACE.NAME",
+)
+FIRMWARE_HOST_PATH = Rule(
+    re.compile(FIRMWARE_FOLDER),
+    f"is not allowed: write {FIRMWARE_FOLDER}, or leave it out for /lib/firmware/updates/KERNEL",
 )
 REGEXP = Rule(re.compile(r"(?s:.+)"), "is empty or longer than 65536 characters: split it into several mappings", 65536)
 TEXT = Rule(re.compile(r"(?s:.*)"), "is too long", 4096)

@@ -3,7 +3,14 @@
 from dataclasses import dataclass
 
 from driver_builder.boundary import contained
-from driver_builder.cluster.read_metadata import Json, controller_of, driver_key, expected_modules, place
+from driver_builder.cluster.read_metadata import (
+    Json,
+    controller_of,
+    driver_key,
+    expected_modules,
+    needed_modules,
+    place,
+)
 from driver_builder.model.driver_key import split
 from driver_builder.objects import manifests, plugin, slots, vendor_pod
 from driver_builder.objects.plugin import PluginConfig, PluginSet, StraySet
@@ -95,6 +102,7 @@ def read_daemon_set(obj: Json) -> DaemonSet:
         basis=basis,
         version=template_annotations.get(manifests.VERSION_ANNOTATION, ""),
         expected=expected_modules(template_annotations),
+        needed=needed_modules(template_annotations),
         slot=Slot(slot, slots.place_of(pod_spec, label)),
         node_selector=dict(selector),
         tolerations=manifests.as_text(pod_spec.get("tolerations") or []),

@@ -35,11 +35,16 @@ def controller_of(obj: Json) -> Json:
 
 def expected_modules(annotations: Mapping[str, str]) -> Mapping[str, str]:
     """Read which modules, with their identities, an image is said to have."""
-    return _expected_modules(annotations.get(manifests.MODULES_ANNOTATION, "{}"))
+    return _modules(annotations.get(manifests.MODULES_ANNOTATION, "{}"))
+
+
+def needed_modules(annotations: Mapping[str, str]) -> Mapping[str, str]:
+    """Read which modules, with their identities, the expected ones need of the image."""
+    return _modules(annotations.get(manifests.NEEDED_ANNOTATION, "{}"))
 
 
 @remembers_texts
-def _expected_modules(text: str) -> Mapping[str, str]:
+def _modules(text: str) -> Mapping[str, str]:
     try:
         return {str(name): str(value) for name, value in json.loads(text).items()}
     except (ValueError, AttributeError, RecursionError):

@@ -9,8 +9,16 @@ from functools import partial
 from typing import Any
 
 from driver_builder.boundary import contained
-from driver_builder.cluster.read_metadata import Json, controller_of, driver_key, expected_modules, place, shared
-from driver_builder.model.userspace import NVIDIA_FOLDER
+from driver_builder.cluster.read_metadata import (
+    Json,
+    controller_of,
+    driver_key,
+    expected_modules,
+    needed_modules,
+    place,
+    shared,
+)
+from driver_builder.model.userspace import FIRMWARE_FOLDER, NVIDIA_FOLDER
 from driver_builder.objects import (
     load_report,
     loaded,
@@ -214,9 +222,11 @@ def _pod(obj: Json) -> DriverPod:
         ready=is_ready,
         proof=load_report.parse(ended.get("message") or ""),
         expected=expected_modules(annotations),
+        needed=needed_modules(annotations),
         message=shared(printable(_trouble(status))),
         leaves_modules=any(item["name"] == manifests.LOADER_CONTAINER for item in _init_containers(obj)),
         firmware=_mounts(obj, "/host/lib/firmware"),
+        var_firmware=_mounts(obj, f"/host{FIRMWARE_FOLDER}"),
         blacklist=_mounts(obj, "/host/etc/modprobe.d"),
         nvidia=_mounts(obj, f"/host{NVIDIA_FOLDER}"),
         image=shared(_image(obj)),

@@ -51,6 +51,8 @@ def provenance(
         {"name": module.name, "identity": module.srcversion or module.build_id, "vermagic": module.vermagic}
         for module in made.modules
     ]
+    needed = {name: identity for module in made.modules for name, identity in module.needs}
+    others = [{"name": name, "identity": identity} for name, identity in sorted(needed.items())]
     return {
         images.KEY_LABEL: request.key,
         images.DRIVER_LABEL: request.driver,
@@ -61,6 +63,7 @@ def provenance(
         images.COMPILER_LABEL: made.compiler,
         images.SYMVERS_LABEL: _sha256(made.module_symvers),
         images.MODULES_LABEL: json.dumps(facts, sort_keys=True),
+        **({images.NEEDED_LABEL: json.dumps(others, sort_keys=True)} if others else {}),
         images.BUILD_IMAGE_LABEL: request.base_image,
         CONFIG_LABEL: config_digest(request),
         SOURCE_LABEL: source_words(request.source),

@@ -1,7 +1,8 @@
 #!/bin/busybox sh
 # The only program in a driver pod: it loads the image's kernel modules, proves that they work, and reports when they stop
 # working. It comes from an image of its own: an init container copies it and busybox into a folder of the pod, and it runs
-# in the driver's image, of which it needs only the data.
+# in the driver's image, of which it needs only the data. There this file ends with a program that decompresses zstd, which
+# busybox cannot: gzipped, and after it its size in eleven characters (dockerfiles/loader).
 #
 #   loader load    init container: makes room, loads and proves, or reports why not. Privileged
 #   loader hold    main container: checks the modules every few seconds, and ends with a verdict when one is gone
@@ -24,21 +25,26 @@
 #   depends        <name> <name>...                  what modinfo says it needs, in the image or the kernel's own
 #   needs-device   <name>                            drives a bus that announces its devices: one must be bound
 #
+# Modules of the image that a named one needs come with it, whether named or not: they are loaded before it, replaced and
+# unloaded with it, and checked like it. Their identities are those of their files. <DRIVER>.needed beside the other records
+# has those that were loaded, in the form of <DRIVER>.live.
+#
 # An image without them is a vendor's: `load` makes them of its modules, in the pod's own folder. What `prove` has found live
 # lies on the node, for `hold`: <DRIVER>.live beside the other records. The names of the modules come from the manifest:
 #
 #   MODULES        lines as those of the file modules
 #   KERNEL         the kernel release that the pod is for
 #   DIR_NAME       the image's folder with lib/modules/<kernel>
-#   FIRMWARE_PATH  the image's folder with firmware
+#   FIRMWARE_PATH  the image's folder with firmware; and after a colon, in every image, where it goes on the node
 #   LIVE_TIMEOUT   how many seconds the image's own program may take
 #   POD_UID        the driver pod that `prove` proves, and of `hold` its own
 #
 # Beside the data files /firmware, where the driver has any: its files lie below the node's /lib/firmware/updates/<kernel> while
-# the driver is there. What the manifest adds for every image (words between blanks):
+# the driver is there, or in /var/lib/firmware, for nodes whose /lib/firmware is read-only: then the kernel searches that as
+# well (firmware_class.path, one for all drivers of a node). What the manifest adds for every image (words between blanks):
 #
 #   DRIVER         what names this pod's files on the node: <namespace>.<driver>-<target>
-#   REMOVE_MODULES modules of the kernel's own that are unloaded before ours are loaded
+#   REMOVE_MODULES modules of the kernel's own that are unloaded before ours are loaded; those with a + are loaded instead
 #   BLACKLIST      modules that nobody may load on the node: a file in /etc/modprobe.d keeps modprobe and udev from it
 #   DEPENDS        <namespace>.<driver>:<module>,<module>..., drivers whose modules are loaded before ours
 #   REBUILD        the token of a requested rebuild: what was loaded before it is reloaded
@@ -72,10 +78,13 @@ rebuild_file=$run_folder/${DRIVER:-}
 parameters_file=$rebuild_file.parameters
 # "<boot id> <uid of the driver pod>", then the lines of a file identities.
 live_file=$rebuild_file.live
+needed_file=$rebuild_file.needed
 # A node's modules are a driver's, whichever of its targets has them.
 this_driver=${DRIVER:-}
 this_driver=${this_driver%-*}
 owners=$run_folder/owners
+# Modules that this run decompresses, and what with; it goes when the run ends.
+plain_folder=$run_folder/.plain-${DRIVER:-}
 # A loader that has claimed its modules and is not done after so long was killed.
 claim_seconds=120
 lock_seconds=${LOCK_SECONDS:-10}
@@ -86,13 +95,29 @@ leaving='' doomed=''
 spared='' spared_because=''
 # Modules of this driver that this run unloads to reload them.
 away=
+# What is being loaded, or was; and whether that may fail.
+loading='' is_soft=''
+# What the spec names; what that needs of the image besides; "|<name> <words>|..." of the latter's files; and those of it that
+# this run has loaded, the last one first.
+named='' needed='' needed_identities='|' needed_depends='|'
+came=
 blacklist=${BLACKLIST:-}
 blacklist_file=${HOST_MODPROBE:-/host/etc/modprobe.d}/driverwright-${DRIVER:-}.conf
-to_remove=${REMOVE_MODULES:-}
+to_remove='' to_load=''
+for word in ${REMOVE_MODULES:-}; do
+    case $word in +*) to_load="$to_load ${word#+}" ;; *) to_remove="$to_remove $word" ;; esac
+done
 # What this run has unloaded of them, the last one first.
 removed=
 device_nodes=${DEVICE_NODES:-}
 host_root=${HOST_ROOT:-/host}
+var_firmware=$host_root/var/lib/firmware
+firmware_path=${FIRMWARE_PATH:-}
+firmware_place=
+case $firmware_path in *:*) firmware_place=${firmware_path#*:} firmware_path=${firmware_path%%:*} ;; esac
+# It has the boot in which our loader has set the path.
+search_path=$sys/module/firmware_class/parameters/path
+search_path_file=$run_folder/.firmware-path
 userspace=${USERSPACE:-}
 # The link on the node, the name of the copy that it is to show, and the copy; copied is one that this run has made.
 export_link='' copy_name='' copy='' copied=''
@@ -112,6 +137,7 @@ hold_seconds=${HOLD_SECONDS:-5}
 insmod=${INSMOD:-insmod}
 rmmod=${RMMOD:-rmmod}
 dmesg=${DMESG:-dmesg}
+unzstd=
 # A termination message may have 4096 bytes; this is for the modules in it.
 message_limit=3900
 
@@ -145,7 +171,7 @@ find_data() {
         is_vendors=yes
         data=$pod_folder/driver
         image_modules=$image${DIR_NAME:-/opt}/lib/modules
-        image_firmware=${FIRMWARE_PATH:+$image$FIRMWARE_PATH}
+        image_firmware=${firmware_path:+$image$firmware_path}
     fi
 }
 
@@ -169,6 +195,7 @@ read_driver() {
         modules="$modules $name"
     done <"$data/modules"
     firmware=$host_firmware/updates/$built_for
+    [ -z "$firmware_place" ] || firmware=$host_root$firmware_place
     firmware_list=$firmware/.driverwright-${DRIVER:-}
 }
 
@@ -230,10 +257,18 @@ read_identity() {
     esac
 }
 
+# look_up_in LIST NAME: sets found to what follows NAME in needed_identities or needed_depends.
+look_up_in() {
+    found=
+    case $1 in *"|$2 "*) ;; *) return 1 ;; esac
+    found=${1#*"|$2 "}
+    found=${found%%"|"*}
+}
+
 # identify NAME: sets kind, expected and actual, the identity that the image and the kernel give for a live module.
 identify() {
     actual=
-    look_up identities "$1" || return 1
+    look_up identities "$1" || look_up_in "$needed_identities" "$1" || return 1
     kind=${found%% *}
     expected=${found#* }
     find_module "$1"
@@ -307,8 +342,10 @@ write_verdict() {
     fi
 }
 
-# refuse RESULT MODULE MESSAGE [MEMBERS]: reports why the driver does not work here, undoes what was done, and exits.
+# refuse RESULT MODULE MESSAGE [MEMBERS]: reports why the driver does not work here, undoes what was done, and exits. What the
+# driver does not need ends the subshell alone.
 refuse() {
+    [ -z "$is_soft" ] || exit 1
     undo
     drop_claims
     write_verdict "$1" ",\"module\":$(quoted "$2"),\"message\":$(quoted "$3")${4:-}"
@@ -316,10 +353,10 @@ refuse() {
     exit 1
 }
 
-# describe_modules LIMIT: prints the modules as JSON, each with at most LIMIT of its devices.
+# describe_modules LIMIT: prints the named modules as JSON, each with at most LIMIT of its devices.
 describe_modules() {
     local name device comma='' inner left
-    for name in $modules; do
+    for name in ${named:-$modules}; do
         identify "$name"
         find_devices "$name"
         printf '%s{"name":%s,"%s":%s,"devices":[' "$comma" "$(quoted "$name")" "$kind" "$(quoted "$actual")"
@@ -353,32 +390,79 @@ firmware_files() {
     [ ! -d "$image_firmware" ] || (cd "$image_firmware" && find -L . -type f | sed 's,^\./,,' | sort)
 }
 
-# is_listed FILE: it is firmware that we put on the node.
-is_listed() {
-    grep -Fqx -e "$1" "$firmware_list" 2>/dev/null
+# own_lists: prints the lists of this driver's firmware where it goes: in a folder for all kernels also those of its other
+# targets.
+own_lists() {
+    local list
+    [ -n "$firmware_place" ] || {
+        echo "$firmware_list"
+        return
+    }
+    set +f
+    for list in "$firmware/.driverwright-$this_driver"-*; do
+        [ "${list%-*}" != "$firmware/.driverwright-$this_driver" ] || echo "$list"
+    done
+    set -f
 }
 
-# check_firmware FILES: refuses when the node has another file in the place of one.
+# is_listed FILE: it is firmware that we put on the node.
+is_listed() {
+    local list
+    for list in $(own_lists); do
+        ! grep -Fqx -e "$1" "$list" 2>/dev/null || return 0
+    done
+    return 1
+}
+
+# check_firmware FILES: refuses when the node has another file in the place of one, or its kernel looks elsewhere.
 check_firmware() {
-    local file
-    [ -d "$host_firmware" ] ||
-        refuse LoadFailed "${modules##* }" "the image has firmware, but the pod has no $host_firmware: set spec.module.firmwarePath"
+    local file now=''
+    [ -d "${firmware%/updates/*}" ] ||
+        refuse LoadFailed "${modules##* }" "the image has firmware, but the pod has no ${firmware%/updates/*}: set spec.module.firmwarePath"
     while IFS= read -r file; do
         [ ! -e "$firmware/$file" ] || is_listed "$file" || cmp -s "$image_firmware/$file" "$firmware/$file" ||
             refuse LoadFailed "${modules##* }" "firmware $file: the node has a different file of this name in $firmware: remove that file"
     done <<END
 $1
 END
+    [ -n "$firmware_place" ] || return 0
+    read -r now 2>/dev/null <"$search_path"
+    case $now in '' | "$firmware_place") return 0 ;; esac
+    refuse LoadFailed "${modules##* }" "firmware: another program has set firmware_class.path of the node's kernel to $now, so it does not search $firmware_place: let that program set $firmware_place, or remove spec.module.firmwareHostPath where /lib/firmware can be written"
 }
 
-# copy_firmware: copies the image's firmware to where only this kernel looks, and looks first. A file is there complete or
-# not at all; the list names ours, also after a crash.
+# set_search_path: the kernel searches where our firmware is.
+set_search_path() {
+    local now=''
+    [ -n "$firmware_place" ] || return 0
+    read -r now 2>/dev/null <"$search_path"
+    [ "$now" != "$firmware_place" ] || return 0
+    # The record first: a path that nobody knows of would stay.
+    { printf '%s\n' "$boot_id" >"$search_path_file" && printf '%s' "$firmware_place" >"$search_path"; } 2>/dev/null ||
+        refuse LoadFailed "${modules##* }" "firmware: firmware_class.path cannot be set in $search_path: it needs --loader-privileges privileged"
+}
+
+# reset_search_path: the path that our loader has set in this boot is empty again, once nothing is in its folder.
+reset_search_path() {
+    local now='' set_in=''
+    [ -e "$search_path_file" ] || return 0
+    [ -z "$(find "$var_firmware/" ! -type d 2>/dev/null | head -n 1)" ] || return 0
+    read -r set_in <"$search_path_file"
+    read -r now 2>/dev/null <"$search_path"
+    # An empty text would not be written at all.
+    [ "$set_in $now" != "$boot_id ${var_firmware#"$host_root"}" ] || printf '\000' 2>/dev/null >"$search_path" || return 0
+    rm -f "$search_path_file"
+}
+
+# copy_firmware: copies the image's firmware to where the kernel looks first. A file is there complete or not at all; the list
+# names ours, also after a crash.
 copy_firmware() {
-    local files file mine=''
+    local files file list mine=''
     files=$(firmware_files)
     if [ -z "$files" ]; then
         # An earlier image may have had some.
-        remove_firmware "$firmware"
+        remove_firmware "$host_firmware/updates/$built_for"
+        remove_firmware "$var_firmware"
         return
     fi
     check_firmware "$files"
@@ -389,7 +473,7 @@ copy_firmware() {
 $files
 END
     mkdir -p "$firmware" && printf '%s' "$mine" >>"$firmware_list" ||
-        refuse LoadFailed "${modules##* }" "firmware cannot be written to $firmware: is the node's /lib/firmware read-only?"
+        refuse LoadFailed "${modules##* }" "firmware cannot be written to $firmware: is the node's ${firmware_place:-/lib/firmware} read-only? See spec.module.firmwareHostPath"
     while IFS= read -r file; do
         [ -n "$file" ] || continue
         mkdir -p "$(dirname "$firmware/$file")" && cp "$image_firmware/$file" "$firmware/$file.driverwright" &&
@@ -403,6 +487,16 @@ END
         [ -f "$image_firmware/$file" ] || rm -f "$firmware/$file"
     done <"$firmware_list"
     printf '%s' "$mine" >"$firmware_list"
+    # What another target of the driver had is this one's now.
+    for list in $(own_lists); do
+        [ "$list" != "$firmware_list" ] || continue
+        grep -Fvx -f "$firmware_list" "$list" >"$list.new"
+        if [ -s "$list.new" ]; then mv -f "$list.new" "$list"; else rm -f "$list.new" "$list"; fi
+    done
+    set_search_path
+    # Before, the spec may have had another place.
+    [ "$firmware" = "$var_firmware" ] || remove_firmware "$var_firmware"
+    [ -z "$firmware_place" ] || remove_firmware "$host_firmware/updates/$built_for"
 }
 
 # remove_firmware FOLDER: removes the files that its list names as ours.
@@ -414,6 +508,7 @@ remove_firmware() {
     done <"$list"
     rm -f "$list"
     find "$1" -depth -type d -exec rmdir {} \; 2>/dev/null
+    [ "$1" != "$var_firmware" ] || reset_search_path
     say "removed the firmware from $1"
 }
 
@@ -532,13 +627,19 @@ undo() {
     removed=
     # Nothing shows it yet, and each image that is refused would leave one.
     [ -z "$copied" ] || rm -rf "$copied"
-    for name in $modules; do
+    for name in ${named:-$modules}; do
         ! is_live "$name" || return 0
+    done
+    for name in $came; do
+        is_in_use "$name" || unload "$name"
     done
     remove_firmware "$firmware"
     for name in $again; do
         # In a subshell: its failure is not the driver's.
-        if (insert_with_dependencies "$host_modules/$kernel" "$name") >/dev/null 2>&1; then
+        if (
+            is_soft=yes
+            insert_with_dependencies "$host_modules/$kernel" "$name"
+        ) >/dev/null 2>&1; then
             say "loaded $name again"
         else
             say "$name could not be loaded again"
@@ -1091,12 +1192,47 @@ kernel_sentence() {
         END { sub(/^(<[0-9]+>)?\[[^]]*\] */, "", said); print said }'
 }
 
+# provide_unzstd: sets unzstd to the program at the end of this file, which the node's /run has until this run ends; fails
+# without one.
+provide_unzstd() {
+    local size
+    [ -z "$unzstd" ] || return 0
+    size=$(tail -c 11 "$0" | tr -d '\n')
+    size=${size##* }
+    case $size in '' | *[!0-9]*) return 1 ;; esac
+    trap 'rm -rf "$plain_folder"' EXIT
+    {
+        mkdir -p "$plain_folder" && tail -c "$((size + 11))" "$0" | head -c "$size" | zcat >"$plain_folder/unzstd" &&
+            chmod 0700 "$plain_folder/unzstd" && unzstd=$plain_folder/unzstd
+    } 2>/dev/null
+}
+
+# plain_of FILE: prints a module's file, decompressed.
+plain_of() {
+    case $1 in
+    *.gz) zcat "$1" ;;
+    *.xz) xzcat "$1" ;;
+    *.zst) provide_unzstd && "$unzstd" <"$1" ;;
+    *) cat "$1" ;;
+    esac
+}
+
 # insert MODULE FILE [PARAMETER]...: never with force, which would load a module that does not fit the kernel.
 insert() {
-    local name=$1 output sentence before
-    shift
+    local name=$1 file=$2 output sentence before plain=''
+    shift 2
+    case $file in *.zst)
+        # insmod knows the other kinds, and so may a kernel, but a kernel only one.
+        plain=$plain_folder/$name.ko
+        { provide_unzstd && plain_of "$file" >"$plain"; } 2>/dev/null ||
+            refuse LoadFailed "$name" "$file cannot be decompressed to $run_folder of the node: is it damaged, or the node's /run full?"
+        ;;
+    esac
     before=$("$dmesg" 2>/dev/null | tail -n 1)
-    output=$("$insmod" "$@" 2>&1) && return
+    output=$("$insmod" "${plain:-$file}" "$@" 2>&1) && {
+        rm -f "$plain"
+        return
+    }
     sentence=$(kernel_sentence "$name")
     refuse LoadFailed "$name" "${sentence:-$output}"
 }
@@ -1142,13 +1278,89 @@ load_dependency() {
     refuse LoadFailed "$1" "module $1 needs module $2, which is not loaded, not in the image and not in $host_modules/$kernel"
 }
 
+# find_soft NAME: sets soft_before and soft_after to what a module asks for and does not need (MODULE_SOFTDEP).
+find_soft() {
+    local index=$image_modules/$kernel/modules.softdep words file into=''
+    soft_before='' soft_after=''
+    if [ -e "$index" ]; then
+        words=$(awk -v name="$1" '
+            BEGIN { gsub(/-/, "_", name) }
+            { other = $2; gsub(/-/, "_", other) }
+            $1 == "softdep" && other == name { $1 = $2 = ""; print }' "$index")
+    else
+        file=$(modules_dep "$image_modules/$kernel" "$1")
+        words=$(strings_of "$image_modules/$kernel/${file%% *}" 2>/dev/null | sed -n 's/^softdep=//p')
+    fi
+    for word in $words; do
+        case $word in
+        pre: | post:) into=$word ;;
+        *[!A-Za-z0-9_-]*) ;;
+        *)
+            [ "$into" != pre: ] || soft_before="$soft_before $word"
+            [ "$into" != post: ] || soft_after="$soft_after $word"
+            ;;
+        esac
+    done
+}
+
+# load_soft NAME OTHER: as modprobe does it: its failure is not the other module's.
+load_soft() {
+    ! is_live "$1" || return 0
+    # shellcheck disable=SC2086  # names are words
+    if is_among "$1" $modules; then
+        is_among "$1" $loading || load_module "$1"
+    elif ! is_among "$1" $blacklist $to_remove; then
+        if (
+            is_soft=yes
+            insert_with_dependencies "$image_modules/$kernel" "$1" || insert_with_dependencies "$host_modules/$kernel" "$1"
+        ) >/dev/null 2>&1; then
+            say "loaded $1, for which $2 asks"
+        else
+            say "$1, for which $2 asks, is not loaded: the node has no such module, or refuses it"
+        fi
+    fi
+}
+
+# is_built_in NAME: it is part of the node's kernel.
+is_built_in() {
+    grep -q "/$(echo "$1" | sed 's/[-_]/[-_]/g')\.ko" "$host_modules/$kernel/modules.builtin" 2>/dev/null
+}
+
+# load_in_tree: loads the modules of the kernel's own that the spec asks for. Where all of ours are live they work without.
+load_in_tree() {
+    local name why is_kept=''
+    ! is_complete || is_kept=yes
+    for name in $to_load; do
+        # shellcheck disable=SC2086  # names are words
+        is_live "$name" || is_built_in "$name" || is_among "$name" $modules && continue
+        if [ -n "$is_kept" ]; then
+            (
+                is_soft=yes
+                insert_with_dependencies "$host_modules/$kernel" "$name"
+            ) >/dev/null 2>&1 && continue
+            spared_because="${spared_because:+$spared_because; }module $name of spec.module.inTreeModulesToLoad cannot be loaded"
+            continue
+        fi
+        insert_with_dependencies "$host_modules/$kernel" "$name" ||
+            refuse LoadFailed "$name" "module $name of spec.module.inTreeModulesToLoad is not among the modules of the node's kernel in $host_modules/$kernel"
+    done
+}
+
 load_module() {
-    local dependency parameters
+    local dependency parameters after
     if is_ours "$1"; then
         say "module $1 is already loaded"
+        # It may have come a moment ago, with one that needs it.
+        is_of_other "$1" || write_owner "$1" live
         return
     fi
-    look_up depends "$1"
+    loading="$loading $1"
+    find_soft "$1"
+    after=$soft_after
+    for dependency in $soft_before; do
+        load_soft "$dependency" "$1"
+    done
+    look_up depends "$1" || look_up_in "$needed_depends" "$1"
     for dependency in $found; do
         load_dependency "$1" "$dependency"
     done
@@ -1164,31 +1376,151 @@ load_module() {
     is_ours "$1" || refuse LoadFailed "$1" "module $1 is loaded with $kind ${actual:-none}; the image's has $expected"
     write_owner "$1" live
     record_parameters "$1" "$parameters"
+    # shellcheck disable=SC2086  # names are words
+    ! is_among "$1" $needed || came="$1 $came"
+    for dependency in $after; do
+        load_soft "$dependency" "$1"
+    done
+}
+
+# --- What the named modules need of the image.
+
+# needed_by NAME: prints the files of the image that a module needs, the farthest first, and its own.
+needed_by() {
+    local file files='' folder=$image_modules/$kernel
+    if [ -n "$is_vendors" ] && ! [ -e "$folder/modules.dep" ]; then
+        look_up depends "$1"
+        for file in $found; do
+            modules_dep "$folder" "$file"
+        done
+        return
+    fi
+    for file in $(modules_dep "$folder" "$1"); do
+        files="$file $files"
+    done
+    echo "$files"
+}
+
+# add_needed: puts the modules of the image that the named ones need before them in modules.
+add_needed() {
+    local name file below identity all=''
+    named=$modules
+    for name in $named; do
+        for file in $(needed_by "$name"); do
+            base_name "$file"
+            underscore "$word"
+            below=$word
+            # shellcheck disable=SC2086  # names are words
+            ! is_among "$below" $named $needed || continue
+            # KMM's images may only name what is the kernel's own.
+            identity=$(identity_of "$image_modules/$kernel/$file" 2>/dev/null) || continue
+            needed="$needed $below" all="$all $below"
+            needed_identities="$needed_identities$below $identity|"
+            needed_depends="$needed_depends$below $(depends_of "$image_modules/$kernel/$file")|"
+        done
+        all="$all $name"
+    done
+    modules=$all
+}
+
+# drop_needed NAME: it is not one of this driver's modules.
+drop_needed() {
+    local name all=''
+    for name in $modules; do
+        [ "$name" = "$1" ] || all="$all $name"
+    done
+    modules=$all
+}
+
+# leave_foreign: what is live under the name of a module that is needed and not named, and was not loaded by this driver, is
+# replaced only where a named module has to be loaded and nothing else uses it. Otherwise it stays: drivers that work stay
+# as they are.
+leave_foreign() {
+    local name others='' all=$modules is_kept='' why
+    modules=$named
+    find_doomed
+    ! is_complete || is_kept=yes
+    modules=$all
+    # From the top: what stands on another one is replaced before it.
+    for name in $needed; do
+        others="$name $others"
+    done
+    for name in $others; do
+        is_live "$name" && ! is_ours "$name" || continue
+        read_owner "$name"
+        [ "$owner $state" != "$this_driver live" ] || continue
+        read_uptime
+        # shellcheck disable=SC2086  # names are words
+        if is_of_other "$name"; then
+            why="belongs to driver ${owner%%.*}/${owner#*.}"
+        elif [ -n "$is_kept" ]; then
+            why="was not loaded by this driver, whose other modules are loaded: a reboot or a rebuild replaces it"
+        elif is_in_use "$name" $leaving $doomed; then
+            why="is in use ($(usage_of "$name"))"
+        else
+            doomed="$doomed $name"
+            continue
+        fi
+        drop_needed "$name"
+        leave "module $name, which the image has in another build, $why"
+    done
+}
+
+# record_needed: records what is loaded of the modules that are needed and not named, for `unload`: the last loaded first. What
+# an earlier image needed stays recorded.
+record_needed() {
+    local name lines='' boot=''
+    [ -n "${DRIVER:-}" ] || return 0
+    for name in $needed; do
+        # shellcheck disable=SC2086  # names are words
+        is_among "$name" $modules && is_ours "$name" || continue
+        read_owner "$name"
+        [ "$owner $state" = "$this_driver live" ] || continue
+        lines="$name $actual
+$lines"
+    done
+    [ -n "$lines" ] || [ -e "$needed_file" ] || return 0
+    {
+        read -r boot
+        while [ "$boot" = "$boot_id" ] && read -r name actual; do
+            # shellcheck disable=SC2086  # names are words
+            is_among "$name" $modules || lines="$lines$name $actual
+"
+        done
+    } 2>/dev/null <"$needed_file"
+    { printf '%s\n%s' "$boot_id" "$lines" >"$needed_file.new" && mv -f "$needed_file.new" "$needed_file"; } 2>/dev/null ||
+        say "$needed_file cannot be written: modules$needed stay loaded when the driver is removed"
 }
 
 # --- A vendor's image: the data files are made here.
 
-# strings_of FILE: prints the strings of a module's file, each on a line.
-strings_of() {
-    case $1 in
-    *.ko) cat "$1" ;;
-    *.gz) zcat "$1" ;;
-    *.xz) xzcat "$1" ;;
-    esac | tr '\000' '\n'
-}
-
 # build_id_of FILE: prints the build id in a module's first note: "GNU" after its sizes and its type.
 build_id_of() {
-    case $1 in
-    *.ko) head -c 4096 "$1" ;;
-    *.gz) zcat "$1" | head -c 4096 ;;
-    *.xz) xzcat "$1" | head -c 4096 ;;
-    esac | od -An -v -tx1 | tr -d ' \n' | sed -n 's/.*040000001400000003000000474e5500\([0-9a-f]\{40\}\).*/\1/p'
+    plain_of "$1" | head -c 4096 | od -An -v -tx1 | tr -d ' \n' |
+        sed -n 's/.*040000001400000003000000474e5500\([0-9a-f]\{40\}\).*/\1/p'
+}
+
+# strings_of FILE: prints the strings of a module's file, each on a line.
+strings_of() {
+    plain_of "$1" | tr '\000' '\n'
+}
+
+# depends_of FILE: prints the modules that a module needs, in one line.
+depends_of() {
+    strings_of "$1" | sed -n 's/^depends=\([A-Za-z0-9_,-]*\)$/\1/p' | tr ',\n' '  '
+}
+
+# identity_of FILE: prints what /sys/module must show of a module; fails where nothing could.
+identity_of() {
+    local identity
+    identity=$(strings_of "$1" | sed -n 's/^srcversion=\([0-9A-Fa-f]\{1,\}\)$/srcversion \1/p' | head -n 1)
+    [ -n "$identity" ] || identity="buildID $(build_id_of "$1")"
+    [ "$identity" != "buildID " ] && printf '%s\n' "$identity"
 }
 
 # describe_image: writes what the files of a vendor's modules say of themselves, as a build of ours does.
 describe_image() {
-    local name file strings identity
+    local name file alias identity
     [ -z "$image_firmware" ] || [ -n "$(firmware_files)" ] ||
         refuse LoadFailed "${modules##* }" "the image has no files in $FIRMWARE_PATH, as spec.module.firmwarePath asks"
     for name in $modules; do
@@ -1197,16 +1529,15 @@ describe_image() {
         [ -f "$file" ] || refuse LoadFailed "$name" "the image has no module $name in ${image_modules#"$image"}/$kernel: set dirName of the kernel mapping to the folder with lib/modules"
         case $file in
         *.ko | *.ko.gz | *.ko.xz) ;;
-        *) refuse LoadFailed "$name" "the loader cannot read ${file#"$image"}: put it into the image uncompressed, or as .gz or .xz" ;;
+        *.ko.zst) provide_unzstd || refuse LoadFailed "$name" "the loader has no program that decompresses ${file#"$image"}: is its image complete?" ;;
+        *) refuse LoadFailed "$name" "the loader cannot read ${file#"$image"}: put it into the image uncompressed, or as .gz, .xz or .zst" ;;
         esac
-        strings=$(strings_of "$file" | grep -E '^(srcversion=[0-9A-Fa-f]+|depends=[A-Za-z0-9_,-]*|alias=(bcma|pci|ssb|usb|virtio|vmbus|xen):.*)$')
-        identity=$(printf '%s\n' "$strings" | sed -n 's/^srcversion=/srcversion /p' | head -n 1)
-        [ -n "$identity" ] || identity="buildID $(build_id_of "$file")"
-        [ "$identity" != "buildID " ] ||
+        alias=$(strings_of "$file" | grep -E '^alias=(bcma|pci|ssb|usb|virtio|vmbus|xen):' | head -n 1)
+        identity=$(identity_of "$file") ||
             refuse LoadFailed "$name" "${file#"$image"} has neither a srcversion nor a build id, so nothing could prove that it is loaded"
         printf '%s %s\n' "$name" "$identity" >>"$data/identities"
-        printf '%s %s\n' "$name" "$(printf '%s\n' "$strings" | sed -n 's/^depends=//p' | tr ',\n' '  ')" >>"$data/depends"
-        case $strings in *alias=*) printf '%s\n' "$name" >>"$data/needs-device" ;; esac
+        printf '%s %s\n' "$name" "$(depends_of "$file")" >>"$data/depends"
+        [ -z "$alias" ] || printf '%s\n' "$name" >>"$data/needs-device"
     done
 }
 
@@ -1246,7 +1577,9 @@ load() {
         return
     fi
     [ -z "$is_vendors" ] || describe_image
+    add_needed
     wait_for_program
+    leave_foreign
     find_doomed
     wait_for_dependencies
     claim_modules
@@ -1256,10 +1589,12 @@ load() {
     copy_firmware
     copy_userspace
     make_room
+    load_in_tree
     for name in $modules; do
         load_module "$name"
     done
     drop_claims
+    record_needed
     # Modules that the driver had and no longer names are free for others.
     # shellcheck disable=SC2086  # names are words
     drop_modules $modules
@@ -1344,9 +1679,11 @@ prepare() {
     check_room
     check_blacklist
     make_room
+    load_in_tree
     # shellcheck disable=SC2086  # names are words
     drop_modules $modules
     remove_firmware "$firmware"
+    remove_firmware "$var_firmware"
     export_userspace
     say "the image's own program loads$modules now"
 }
@@ -1429,6 +1766,16 @@ stop() {
     exit 0
 }
 
+# hold_needed: what `load` has loaded of the needed modules is checked as well.
+hold_needed() {
+    local name
+    [ -z "$is_vendors" ] && [ "$loaded_by" = ours ] || return 0
+    add_needed
+    for name in $needed; do
+        is_ours "$name" || drop_needed "$name"
+    done
+}
+
 # A device that is rebound is away for a moment: only what was seen twice is reported.
 hold() {
     local seen=
@@ -1438,6 +1785,7 @@ hold() {
         wait
     done
     if [ "$kernel" = "$built_for" ]; then
+        hold_needed
         say "holding$modules on $kernel until SIGTERM"
     else
         say "the node runs $kernel, this image is for $built_for: $wrong_kernel"
@@ -1499,8 +1847,20 @@ finish() {
     exit
 }
 
+# find_along: sets along to what this driver has loaded besides in this boot, the last loaded first.
+find_along() {
+    local name identity boot=''
+    {
+        read -r boot
+        while [ "$boot" = "$boot_id" ] && read -r name identity; do
+            is_identity "$name" "$identity" && ! is_of_other "$name" || continue
+            case " ${UNLOAD:-} " in *" $name:"*) ;; *) along="$along $name" ;; esac
+        done
+    } 2>/dev/null <"$needed_file"
+}
+
 unload_driver() {
-    local entry name going='' message="no module of the driver was loaded"
+    local entry name going='' along='' message="no module of the driver was loaded"
     read_node
     [ -n "${DRIVER:-}" ] && [ -n "${BOOT_ID:-}" ] || {
         say "unload needs DRIVER and BOOT_ID in its environment"
@@ -1509,6 +1869,7 @@ unload_driver() {
     if [ "$boot_id" != "$BOOT_ID" ]; then
         message="the node has rebooted since: none of its modules is loaded"
     else
+        find_along
         # Also where a module is in use: the next driver may replace it later.
         drop_modules
         for entry in ${UNLOAD:-}; do
@@ -1530,6 +1891,15 @@ unload_driver() {
         unload_all $going || finish InUse "${remaining##* }" "$reason" "$remaining"
         message="unloaded$going"
     fi
+    # Another driver may use what the image had besides: it stays.
+    for name in $along; do
+        # shellcheck disable=SC2086  # names are words
+        if is_in_use "$name" || ! unload "$name"; then
+            message="$message; module $name, which came with it, stays: it is in use ($(usage_of "$name"))"
+        else
+            message="$message, $name"
+        fi
+    done
     if [ "$boot_id" = "$BOOT_ID" ]; then
         remove_export "$run_folder/$this_driver"
         remove_export "$host_root/run/nvidia/driver"
@@ -1539,7 +1909,8 @@ unload_driver() {
         remove_firmware "$name"
     done
     set -f
-    rm -f "$blacklist_file" "$rebuild_file" "$parameters_file" "$live_file" 2>/dev/null
+    remove_firmware "$var_firmware"
+    rm -f "$blacklist_file" "$rebuild_file" "$parameters_file" "$live_file" "$needed_file" 2>/dev/null
     # Other drivers' records keep it.
     rmdir "$owners" 2>/dev/null
     [ ! -e "$blacklist_file" ] || finish FilesLeft "" "$blacklist_file cannot be removed: is the node's /etc/modprobe.d read-only?" ""
@@ -1561,3 +1932,5 @@ unload)
     exit 2
     ;;
 esac
+# What follows in the loader's image is no script.
+exit

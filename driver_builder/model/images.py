@@ -16,6 +16,8 @@ TARGET_LABELS = (DRIVER_LABEL, KERNEL_LABEL, OS_LABEL, ARCHITECTURE_LABEL)
 COMPILER_LABEL = f"{LABEL_PREFIX}.compiler"
 SYMVERS_LABEL = f"{LABEL_PREFIX}.module-symvers"
 MODULES_LABEL = f"{LABEL_PREFIX}.modules"
+NEEDED_LABEL = f"{LABEL_PREFIX}.needed-modules"
+"""The modules in an image that the named ones need, where it has any."""
 FIRMWARE_LABEL = f"{LABEL_PREFIX}.firmware"
 """The digest of the firmware in an image, where it has any."""
 USERSPACE_LABEL = f"{LABEL_PREFIX}.userspace"

@@ -17,6 +17,8 @@ HOST_FOLDER = "/run/driverwright"
 NVIDIA_FOLDER = "/run/nvidia"
 NVIDIA_PATH = f"{NVIDIA_FOLDER}/driver"
 """Where other programs look for the user space of NVIDIA's driver."""
+FIRMWARE_FOLDER = "/var/lib/firmware"
+"""Where firmware goes on nodes whose ``/lib/firmware`` is read-only: the kernel's search path names it."""
 DEFAULT_SIZE = 512 << 20
 MAX_SIZE = 4 << 30
 """As much as is read of an image."""

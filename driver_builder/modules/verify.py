@@ -9,7 +9,7 @@ vermagic alone proves little: in a kernel with MODVERSIONS its release is not co
 Every check is its own function: ``verify_files`` has those of the folder, ``verify_symbols`` those of the imports.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from driver_builder.archives.image_archive import ImageArchive
@@ -41,13 +41,17 @@ MACHINES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedModule:
-    """A module that fits: its absolute ``path`` in the image, and what the loaded module must show in /sys/module."""
+    """A module that fits: its absolute ``path`` in the image, and what the loaded module must show in /sys/module.
+
+    ``needs`` are modules of the image that it needs and that the request does not name, each with its identity.
+    """
 
     name: str
     path: str
     srcversion: str
     build_id: str
     vermagic: str
+    needs: tuple[tuple[str, str], ...] = ()
 
 
 def verify(
@@ -73,7 +77,10 @@ def verify(
     check_modules((*others, *in_load_order), kernel_symbols, request=request, certificate=certificate, origin=origin)
     check_indexes(found.indexes, modules, folder)
     check_userspace(image, request, in_load_order)
-    return tuple(_verified(paths[module.name], module) for module in in_load_order)
+    unnamed = {module.name: module for module in others}
+    return tuple(
+        _verified(paths[module.name], module, tuple(_needed(module, unnamed).items())) for module in in_load_order
+    )
 
 
 def check_modules(
@@ -106,13 +113,26 @@ def check_modules(
     check_depends(modules, {*owner_names(given), *owner_names(kernel_symbols), *(it.name for it in modules)}, kernel)
 
 
-def _verified(path: str, module: KernelModule) -> VerifiedModule:
+def _needed(module: KernelModule, others: Mapping[str, KernelModule]) -> dict[str, str]:
+    """Return which of the others a module needs, directly or not, with their identities."""
+    found: dict[str, str] = {}
+    left = list(module.depends)
+    while left:
+        name = left.pop()
+        if name in others and name not in found:
+            found[name] = others[name].identity
+            left += others[name].depends
+    return dict(sorted(found.items()))
+
+
+def _verified(path: str, module: KernelModule, needs: tuple[tuple[str, str], ...]) -> VerifiedModule:
     return VerifiedModule(
         name=module.name,
         path=path,
         srcversion=module.srcversion,
         build_id=module.build_id,
         vermagic=module.vermagic,
+        needs=needs,
     )
 
 

@@ -13,6 +13,7 @@ fingerprints of drivers that do not use it stay as they are (docs/decisions/0040
 import hashlib
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from driver_builder.api.driver_spec import ContainerSettings, DriverSpec, LoadedBy, VendorSettings
@@ -25,6 +26,7 @@ def fingerprint(
     spec: DriverSpec,
     *,
     identities: Mapping[str, str],
+    needed: Mapping[str, str] = MappingProxyType({}),
     image_digest: str,
     firmware: str = "",
     userspace: str = "",
@@ -33,7 +35,8 @@ def fingerprint(
 ) -> str:
     """Return the digest of what a node gets of a driver.
 
-    ``identities`` maps module to the srcversion or build id in the image, ``firmware`` and ``userspace`` are digests of
+    ``identities`` maps module to the srcversion or build id in the image, ``needed`` those that it has besides because
+    these need them; ``firmware`` and ``userspace`` are digests of
     such files in it, ``rebuild`` the token of a rebuild for the whole driver. If the image does not say what it
     contains, ``image_digest`` replaces them. ``vendor`` says how the modules of a prebuilt image are loaded: how its
     own program is run counts, but not how long it may take.
@@ -42,6 +45,7 @@ def fingerprint(
     has_program = vendor is not None and vendor.loader is LoadedBy.IMAGE
     fields: dict[str, Any] = {
         "modules": {plain(name): identity for name, identity in identities.items()},
+        "needed": {plain(name): identity for name, identity in needed.items()},
         "parameters": {
             plain(module.name): list(module.parameters) for module in spec.module.load_order if module.parameters
         },
@@ -50,6 +54,8 @@ def fingerprint(
         "userspace": [userspace or image_digest, spec.userspace.host_path or ""] if spec.userspace else "",
         "blacklist": sorted(spec.module.blacklist),
         "inTreeModulesToRemove": sorted(spec.module.in_tree_modules_to_remove),
+        "inTreeModulesToLoad": list(spec.module.in_tree_modules_to_load),
+        "firmwareHostPath": spec.module.firmware_host_path,
         "rebuild": rebuild,
         "dirName": vendor.dir_name if vendor is not None else None,
         "program": _program(vendor.container) if vendor is not None and has_program else None,

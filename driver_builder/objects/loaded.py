@@ -49,6 +49,8 @@ class Load:
     modules: tuple[tuple[str, str], ...] = ()
     firmware: bool = False
     blacklist: bool = False
+    var_firmware: bool = False
+    """Whether firmware may be in ``/var/lib/firmware``, and the kernel's search path be ours."""
     nvidia: bool = False
     """Whether the user space may be at NVIDIA's place, until the node boots."""
     fingerprint: str = ""
@@ -56,7 +58,7 @@ class Load:
     @property
     def has_files(self) -> bool:
         """Return whether something stays on the node after a reboot."""
-        return self.firmware or self.blacklist
+        return self.firmware or self.var_firmware or self.blacklist
 
     def is_live(self, boot_id: str | None) -> bool:
         """Return whether modules of it are loaded on a boot of the node; None for one that is not known."""
@@ -200,6 +202,7 @@ def _load(item: Mapping[str, Any]) -> Load:
         boot_id=_matching(_BOOT_ID, item["bootID"]),
         modules=tuple((_matching(_NAME, name), _matching(_IDENTITY, identity)) for name, identity in modules),
         firmware=item.get("firmware") is True,
+        var_firmware=item.get("varFirmware") is True,
         blacklist=item.get("blacklist") is True,
         nvidia=item.get("nvidia") is True,
         fingerprint=_matching(_FINGERPRINT, item["fingerprint"]) if "fingerprint" in item else "",
@@ -236,7 +239,8 @@ def _item(load: Load) -> dict[str, Any]:
         item["modules"] = [f"{name}:{identity}" for name, identity in load.modules]
     if _FINGERPRINT.fullmatch(load.fingerprint):
         item["fingerprint"] = load.fingerprint
-    files = {"firmware": load.firmware, "blacklist": load.blacklist, "nvidia": load.nvidia}
+    files = {"firmware": load.firmware, "varFirmware": load.var_firmware}
+    files |= {"blacklist": load.blacklist, "nvidia": load.nvidia}
     return item | {name: True for name, there in files.items() if there}
 
 
@@ -249,7 +253,12 @@ def _beside(old: Load, new: Load, is_proven: bool) -> Load:
 
 def _merged(old: Load, new: Load, is_proven: bool) -> Load:
     """Add what an earlier image of the target left: its files, and the modules that the new one does not have."""
-    files = replace(new, firmware=new.firmware or old.firmware, blacklist=new.blacklist or old.blacklist)
+    files = replace(
+        new,
+        firmware=new.firmware or old.firmware,
+        var_firmware=new.var_firmware or old.var_firmware,
+        blacklist=new.blacklist or old.blacklist,
+    )
     if old.boot_id != new.boot_id:
         return files
     others = _others(old.modules, new.modules, is_proven)

@@ -16,12 +16,12 @@ from driver_builder.api.driver_spec import DriverSpec, UserspaceSettings, Vendor
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
-from driver_builder.model.userspace import HOST_FOLDER, NVIDIA_FOLDER
+from driver_builder.model.userspace import FIRMWARE_FOLDER, HOST_FOLDER, NVIDIA_FOLDER
 from driver_builder.objects import slots
 from driver_builder.objects.fingerprint import fingerprint, names_all
 from driver_builder.objects.slots import ONLY, Place, Slot
 from driver_builder.objects.tolerations import with_ours
-from driver_builder.objects.vendor_pod import PREPARE_CONTAINER, PROGRAM_CONTAINER, with_vendor
+from driver_builder.objects.vendor_pod import FIRMWARE_PATH, PREPARE_CONTAINER, PROGRAM_CONTAINER, with_vendor
 from kube_api import names
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS
 
@@ -32,6 +32,8 @@ DRIVER_LABEL = f"{names.GROUP}/driver-container"
 TARGET_LABEL = f"{names.GROUP}/target"
 VERSION_ANNOTATION = f"{names.GROUP}/version"
 MODULES_ANNOTATION = f"{names.GROUP}/modules"
+NEEDED_ANNOTATION = f"{names.GROUP}/needed-modules"
+"""On a pod, where its image has such: the modules that the named ones need, with their identities."""
 FINGERPRINT_ANNOTATION = f"{names.GROUP}/fingerprint"
 TEMPLATE_ANNOTATION = f"{names.GROUP}/template"
 """On a DaemonSet: the digest of all of it. It may change with every version of ours: pods are not compared by it."""
@@ -87,6 +89,7 @@ def daemon_set(
     target: KernelTarget,
     image: ImageRef,
     identities: Mapping[str, str],
+    needed: Mapping[str, str] = MappingProxyType({}),
     loader_image: str,
     privileges: LoaderPrivileges = LoaderPrivileges.PRIVILEGED,
     firmware: str = "",
@@ -105,15 +108,16 @@ def daemon_set(
 ) -> Json:
     """Build the DaemonSet. ``image`` is by digest; ``identities`` maps module to the srcversion or build id in it.
 
-    ``firmware`` and ``userspace`` are the digests of such files in the image, ``rebuild`` the token of a rebuild for
-    the whole driver, ``node_rebuilds`` those for single nodes: a pod that sees a new one loads anew. ``folders`` are
-    those of the node that the DaemonSet has already: its pods keep them, for what a pod before has left there. Nodes
-    are not selected by the version of their operating system, which may change while its kernel runs, unless
-    ``selects_os_version``: then another DaemonSet of the same kernel has the others. ``adopted`` is written down as it
-    is, see :data:`ADOPTED_ANNOTATION`; ``basis`` and ``kept`` are those of :data:`KEPT_ANNOTATION`. In a wave ``slot``
-    says which nodes of the target it is for. ``first`` are the modules of other drivers that its pods wait for.
-    They keep away from nodes with the driver's yield label. ``vendor`` says how the modules of a prebuilt image are
-    loaded; where a pod ``follows_program``, another pod's may still run beside it.
+    ``needed`` are those that the image has besides because these need them. ``firmware`` and ``userspace`` are the
+    digests of such files in the image, ``rebuild`` the token of a rebuild for the whole driver, ``node_rebuilds`` those
+    for single nodes: a pod that sees a new one loads anew. ``folders`` are those of the node that the DaemonSet has
+    already: its pods keep them, for what a pod before has left there. Nodes are not selected by the version of their
+    operating system, which may change while its kernel runs, unless ``selects_os_version``: then another DaemonSet of
+    the same kernel has the others. ``adopted`` is written down as it is, see :data:`ADOPTED_ANNOTATION`; ``basis`` and
+    ``kept`` are those of :data:`KEPT_ANNOTATION`. In a wave ``slot`` says which nodes of the target it is for.
+    ``first`` are the modules of other drivers that its pods wait for. They keep away from nodes with the driver's yield
+    label. ``vendor`` says how the modules of a prebuilt image are loaded; where a pod ``follows_program``, another
+    pod's may still run beside it.
     """
     labels = {
         "app.kubernetes.io/name": driver.name,
@@ -124,6 +128,7 @@ def daemon_set(
     on_node = fingerprint(
         spec,
         identities=identities,
+        needed=needed,
         image_digest=image.reference,
         firmware=firmware,
         userspace=userspace,
@@ -134,6 +139,7 @@ def daemon_set(
         KERNEL_ANNOTATION: target.kernel_version,
         VERSION_ANNOTATION: spec.version,
         MODULES_ANNOTATION: json.dumps(dict(identities), sort_keys=True),
+        **({NEEDED_ANNOTATION: json.dumps(dict(needed), sort_keys=True)} if needed else {}),
         FINGERPRINT_ANNOTATION: on_node,
     }
     environment = _environment(driver, spec, target, rebuild=rebuild, node_rebuilds=node_rebuilds, first=first)
@@ -272,6 +278,7 @@ class _HostFolder:
 
 _MODULES = _HostFolder(name="modules", path="/lib/modules", read_only=True)
 _FIRMWARE = _HostFolder(name="firmware", path="/lib/firmware")
+_VAR_FIRMWARE = _HostFolder(name="var-firmware", path=FIRMWARE_FOLDER)
 _BLACKLISTS = _HostFolder(name="modprobe", path="/etc/modprobe.d")
 _RUN = _HostFolder(name="run", path=HOST_FOLDER)
 """What the loader remembers until the node boots: the owner of each module, the rebuilds it has seen, the parameters
@@ -285,7 +292,8 @@ _DEVICES = _HostFolder(name="dev", path="/dev", read_only=True)
 def _host_folders(spec: DriverSpec, kept: Collection[str]) -> tuple[_HostFolder, ...]:
     """Mount no more of the node than the spec needs, or needed before."""
     asked = (
-        (_FIRMWARE, spec.module.firmware_path),
+        (_FIRMWARE, spec.module.firmware_path and not spec.module.firmware_host_path),
+        (_VAR_FIRMWARE, spec.module.firmware_host_path),
         (_BLACKLISTS, spec.module.blacklist),
         (_NVIDIA, spec.userspace and spec.userspace.host_path),
     )
@@ -303,8 +311,11 @@ def _environment(
     first: Iterable[tuple[str, tuple[str, ...]]],
 ) -> list[Json]:
     """Return the loader's settings besides the modules, in the variables described at the top of ``loader.sh``."""
+    to_load = (f"+{name}" for name in spec.module.in_tree_modules_to_load)
+    place = spec.module.firmware_host_path
     values = {
-        "REMOVE_MODULES": " ".join(spec.module.in_tree_modules_to_remove),
+        "REMOVE_MODULES": " ".join((*spec.module.in_tree_modules_to_remove, *to_load)),
+        FIRMWARE_PATH: f":{place}" if place else "",
         "BLACKLIST": " ".join(spec.module.blacklist),
         DEPENDS: " ".join(f"{other.replace('/', '.', 1)}:{','.join(modules)}" for other, modules in first),
         "REBUILD": rebuild,

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
-from driver_builder.model.userspace import HOST_FOLDER, NVIDIA_FOLDER
+from driver_builder.model.userspace import FIRMWARE_FOLDER, HOST_FOLDER, NVIDIA_FOLDER
 from driver_builder.objects import bound_pod
 from driver_builder.objects.bound_pod import BoundPod, PodKind
 from driver_builder.objects.loaded import Load, words
@@ -30,7 +30,10 @@ _MAX_NAME = 46
 _DEADLINE_SECONDS = 240
 _MODULES, _FIRMWARE, _BLACKLISTS = "/lib/modules", "/lib/firmware", "/etc/modprobe.d"
 _RUN = HOST_FOLDER
-_VOLUMES = {_MODULES: "modules", _RUN: "run", _FIRMWARE: "firmware", _BLACKLISTS: "modprobe", NVIDIA_FOLDER: "nvidia"}
+_VOLUMES = {
+    **{_MODULES: "modules", _RUN: "run", _FIRMWARE: "firmware", FIRMWARE_FOLDER: "var-firmware"},
+    **{_BLACKLISTS: "modprobe", NVIDIA_FOLDER: "nvidia"},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +92,7 @@ def manifest(
     """
     folders = [(_MODULES, True), (_RUN, False)]
     folders += [(_FIRMWARE, False)] if load.firmware else []
+    folders += [(FIRMWARE_FOLDER, False)] if load.var_firmware else []
     folders += [(_BLACKLISTS, False)] if load.blacklist else []
     folders += [(NVIDIA_FOLDER, False)] if load.nvidia else []
     container = _container(driver, load, boot_id, image, folders)

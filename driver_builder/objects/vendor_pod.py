@@ -22,6 +22,8 @@ DRIVER_VARIABLE = PROGRAM_VARIABLE
 """In the environment of the image's own program: ``loader.sh`` finds by it a program that has not ended yet."""
 POD_UID = "POD_UID"
 """The variable with the uid of the driver pod: what a proof pod has found live is that pod's."""
+FIRMWARE_PATH = "FIRMWARE_PATH"
+"""The variable with the folder of firmware in a vendor's image, and after a colon that of the node, in any image."""
 RUN = {"name": "run", "mountPath": "/host/run/driverwright"}
 """Where ``loader.sh`` keeps on the node what it has to know until the next boot."""
 
@@ -46,7 +48,7 @@ def asked_of(pod_spec: Json) -> str:
     variables = (item for container in pod_spec.get("initContainers") or () for item in container.get("env") or ())
     known = {item["name"]: str(item.get("value") or "") for item in variables}
     names = sorted(plain(line.partition(" ")[0]) for line in known.get("MODULES", "").splitlines())
-    return " ".join(filter(None, (*names, known.get("FIRMWARE_PATH"))))
+    return " ".join(filter(None, (*names, known.get(FIRMWARE_PATH, "").partition(":")[0])))
 
 
 def with_vendor(
@@ -66,7 +68,8 @@ def with_vendor(
         load = _with_environment(load, {**values, "LOADER": vendor.loader.value})
         pod = _with_program({**pod, "initContainers": [bring, load]}, vendor, privileges, prepare)
     else:
-        values |= {"DIR_NAME": vendor.dir_name or "", "FIRMWARE_PATH": spec.module.firmware_path or ""}
+        firmware = ":".join(filter(None, (spec.module.firmware_path, spec.module.firmware_host_path)))
+        values |= {"DIR_NAME": vendor.dir_name or "", FIRMWARE_PATH: firmware}
         pod = {**pod, "initContainers": [bring, _with_environment(load, values)]}
     (bring, load), (hold, *others) = pod["initContainers"], pod["containers"]
     return {**pod, "initContainers": [bring, _closed(load)], "containers": [_closed(hold), *others]}
@@ -86,7 +89,7 @@ def _with_environment(load: Json, values: dict[str, str]) -> Json:
     return {
         **load,
         "securityContext": {**load["securityContext"], **ROOT},
-        "env": [*load["env"], *variables],
+        "env": [*(item for item in load["env"] if item["name"] not in values), *variables],
         "volumeMounts": [{key: value for key, value in own.items() if key != "readOnly"}, *folders],
     }
 

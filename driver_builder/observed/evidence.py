@@ -185,4 +185,4 @@ def is_current(pod: DriverPod, daemon_set: DaemonSet) -> bool:
         return True
     if fingerprint.is_of_this_form(pod.fingerprint):
         return False
-    return daemon_set.adopted == daemon_set.fingerprint and pod.expected == daemon_set.expected
+    return daemon_set.adopted == daemon_set.fingerprint and pod.builds == daemon_set.builds

@@ -81,6 +81,8 @@ class DaemonSet:
     version: str = ""
     expected: Mapping[str, str] = field(default_factory=dict)
     """Version and module identities of its template."""
+    needed: Mapping[str, str] = field(default_factory=dict)
+    """The modules that these need of the image, with their identities."""
     slot: Slot = ONLY
     """In a wave a target has two."""
     node_selector: Mapping[str, str] = field(default_factory=dict)
@@ -96,6 +98,11 @@ class DaemonSet:
     """What its pods ask of a vendor's image (:func:`driver_builder.objects.vendor_pod.asked_of`)."""
 
     @property
+    def builds(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Return the modules that its pods have, with their identities, named or not."""
+        return self.expected, self.needed
+
+    @property
     def target_label(self) -> str:
         """Return what the target label of its pods says."""
         return slots.name_in(self.target, self.slot.name)
@@ -107,7 +114,8 @@ class DriverPod:
 
     ``expected`` maps module name to the identity (srcversion or build id) that this pod's image carries; ``message``
     is the last thing its loader or the kubelet said about a failure. ``leaves_modules`` says that its modules stay when
-    it ends, unlike those of older versions; ``firmware`` and ``blacklist`` that it writes such files,
+    it ends, unlike those of older versions; ``firmware`` (in ``/lib``), ``var_firmware`` (in ``/var/lib``) and
+    ``blacklist`` that it writes such files,
     ``nvidia`` that it may export a user space to NVIDIA's place.
     ``contrary`` is a verdict of ``hold`` that is newer than ``proof``: a module is not what it was any more.
     ``unready_since`` is when the pod was last ready, ``slot`` that of its DaemonSet. ``device_nodes`` are those
@@ -130,6 +138,7 @@ class DriverPod:
     leaves_modules: bool = False
     firmware: bool = False
     blacklist: bool = False
+    var_firmware: bool = False
     nvidia: bool = False
     image: str = ""
     contrary: LoadReport | None = None
@@ -140,6 +149,13 @@ class DriverPod:
     """Where the image's own program loads the modules: then ``proof`` is the report of a proof pod."""
     asked: str = ""
     """What it asks of a vendor's image."""
+    needed: Mapping[str, str] = field(default_factory=dict)
+    """The modules that those of ``expected`` need of the image, with their identities."""
+
+    @property
+    def builds(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
+        """Return the modules that it has, with their identities, named or not."""
+        return self.expected, self.needed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

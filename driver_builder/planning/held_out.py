@@ -144,5 +144,7 @@ def _is_of(view: DriverView, load: Load, item: DaemonSet) -> bool:
         return False
     if load.fingerprint == item.fingerprint:
         return True
-    is_same_build = bool(item.expected) and item.expected.items() <= dict(load.modules).items()
+    # A record does not have those that an image has because others need them.
+    is_named = bool(item.expected) and not item.needed
+    is_same_build = is_named and item.expected.items() <= dict(load.modules).items()
     return is_same_build and not may_reload(view.modules, view.rebuilds)

@@ -85,5 +85,5 @@ class KeptModules:
         # The image's own program may unload what it has loaded, and earlier versions of ours do.
         if item is None or not is_live or pod.program is not None or not pod.leaves_modules:
             return False
-        is_same_build = bool(pod.expected) and pod.expected == item.expected
+        is_same_build = bool(pod.expected) and pod.builds == item.builds
         return pod.fingerprint == item.fingerprint or (is_same_build and not self.may_reload)

@@ -184,7 +184,7 @@ class _Proven:
             return False
         # By the objects: reading a pod makes equal ones the same.
         face = (id(proof.modules), id(pod.expected), proof.result, proof.kernel, pod.fingerprint, pod.target, pod.slot,
-                pod.leaves_modules, pod.firmware, pod.blacklist, pod.nvidia, pod.asked)  # fmt: skip
+                pod.leaves_modules, pod.firmware, pod.var_firmware, pod.blacklist, pod.nvidia, pod.asked)  # fmt: skip
         if face not in self._records:
             self._records[face] = self._record(node, pod)
         text = annotations.get(self._view.record)

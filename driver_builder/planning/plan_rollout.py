@@ -197,7 +197,7 @@ def _asks_for_the_same(existing: DaemonSet, written: DaemonSet) -> bool:
 
 
 def _judged_by(item: DaemonSet) -> tuple[object, ...]:
-    return (item.fingerprint, item.kept, item.adopted, item.expected, item.image, item.asked)
+    return (item.fingerprint, item.kept, item.adopted, item.builds, item.image, item.asked)
 
 
 def _is_held(view: DriverView, pod: DriverPod) -> bool:
@@ -226,11 +226,13 @@ def manifest_of(
 ) -> Json:
     """Make the DaemonSet that rolls an image out to a target's nodes, with what is kept of the existing one."""
     known, firmware = identities(state.labels), state.labels.get(images.FIRMWARE_LABEL, "")
+    needed = _modules_in(state.labels, images.NEEDED_LABEL)
     vendor = _vendor(item)
     userspace = _digest(state.labels.get(images.USERSPACE_LABEL, ""))
     on_node = fingerprint(
         spec,
         identities=known,
+        needed=needed,
         image_digest=state.digest,
         firmware=firmware,
         userspace=userspace,
@@ -245,6 +247,7 @@ def manifest_of(
         target=item.target,
         image=item.image.at(state.digest),
         identities=known,
+        needed=needed,
         firmware=firmware,
         userspace=userspace,
         rebuild=item.rebuild,
@@ -294,6 +297,7 @@ def as_written(manifest: Json, existing: DaemonSet | None, slot: Slot = slots.ON
         folders=manifests.folders_of(template["spec"]),
         version=template["metadata"]["annotations"][manifests.VERSION_ANNOTATION],
         expected=json.loads(template["metadata"]["annotations"][manifests.MODULES_ANNOTATION]),
+        needed=json.loads(template["metadata"]["annotations"].get(manifests.NEEDED_ANNOTATION, "{}")),
         node_selector=template["spec"]["nodeSelector"],
         tolerations=manifests.as_text(template["spec"]["tolerations"]),
         first=manifests.firsts_of(template["spec"]),
@@ -350,7 +354,11 @@ def _reused_words(labels: Mapping[str, str]) -> str:
 
 def identities(labels: Mapping[str, str]) -> dict[str, str]:
     """Read module identities from an image's labels; empty for a prebuilt image without them."""
-    return dict(_identities(labels.get(images.MODULES_LABEL, "[]")))
+    return _modules_in(labels, images.MODULES_LABEL)
+
+
+def _modules_in(labels: Mapping[str, str], label: str) -> dict[str, str]:
+    return dict(_identities(labels.get(label, "[]")))
 
 
 @remembers_texts

@@ -26,6 +26,7 @@ def load_of(view: DriverView, node: Node, pod: DriverPod) -> Load | None:
         boot_id=(pod.proof.boot_id if pod.proof is not None else node.boot_id) or "unknown",
         modules=tuple(module for module in modules if all(module)),
         firmware=pod.firmware,
+        var_firmware=pod.var_firmware,
         blacklist=pod.blacklist,
         nvidia=pod.nvidia,
         fingerprint=pod.fingerprint,

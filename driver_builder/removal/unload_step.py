@@ -141,7 +141,12 @@ def _without_shared(view: DriverView, node: Node, load: Load) -> Load:
     others = [item for item in _loads_of_others(view, node) if set(_plain(load)) & set(_plain(item))]
     shared = {module for item in others for module in _plain(item)}
     kept = (module for module, key in zip(load.modules, _plain(load), strict=True) if key not in shared)
-    return replace(load, modules=tuple(kept), firmware=load.firmware and not any(item.firmware for item in others))
+    return replace(
+        load,
+        modules=tuple(kept),
+        firmware=load.firmware and not any(item.firmware for item in others),
+        var_firmware=load.var_firmware and not any(item.var_firmware for item in others),
+    )
 
 
 def _loads_of_others(view: DriverView, node: Node) -> list[Load]:

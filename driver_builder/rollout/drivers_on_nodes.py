@@ -97,8 +97,8 @@ class DriversOnNodes:
         image = placed.built_for.get(first) if placed is not None else None
         if image is None:
             return True
-        wanted = [item.expected for item in of_driver(self.snapshot.daemon_sets, first) if item.image == image]
-        return all(pod.image == image or (pod.expected and pod.expected in wanted) for pod in self.pods(node, first))
+        wanted = [item.builds for item in of_driver(self.snapshot.daemon_sets, first) if item.image == image]
+        return all(pod.image == image or (pod.expected and pod.builds in wanted) for pod in self.pods(node, first))
 
     def has_wanted(self, node: Node, driver: str) -> bool:
         """Return whether the modules that a node would get of a driver are loaded there, and nothing else of it."""
@@ -123,12 +123,12 @@ class DriversOnNodes:
         if self.way_back(node, driver) is None or not self.is_loaded(node, driver):
             return False
         pairs_here = self.pairs_of_kernel(node, driver)
-        return not pairs_here or any(pair.moved.expected != pair.others.expected for pair in pairs_here)
+        return not pairs_here or any(pair.moved.builds != pair.others.builds for pair in pairs_here)
 
     def is_overtaken(self, node: Node, driver: str) -> bool:
         """Return whether a node has other modules of a driver than its DaemonSet has by now."""
         item, pods = self.daemon_set(node, driver), self.pods(node, driver)
-        return item is not None and bool(pods) and all(pod.expected != item.expected for pod in pods)
+        return item is not None and bool(pods) and all(pod.builds != item.builds for pod in pods)
 
     def goes_back(self, node: Node, driver: str) -> bool:
         """Return whether a driver gets the image of before when it is loaded again: one that it depends on has that."""

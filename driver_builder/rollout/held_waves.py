@@ -38,8 +38,6 @@ def _is_overtaken(driver: str, found: _Pairs, snapshot: Snapshot) -> bool:
     reached = ((node.name, moved.get(node.labels.get(label, ""))) for node in snapshot.nodes)
     return any(
         item is not None
-        and any(
-            not pod.deleting and pod.slot == item.slot.name and pod.expected != item.expected for pod in pods.on(name)
-        )
+        and any(not pod.deleting and pod.slot == item.slot.name and pod.builds != item.builds for pod in pods.on(name))
         for name, item in reached
     )

@@ -187,4 +187,4 @@ class Order:
 def _has_same(pod: DriverPod, wanted: Mapping[str, DaemonSet]) -> bool:
     """Return whether a pod has the modules of the DaemonSet of its target, as far as that is known."""
     item = wanted.get(pod.target)
-    return item is None or pod.expected == item.expected
+    return item is None or pod.builds == item.builds

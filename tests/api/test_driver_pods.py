@@ -12,7 +12,14 @@ from testbed.testbed import Testbed
 from tests.support.driver_builder.factories import DIGEST, IDENTITY, driver, spec_of, target
 
 MODULE = {"names": ["edudrv"]}
-EVERYTHING = {**MODULE, "inTreeModulesToRemove": ["a", "b"], "blacklist": ["c"], "firmwarePath": "/source/fw"}
+EVERYTHING = {
+    **MODULE,
+    "inTreeModulesToRemove": ["a", "b"],
+    "inTreeModulesToLoad": ["d"],
+    "blacklist": ["c"],
+    "firmwarePath": "/source/fw",
+    "firmwareHostPath": "/var/lib/firmware",
+}
 
 
 VENDORS = {

@@ -26,6 +26,7 @@ KEYS = {"keySecretRef": {"name": "a"}, "certificateSecretRef": {"name": "b"}}
 CA = {"caConfigMap": {"name": "ca", "key": "ca.crt"}}
 ONE_SOURCE = "exactly one of configMap, image, git, archive, package must be set"
 ONE_PATTERN = "exactly one of literal, regexp must be set"
+NO_FIRMWARE = "firmwareHostPath is only where the firmware of firmwarePath goes"
 NO_DOTS = "must not contain '.' or '..' as a path segment"
 SKIPPED = "image, template, args and signing must not be set with skip"
 PREBUILT = "template, args and signing must not be set with image, because a prebuilt image is not built"
@@ -90,6 +91,7 @@ GOOD: dict[str, Json] = {
     "a user space": {"userspace": {"archive": ARCHIVE, "versionFile": "lib/libedu.so.1.2"}},
     "a user space of packages": {"userspace": {"packages": [{"name": "a", "version": "1"}]}},
     "firmware": {"module": {"names": ["a"], "firmwarePath": "/a/.b/c"}},
+    "a place for firmware": {"module": {"names": ["a"], "firmwarePath": "/a", "firmwareHostPath": "/var/lib/firmware"}},
     "modules signed": {"signing": KEYS},
     "a canary of some nodes": {"rollout": {"canary": 1, "soak": "168h"}},
     "a canary of a tenth": {"rollout": {"canary": "10%", "soak": "10s", "maxFailed": "5%"}},
@@ -121,6 +123,7 @@ BAD: dict[str, tuple[Json, set[str]]] = {
     "dots in a version file": ({"userspace": {"archive": ARCHIVE, "versionFile": "a/../b"}}, {NO_DOTS}),
     "dots in a user space": ({"userspace": {"archive": {**ARCHIVE, "path": "a/../b"}, "versionFile": "a"}}, {NO_DOTS}),
     "dots in firmware": ({"module": {"names": ["a"], "firmwarePath": "/../a"}}, {NO_DOTS}),
+    "a place for no firmware": ({"module": {"names": ["a"], "firmwareHostPath": "/var/lib/firmware"}}, {NO_FIRMWARE}),
     "plain HTTP with a CA": (
         {"registry": {**CA, "plainHttp": True}},
         {"plainHttp and caConfigMap are mutually exclusive"},

@@ -59,9 +59,11 @@ FULL: Json = {
         "names": ["a"],
         "parameters": {"a": ["x=1"]},
         "inTreeModulesToRemove": ["a"],
+        "inTreeModulesToLoad": ["c"],
         "blacklist": ["a"],
         "trustImage": True,
         "firmwarePath": "/a",
+        "firmwareHostPath": "/var/lib/firmware",
     },
     "signing": SIGNING,
     "validation": {

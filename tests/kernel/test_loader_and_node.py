@@ -4,7 +4,9 @@ The driver is one that asks for firmware; the image is built by our template for
 docs/templates.md is built, which is the edu driver by a template of an admin's own.
 """
 
+import gzip
 import hashlib
+import lzma
 import shutil
 import tarfile
 import threading
@@ -39,10 +41,13 @@ from tests.kernel.test_loader_on_real_kernels import (
     edu_request,
     image_entries,
 )
+from tests.support.driver_builder.image_tars import read_files
 from tests.support.real_parts import web_server
+from tools import product_images
 from tools.warm_layers import own_template
 
 SOURCE = Path(__file__).parents[1] / "data" / "firmware-driver"
+STACK = SOURCE.with_name("stack-driver")
 CHAIN = ("llc", "stp", "bridge")
 """Modules of the kernel that stand on each other, the lowest first. No hardware is needed for them."""
 POD = "DRIVER=drivers.fw-0a1b2c3d"
@@ -110,6 +115,52 @@ def host_modules(kernel: KernelPackage) -> Iterator[cpio.Entry]:
         for level, path in enumerate(files)
     ]
     yield cpio.file(f"{folder}/modules.dep", "".join(lines).encode())
+
+
+@pytest.fixture(scope="module")
+def with_shipped_loader(
+    image: DriverImage, api: docker.APIClient, engine_ground: Testbed, tmp_path_factory: pytest.TempPathFactory
+) -> DriverImage:
+    """The same with what is in the loader's own image, built from its Dockerfile."""
+    built = product_images.build_all(
+        api,
+        "test.invalid",
+        base_image=engine_ground.base_image,
+        say=lambda _: None,
+        names=["loader"],
+        push=False,
+    )
+    folder = tmp_path_factory.mktemp("loader")
+    with (folder / "saved.tar").open("wb") as saved:
+        saved.writelines(api.get_image(built["loader"]))
+    files = read_files(read_image_archive(folder / "saved.tar", folder), "/")
+    shipped = [cpio.program(f"driverwright/{name}", files[f"/{name}"]) for name in ("busybox", "loader.sh")]
+    others = [entry for entry in image.entries if entry.path not in {it.path for it in shipped}]
+    return replace(image, entries=(*shipped, *others))
+
+
+def packed_modules(kernel: KernelPackage, folder: Path, *suffixes: str) -> Iterator[cpio.Entry]:
+    """The chain of modules as nodes have them, each compressed as its suffix says."""
+    names = [f"{name}.ko{suffix}" for name, suffix in zip(CHAIN, suffixes, strict=True)]
+    for name, file in zip(CHAIN, names, strict=True):
+        original = file_of(kernel, name)
+        content = (lzma.open if original.suffix == ".xz" else open)(original, "rb").read()
+        yield cpio.file(f"host/lib/modules/{kernel.release}/{file}", packed(content, Path(file).suffix, folder))
+    lines = [f"{name}: {' '.join(reversed(names[:level]))}\n" for level, name in enumerate(names)]
+    yield cpio.file(f"host/lib/modules/{kernel.release}/modules.dep", "".join(lines))
+
+
+def packed(content: bytes, suffix: str, folder: Path) -> bytes:
+    """Compress a module as the kernel's own build does."""
+    if suffix == ".gz":
+        return gzip.compress(content)
+    if suffix == ".xz":
+        return lzma.compress(content, check=lzma.CHECK_CRC32)
+    if suffix == ".zst":
+        (folder / "plain").write_bytes(content)
+        run(["zstd", "--quiet", "--force", folder / "plain", "-o", folder / "packed"])
+        return (folder / "packed").read_bytes()
+    return content
 
 
 def file_of(kernel: KernelPackage, name: str) -> Path:
@@ -209,6 +260,105 @@ def test_firmware_is_found_by_the_kernel(kernel: KernelPackage, image: DriverIma
     assert did["after"].output == ""
 
 
+def test_firmware_is_found_where_lib_firmware_is_read_only(
+    kernel: KernelPackage, image: DriverImage, tmp_path: Path
+) -> None:
+    """The report says so; the other place works, by the kernel's search path, which goes with the driver."""
+    there = f"{POD} FIRMWARE_PATH=:/var/lib/firmware"
+    path = "/sys/module/firmware_class/parameters/path"
+    files = f"cd /var/lib/firmware; find . -type f | sort; cat {path}"
+    unload = f"UNLOAD=fwdrv:$(cat /sys/module/fwdrv/srcversion) {LOADER} unload"
+    did = boot(
+        kernel,
+        image,
+        {
+            "host": f"{HOST}; mount -t tmpfs -o ro tmpfs /lib/firmware; mkdir -p /var/lib/firmware "
+            "/host/run/driverwright /host/var/lib; ln -s /var/lib/firmware /host/var/lib/firmware",
+            "read_only": f"{POD} {LOAD}",
+            "why": VERDICT,
+            "elsewhere": f"printf /opt/firmware >{path}; {there} {LOAD}",
+            "whose": VERDICT,
+            "load": f"printf '\\0' >{path}; {there} {LOAD}",
+            "verdict": VERDICT,
+            "says": "dmesg | grep -o 'its firmware says.*'",
+            "files": files,
+            "again": f"{there} {LOAD}",
+            "unload": f"{UNLOAD} {unload}",
+            "after": files,
+        },
+        tmp_path,
+    )
+    assert did["read_only"].code == 1
+    assert "is the node's /lib/firmware read-only? See spec.module.firmwareHostPath" in did["why"].verdict["message"]
+    assert did["elsewhere"].code == 1
+    assert "firmware_class.path of the node's kernel to /opt/firmware" in did["whose"].verdict["message"]
+    assert did["load"].code == 0, did["load"].output
+    assert did["verdict"].verdict["result"] == "Loaded"
+    assert did["says"].output == "its firmware says: good day\n"
+    assert did["files"].output.split() == [
+        "./.driverwright-drivers.fw-0a1b2c3d",
+        "./fwdrv/greeting.bin",
+        "/var/lib/firmware",
+    ]
+    assert did["again"].code == 0, did["again"].output
+    assert did["unload"].code == 0, did["unload"].output
+    assert did["after"].output.strip() == ""
+
+
+@pytest.fixture(scope="module")
+def stack(kernel: KernelPackage, api: docker.APIClient, tmp_path_factory: pytest.TempPathFactory) -> DriverImage:
+    """Two versions of a driver that names its upper module only, the second one in /image2, and modules of the node."""
+    entries: list[cpio.Entry] = list(host_modules(kernel))
+    for version in (1, 2):
+        sources = {path.name: path.read_bytes() for path in STACK.iterdir()}
+        request = replace(
+            edu_request(kernel),
+            recipe=f"test-stack-{version}-{kernel.release}",
+            driver="drivers/stack",
+            source=SourceFiles(files={**sources, "version.h": f"#define STACK_VERSION {version}\n".encode()}),
+            modules=(ModuleSpec(name="stack_transport"),),
+        )
+        built = build(api, request, tmp_path_factory.mktemp("image"))
+        folder = "" if version == 1 else "image2/"
+        entries += [replace(entry, path=f"{folder}{entry.path}") for entry in built.entries]
+    return DriverImage(tuple(entries), 0, None)
+
+
+def test_modules_that_the_spec_does_not_name_come_and_go_with_the_driver(
+    kernel: KernelPackage, stack: DriverImage, tmp_path: Path
+) -> None:
+    """What the named one needs of the image is replaced and unloaded with it, what it asks for is loaded before."""
+    pod = "DRIVER=drivers.stack-0a1b2c3d"
+    live = "cd /sys/module; ls -d llc stack_core stack_transport 2>/dev/null | xargs; cat stack_*/version | xargs"
+    unload = f"UNLOAD=stack_transport:$(cat /sys/module/stack_transport/srcversion) {LOADER} unload"
+    did = boot(
+        kernel,
+        stack,
+        {
+            "host": "mkdir -p /host/run/driverwright",
+            "load": f"{pod} {LOAD}",
+            "first": live,
+            "upgrade": f"{pod} DRIVER_ROOT=/image2 {LOAD}",
+            "second": live,
+            "says": "dmesg | grep -o 'transport [12] on core [12]'",
+            "again": f"{pod} DRIVER_ROOT=/image2 {LOAD}",
+            "stop": f"export {pod} DRIVER_ROOT=/image2; {HOLD_AND_STOP}",
+            "unload": f"{pod} BOOT_ID=$(cat /proc/sys/kernel/random/boot_id) {unload}",
+            "after": "cd /sys/module; ls -d llc stack_core stack_transport 2>/dev/null | xargs",
+        },
+        tmp_path,
+    )
+    assert did["load"].code == 0, did["load"].output
+    assert did["first"].output == "llc stack_core stack_transport\n1 1\n"
+    assert did["upgrade"].code == 0, did["upgrade"].output
+    assert did["second"].output == "llc stack_core stack_transport\n2 2\n"
+    assert did["says"].output == "transport 1 on core 1\ntransport 2 on core 2\n"
+    assert did["again"].output.count("already loaded") == 2
+    assert "holding stack_core stack_transport on" in did["stop"].output
+    assert did["unload"].code == 0, did["unload"].output
+    assert did["after"].output == "llc\n"
+
+
 def test_modules_of_the_kernel_make_room(kernel: KernelPackage, image: DriverImage, tmp_path: Path) -> None:
     """In use they are refused, and nothing has happened; in order they go; a driver that fails brings them back.
 
@@ -260,6 +410,39 @@ def test_modules_of_the_kernel_make_room(kernel: KernelPackage, image: DriverIma
     assert did["leaves"].output.endswith("driverwright: Unloaded: unloaded fwdrv\n\n")
     assert did["second"].code == 0, did["second"].output
     assert did["taken"].output == f"{boot_id} drivers.second live\nfwdrv\n"
+
+
+@pytest.mark.parametrize("suffixes", [(".zst", ".xz", ".gz"), ("", ".zst", ".zst")], ids=["one of each", "most zstd"])
+def test_modules_of_the_node_are_loaded_however_they_are_compressed(
+    kernel: KernelPackage,
+    with_shipped_loader: DriverImage,
+    tmp_path: Path,
+    suffixes: tuple[str, str, str],
+) -> None:
+    """What the driver needs of the node, and what made room for a driver that then failed: by the shipped loader."""
+    others = [entry for entry in with_shipped_loader.entries if not entry.path.startswith("host/lib/modules/")]
+    entries = (*others, *packed_modules(kernel, tmp_path, *suffixes))
+    live = "cd /sys/module; ls -d llc stp bridge fwdrv 2>/dev/null | xargs"
+    left = "ls -A /host/run/driverwright"
+    did = boot(
+        kernel,
+        replace(with_shipped_loader, entries=entries),
+        {
+            "host": f"{HOST}; mkdir -p /host/run/driverwright; sed -i 's/^fwdrv.*/fwdrv bridge/' /driver/depends",
+            "load": f"{POD} {LOAD}",
+            "loaded": f"{live}; {left}",
+            "unload": f"{UNLOAD} UNLOAD=fwdrv:$(cat /sys/module/fwdrv/srcversion) {LOADER} unload",
+            "fails": f"echo fwdrv >/driver/depends; mv /firmware /f; {POD} REMOVE_MODULES='bridge stp llc' {LOAD}",
+            "brought_back": f"{live}; {left}",
+        },
+        tmp_path,
+    )
+    assert did["load"].code == 0, did["load"].output
+    assert did["loaded"].output == "bridge fwdrv llc stp\nowners\n"
+    assert did["unload"].code == 0, did["unload"].output
+    assert did["fails"].output.count("loaded bridge again") == 1, did["fails"].output
+    assert did["brought_back"].output.startswith("bridge llc stp\n")
+    assert ".plain" not in did["brought_back"].output
 
 
 def test_a_blacklist_is_what_modprobe_obeys(kernel: KernelPackage, image: DriverImage, tmp_path: Path) -> None:

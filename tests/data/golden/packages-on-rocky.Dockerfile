@@ -125,7 +125,7 @@ RUN headers="/kernel"; \
     fi; \
     [ "$code" = 0 ] || { \
         echo "driverwright: $driver does not compile for 5.14.0-427.13.1.el9_4.x86_64, says dkms ($code)"; exit 65; }; \
-    find "$tree" -name "*.ko.xz" -exec unxz {} +; \
+    find "$tree" -name "*.ko.xz" -exec unxz {} + -o -name "*.ko.gz" -exec gunzip {} + -o -name "*.ko.zst" -exec unzstd -q --rm {} +; \
     for file in "$tree/5.14.0-427.13.1.el9_4.x86_64"/*/module/*.ko; do \
         name=$(modinfo -F name "$file" 2>/dev/null || true); \
         known=$(basename "$file" .ko | tr - _); \

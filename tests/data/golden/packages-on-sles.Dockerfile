@@ -123,7 +123,7 @@ RUN headers="/kernel"; \
     fi; \
     [ "$code" = 0 ] || { \
         echo "driverwright: $driver does not compile for 6.4.0-150600.23.25-default, says dkms ($code)"; exit 65; }; \
-    find "$tree" -name "*.ko.xz" -exec unxz {} +; \
+    find "$tree" -name "*.ko.xz" -exec unxz {} + -o -name "*.ko.gz" -exec gunzip {} + -o -name "*.ko.zst" -exec unzstd -q --rm {} +; \
     for file in "$tree/6.4.0-150600.23.25-default"/*/module/*.ko; do \
         name=$(modinfo -F name "$file" 2>/dev/null || true); \
         known=$(basename "$file" .ko | tr - _); \

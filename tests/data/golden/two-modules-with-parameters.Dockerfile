@@ -140,7 +140,7 @@ RUN headers="/usr/src/linux-headers-6.1.0-55-cloud-amd64"; \
     fi; \
     [ "$code" = 0 ] || { \
         echo "driverwright: $driver does not compile for 6.1.0-55-cloud-amd64, says dkms ($code)"; exit 65; }; \
-    find "$tree" -name "*.ko.xz" -exec unxz {} +; \
+    find "$tree" -name "*.ko.xz" -exec unxz {} + -o -name "*.ko.gz" -exec gunzip {} + -o -name "*.ko.zst" -exec unzstd -q --rm {} +; \
     for file in "$tree/6.1.0-55-cloud-amd64"/*/module/*.ko; do \
         name=$(modinfo -F name "$file" 2>/dev/null || true); \
         known=$(basename "$file" .ko | tr - _); \

@@ -1,5 +1,6 @@
 """A made-up node and image for the loader: its /sys, /proc and folders, with insmod, rmmod and dmesg of our own."""
 
+import gzip
 import json
 import os
 import shutil
@@ -70,6 +71,7 @@ class World:
     def __init__(self, root: Path, shell: list[str]) -> None:
         self.root = root
         self.shell = shell
+        self.loader = LOADER
         self.sys = root / "sys"
         self.environment = {
             "PATH": os.environ["PATH"],
@@ -175,9 +177,15 @@ class World:
         lines = "".join(f"[   12.345678] {line}\n" for line in kernel_lines)
         write(self.root / "refused" / name, lines)
 
+    def ends_with(self, program: str) -> None:
+        """Let the loader's file end with the program that decompresses zstd, as in its image."""
+        packed = gzip.compress(program.encode())
+        self.loader = self.root / "loader.sh"
+        self.loader.write_bytes(LOADER.read_bytes() + packed + f"{len(packed):10}\n".encode())
+
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start the loader and leave it running."""
-        argv = [*self.shell, str(LOADER), *words]
+        argv = [*self.shell, str(self.loader), *words]
         return subprocess.Popen(argv, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def run(self, *words: str) -> Ran:

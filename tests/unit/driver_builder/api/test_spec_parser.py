@@ -66,9 +66,11 @@ def test_a_whole_spec_becomes_values() -> None:
                 "names": ["helper", "edudrv"],
                 "parameters": {"edudrv": ["debug=1", "quiet"]},
                 "inTreeModulesToRemove": ["old"],
+                "inTreeModulesToLoad": ["mii"],
                 "blacklist": ["older"],
                 "trustImage": True,
                 "firmwarePath": "/lib/firmware",
+                "firmwareHostPath": "/var/lib/firmware",
             },
             signing={**MODULE_SIGNING, "imageKeySecretRef": {"name": "image"}},
             validation={
@@ -120,6 +122,8 @@ def test_a_whole_spec_becomes_values() -> None:
             blacklist=("older",),
             firmware_path="/lib/firmware",
             trust_image=True,
+            in_tree_modules_to_load=("mii",),
+            firmware_host_path="/var/lib/firmware",
         ),
         signing=Signing(key_secret="key", certificate_secret="certificate", image_key_secret="image"),
         rollout=RolloutSettings(max_unavailable=Share(10, is_percent=True)),
@@ -593,6 +597,20 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
             "'fw'",
             "must be absolute",
             id="firmware path",
+        ),
+        pytest.param(
+            {"module": {"names": ["a"], "firmwarePath": "/fw", "firmwareHostPath": "/usr/lib/firmware"}},
+            "spec.module.firmwareHostPath",
+            "'/usr/lib/firmware'",
+            "write /var/lib/firmware",
+            id="another place for firmware",
+        ),
+        pytest.param(
+            {"module": {"names": ["a"], "firmwareHostPath": "/var/lib/firmware"}},
+            "spec.module.firmwareHostPath",
+            "firmwarePath",
+            "remove this field",
+            id="a place for no firmware",
         ),
         pytest.param(
             {"module": {"names": ["a"], "blacklist": [1]}}, "spec.module.blacklist[0]", "1", "in quotes", id="blacklist"

@@ -209,6 +209,20 @@ def test_a_pod_with_damaged_annotations_expects_nothing(world: World) -> None:
     assert observed(world).pods[0].expected == {}
 
 
+def test_what_the_modules_of_a_pod_need_is_read(world: World) -> None:
+    """Of the pod and of its DaemonSet's template."""
+    world.settle()
+    needed = {manifests.NEEDED_ANNOTATION: '{"educore": "A"}'}
+    for path, obj in world.client.objects.items():
+        if "/pods/" in path:
+            obj["metadata"]["annotations"] |= needed
+        if "/daemonsets/" in path:
+            obj["spec"]["template"]["metadata"]["annotations"] |= needed
+    seen = observed(world)
+    assert seen.pods[0].needed == seen.daemon_sets[0].needed == {"educore": "A"}
+    assert seen.pods[0].builds == seen.daemon_sets[0].builds
+
+
 def forged(**metadata: Any) -> dict[str, Any]:
     """Make a pod that says of itself that it proves another version of the driver."""
     labels = {manifests.DRIVER_LABEL: "edu", manifests.TARGET_LABEL: target().short_hash}

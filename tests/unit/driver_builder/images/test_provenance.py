@@ -65,6 +65,17 @@ def test_everything_that_went_in_is_written_down() -> None:
     }
 
 
+def test_modules_that_the_named_ones_need_are_written_down_where_there_are_any() -> None:
+    """Each once, under a label of their own: what reads the named ones finds no others among them."""
+    needing = replace(MODULE, needs=(("edubase", "B2"), ("educore", "A2")))
+    facts = provenance(REQUEST, replace(MADE, modules=(needing, replace(needing, name="second"))))
+    assert json.loads(facts["io.driverwright.needed-modules"]) == [
+        {"name": "edubase", "identity": "B2"},
+        {"name": "educore", "identity": "A2"},
+    ]
+    assert [module["name"] for module in json.loads(facts["io.driverwright.modules"])] == ["edudrv", "second"]
+
+
 def test_a_signer_and_an_origin_are_written_down_where_there_is_one() -> None:
     """Whose key the modules are signed with, and whose modules they are."""
     reused = Reused(kernel="6.1.0-54-amd64", digest="sha256:1", compared=11)

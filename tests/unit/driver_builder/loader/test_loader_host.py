@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.real_parts.loader_world import DEVICE, KERNEL, World, write
+from tests.support.real_parts.loader_world import DEVICE, KERNEL, SRCVERSION, World, write
 
 OWNER = "team.edu-0a1b2c3d"
 IN_TREE = "AAAA"
@@ -356,6 +356,112 @@ def test_firmware_that_cannot_be_written_is_said(world: World, spoil: object, me
     assert (ran.code, ran.verdict["result"]) == (1, "LoadFailed")
     assert message in ran.verdict["message"]
     assert world.calls == []
+
+
+PLACE = "/var/lib/firmware"
+
+
+@pytest.fixture
+def read_only(world: World) -> World:
+    """Return a node whose /lib/firmware is not for this driver, and a kernel that searches nowhere else yet."""
+    world.environment |= {"HOST_ROOT": str(world.root / "node"), "FIRMWARE_PATH": f":{PLACE}", "DRIVER": OWNER}
+    write(world.sys / "module/firmware_class/parameters/path", "\n")
+    (world.root / f"node{PLACE}").mkdir(parents=True)
+    (world.root / "run").mkdir()
+    put_firmware(world, **{"edu.bin": "one"})
+    return world
+
+
+def in_the_place(world: World) -> dict[str, str]:
+    """Return what lies in /var/lib/firmware."""
+    folder = world.root / f"node{PLACE}"
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+
+def searched(world: World) -> str:
+    """Return where the kernel searches; a zero byte is what the loader writes for nowhere."""
+    return (world.sys / "module/firmware_class/parameters/path").read_text().strip("\0\n")
+
+
+def gone(world: World) -> str:
+    """Remove the driver from the node; returns the result."""
+    world.environment |= {"BOOT_ID": "3f0b", "UNLOAD": f"edudrv:{SRCVERSION}"}
+    return str(world.run("unload").verdict["result"])
+
+
+def test_firmware_in_another_place_is_searched_there(read_only: World) -> None:
+    """By a path that is set once; both go with the driver."""
+    assert read_only.run("load").verdict["result"] == "Loaded"
+    assert in_the_place(read_only) == {"edu.bin": "one", f".driverwright-{OWNER}": "edu.bin\n"}
+    assert searched(read_only) == PLACE
+    assert list((read_only.root / "firmware").rglob("*")) == []
+    assert gone(read_only) == "Unloaded"
+    assert (in_the_place(read_only), searched(read_only)) == ({}, "")
+    assert list((read_only.root / "run").iterdir()) == []
+
+
+def test_a_search_path_of_another_program_stays(read_only: World) -> None:
+    """The report says where the kernel looks instead, and nothing is touched."""
+    write(read_only.sys / "module/firmware_class/parameters/path", "/opt/firmware\n")
+    ran = read_only.run("load")
+    assert (ran.verdict["result"], read_only.calls) == ("LoadFailed", [])
+    assert "has set firmware_class.path of the node's kernel to /opt/firmware" in ran.verdict["message"]
+    assert (in_the_place(read_only), searched(read_only)) == ({}, "/opt/firmware")
+
+
+def test_the_same_path_of_another_program_is_used_and_stays(read_only: World) -> None:
+    """As KMM or the kernel's command line may have set it."""
+    write(read_only.sys / "module/firmware_class/parameters/path", f"{PLACE}\n")
+    assert read_only.run("load").verdict["result"] == "Loaded"
+    assert gone(read_only) == "Unloaded"
+    assert (in_the_place(read_only), searched(read_only)) == ({}, PLACE)
+
+
+def test_the_path_stays_while_another_driver_has_firmware_there(read_only: World) -> None:
+    """Of this product or not; the last one of ours empties it."""
+    assert read_only.run("load").verdict["result"] == "Loaded"
+    theirs = write(read_only.root / f"node{PLACE}/other.bin", "theirs")
+    assert gone(read_only) == "Unloaded"
+    assert (in_the_place(read_only), searched(read_only)) == ({"other.bin": "theirs"}, PLACE)
+    theirs.unlink()
+    assert read_only.run("load").verdict["result"] == "Loaded"
+    assert gone(read_only) == "Unloaded"
+    assert searched(read_only) == ""
+
+
+def test_another_kernels_target_takes_the_firmware_over(read_only: World) -> None:
+    """The folder is one for all kernels: what the target of before is told to remove is no longer its own."""
+    assert read_only.run("load").verdict["result"] == "Loaded"
+    first, second = OWNER, f"{OWNER.rpartition('-')[0]}-ffffffff"
+    read_only.environment["DRIVER"] = second
+    put_firmware(read_only, **{"edu.bin": "newer"})
+    assert read_only.run("load").verdict["result"] == "Loaded"
+    read_only.environment |= {"DRIVER": first, "BOOT_ID": "an earlier one", "UNLOAD": ""}
+    assert read_only.run("unload").verdict["result"] == "Unloaded"
+    assert in_the_place(read_only) == {"edu.bin": "newer", f".driverwright-{second}": "edu.bin\n"}
+    assert searched(read_only) == PLACE
+
+
+def test_a_driver_that_does_not_load_leaves_no_path(read_only: World) -> None:
+    """Nor firmware."""
+    read_only.refuses("edudrv", "edudrv: Unknown symbol misc_register (err -22)")
+    assert read_only.run("load").verdict["result"] == "LoadFailed"
+    assert (in_the_place(read_only), searched(read_only)) == ({}, "")
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["to the other place", "and back"])
+def test_firmware_moves_with_the_spec(read_only: World, back: bool) -> None:
+    """What the place of before has goes once the new one has it."""
+    there = read_only.environment.pop("FIRMWARE_PATH")
+    assert read_only.run("load").verdict["result"] == "Loaded"
+    assert on_the_node(read_only)["edu.bin"] == "one"
+    read_only.environment["FIRMWARE_PATH"] = there
+    assert read_only.run("load").verdict["result"] == "Loaded"
+    assert (in_the_place(read_only)["edu.bin"], on_the_node(read_only)) == ("one", {})
+    if back:
+        read_only.environment.pop("FIRMWARE_PATH")
+        assert read_only.run("load").verdict["result"] == "Loaded"
+        assert (on_the_node(read_only)["edu.bin"], in_the_place(read_only), searched(read_only)) == ("one", {}, "")
 
 
 def test_an_image_without_firmware_needs_no_folder(world: World) -> None:

@@ -149,12 +149,37 @@ def test_dir_name_is_another_folder(vendor: World) -> None:
 
 
 def test_a_compressed_module_is_read(vendor: World) -> None:
-    """By gzip; one that the loader cannot read is refused by its name."""
+    """By gzip; one that the loader cannot decompress is refused by its name, and says what is missing."""
     (vendor.root / "image/opt/lib/modules" / KERNEL / "extra/edudrv.ko").unlink()
     packed = module_file(vendor, "edudrv", f"srcversion={SRCVERSION}", suffix=".gz")
     assert vendor.run("load").verdict["result"] == "Loaded"
+    packed = packed.rename(packed.with_suffix(".zst"))
+    assert "no program that decompresses /opt" in vendor.run("load").verdict["message"]
+    packed.rename(packed.with_suffix(".lz4"))
+    assert "edudrv.ko.lz4: put it into the image uncompressed" in vendor.run("load").verdict["message"]
+
+
+def test_a_module_by_zstd_is_read_by_the_program_at_the_end_of_the_loader(vendor: World) -> None:
+    """Its description, then its file, which insmod gets decompressed; nothing of both is left on the node."""
+    (vendor.root / "image/opt/lib/modules" / KERNEL / "extra/edudrv.ko").unlink()
+    packed = module_file(vendor, "edudrv", f"srcversion={SRCVERSION}", suffix=".gz")
     packed.rename(packed.with_suffix(".zst"))
-    assert "edudrv.ko.zst: put it into the image uncompressed" in vendor.run("load").verdict["message"]
+    vendor.ends_with("#!/bin/sh\nexec zcat\n")
+    assert vendor.run("load").verdict["modules"][0]["srcversion"] == SRCVERSION
+    assert vendor.calls == ["insmod edudrv.ko use_irq=1"]
+    assert [path.name for path in (vendor.root / "run").glob(".*")] == []
+
+
+def test_a_module_by_zstd_that_cannot_be_decompressed_is_told(vendor: World) -> None:
+    """What needs it fails by its name, and nothing of it is left on the node."""
+    write(vendor.root / "image/opt/lib/modules" / KERNEL / "extra/edudrv.ko", "depends=mii\0srcversion=AA\0")
+    write(vendor.root / "host" / KERNEL / "kernel/mii.ko.zst", "cut off")
+    vendor.host_modules("kernel/mii.ko.zst:\n")
+    vendor.ends_with("#!/bin/sh\nexec false\n")
+    ran = vendor.run("load")
+    assert (ran.verdict["result"], ran.verdict["module"], vendor.calls) == ("LoadFailed", "mii", [])
+    assert "kernel/mii.ko.zst cannot be decompressed to" in ran.verdict["message"]
+    assert [path.name for path in (vendor.root / "run").glob(".*")] == []
 
 
 def test_firmware_is_the_folder_of_the_image_that_the_spec_names(vendor: World) -> None:

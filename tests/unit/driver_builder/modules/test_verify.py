@@ -57,6 +57,19 @@ def test_modules_that_fit_are_described(tmp_path: Path) -> None:
     )
 
 
+def test_modules_that_nobody_names_are_described_with_what_needs_them(tmp_path: Path) -> None:
+    """By name and identity: they are loaded with it, and a change of them is one of the driver."""
+    request = replace(REQUEST, modules=(ModuleSpec(name="dw_probe"),))
+    (probe,) = verify(image_of(tmp_path, GOOD), request=request, module_symvers=SYMVERS_55)
+    (helper,) = verify(
+        image_of(tmp_path, GOOD),
+        request=replace(REQUEST, modules=(ModuleSpec(name="dw_helper"),)),
+        module_symvers=SYMVERS_55,
+    )
+    assert probe.needs == (("dw_helper", helper.srcversion),)
+    assert helper.needs == ()
+
+
 @pytest.mark.parametrize(
     ("suffix", "compress"),
     [pytest.param(".xz", lzma.compress, id="xz"), pytest.param(".gz", gzip.compress, id="gzip")],

@@ -50,10 +50,12 @@ def test_what_changes_nothing_on_a_node_replaces_no_pod(container: DriverContain
     [
         pytest.param(driver(), {"identities": {"edudrv": "other"}}, id="identity"),
         pytest.param(driver(), {"identities": {"edudrv": IDENTITY, "edulib": "A"}}, id="one module more"),
+        pytest.param(driver(), {"needed": {"edu-core": "A"}}, id="module that a named one needs"),
         pytest.param(driver(), {"rebuild": "a1"}, id="rebuild that was asked for"),
         pytest.param(with_module(parameters={"edudrv": ["debug=1"]}), {}, id="parameters"),
         pytest.param(with_module(blacklist=["nouveau"]), {}, id="blacklist"),
         pytest.param(with_module(inTreeModulesToRemove=["nouveau"]), {}, id="modules that make room"),
+        pytest.param(with_module(inTreeModulesToLoad=["mii"]), {}, id="modules that are loaded before"),
         pytest.param(with_module(firmwarePath="/source/fw"), {"firmware": "sha256:1"}, id="firmware"),
         pytest.param(driver(spec_changes={"userspace": USERSPACE}), {"userspace": "sha256:1"}, id="user space"),
     ],

@@ -22,7 +22,7 @@ def test_what_was_written_is_read() -> None:
     """All of it, in less than the limit."""
     full = Loaded(
         loads=(
-            load("a:1", "b:2", firmware=True, nvidia=True, fingerprint="v2:0123456789abcdef"),
+            load("a:1", "b:2", firmware=True, var_firmware=True, nvidia=True, fingerprint="v2:0123456789abcdef"),
             load(target="bbbb2222", boot_id=NEXT_BOOT, blacklist=True),
         ),
         outside_since=5,
@@ -107,9 +107,20 @@ def test_of_a_load_that_failed_both_builds_are_kept() -> None:
 def test_files_of_another_target_outlive_its_boot() -> None:
     """After a kernel change no old module is left, but firmware and blacklist are."""
     files = load("a:1", target="bbbb2222", blacklist=True)
-    known = Loaded(loads=(files, load("c:1", target="cccc3333")))
+    known = Loaded(loads=(files, load("c:1", target="cccc3333"), load("d:1", target="dddd4444", var_firmware=True)))
     now = known.with_load(load("a:2", boot_id=NEXT_BOOT))
-    assert now.loads == (load("a:2", boot_id=NEXT_BOOT), load(target="bbbb2222", blacklist=True))
+    assert now.loads == (
+        load("a:2", boot_id=NEXT_BOOT),
+        load(target="bbbb2222", blacklist=True),
+        load(target="dddd4444", var_firmware=True),
+    )
+
+
+@pytest.mark.parametrize("place", ["firmware", "var_firmware"])
+def test_firmware_in_a_place_of_before_is_still_known(place: str) -> None:
+    """A pod that has it elsewhere by now removes it, but one that is killed before may not."""
+    known = Loaded(loads=(load("a:1", **{place: True}),)).with_load(load("a:1"))
+    assert known.loads == (load("a:1", **{place: True}),)
 
 
 def test_a_boot_ends_what_was_given_up() -> None:

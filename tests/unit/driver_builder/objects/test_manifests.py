@@ -279,6 +279,7 @@ ALWAYS = {
     "run": ("/host/run/driverwright", "/run/driverwright", True),
 }
 FIRMWARE = {"firmware": ("/host/lib/firmware", "/lib/firmware", True)}
+VAR_FIRMWARE = {"var-firmware": ("/host/var/lib/firmware", "/var/lib/firmware", True)}
 BLACKLISTS = {"modprobe": ("/host/etc/modprobe.d", "/etc/modprobe.d", True)}
 
 
@@ -294,6 +295,20 @@ BLACKLISTS = {"modprobe": ("/host/etc/modprobe.d", "/etc/modprobe.d", True)}
             id="blacklist",
         ),
         pytest.param({"firmwarePath": "/source/fw"}, {}, {**ALWAYS, **FIRMWARE}, {}, id="firmware"),
+        pytest.param(
+            {"inTreeModulesToRemove": ["b"], "inTreeModulesToLoad": ["mii", "d-e"]},
+            {},
+            ALWAYS,
+            {"REMOVE_MODULES": "b +mii +d-e"},
+            id="modules are loaded before",
+        ),
+        pytest.param(
+            {"firmwarePath": "/source/fw", "firmwareHostPath": "/var/lib/firmware"},
+            {},
+            {**ALWAYS, **VAR_FIRMWARE},
+            {"FIRMWARE_PATH": ":/var/lib/firmware"},
+            id="firmware in another place",
+        ),
         pytest.param({"parameters": {"edudrv": ["use_irq=1"]}}, {}, ALWAYS, {}, id="parameters"),
         pytest.param({}, {"rebuild": "t1"}, ALWAYS, {"REBUILD": "t1"}, id="rebuild"),
         pytest.param(

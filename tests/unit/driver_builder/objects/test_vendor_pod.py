@@ -107,6 +107,16 @@ def test_the_environment_of_the_image_is_no_setting_of_the_loader(words: dict[st
             assert {item["name"] for item in container["env"]} == set(vendor_pod.VARIABLES), name
 
 
+def test_firmware_of_a_vendors_image_may_go_elsewhere() -> None:
+    """Folder of the image and folder of the node are one variable; only the first is asked of the image."""
+    mappings = [{"regexp": ".*", "image": "r.io/edu:1"}]
+    module = {"names": ["edudrv"], "firmwarePath": "/fw", "firmwareHostPath": "/var/lib/firmware"}
+    container = driver(spec_changes={"kernelMappings": mappings, "module": module})
+    environment = containers(container)["load"]["env"]
+    assert [item["value"] for item in environment if item["name"] == "FIRMWARE_PATH"] == ["/fw:/var/lib/firmware"]
+    assert vendor_pod.asked_of(pod(container)) == "edudrv /fw"
+
+
 def test_all_settings_of_the_loader_are_known() -> None:
     """But those of its own image, and of its tests."""
     read = set(re.findall(r"\$\{([A-Z_]+):?[-+]", LOADER.read_text()))

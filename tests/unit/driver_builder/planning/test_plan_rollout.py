@@ -23,6 +23,7 @@ from tests.support.driver_builder.factories import (
     SETTINGS,
     daemon_set,
     driver,
+    fingerprint,
     loaded,
     node,
     pod,
@@ -234,6 +235,20 @@ def test_a_folder_on_nodes_is_named_by_a_digest(label: str, expected: str) -> No
     assert isinstance(action, ApplyDaemonSet)
     (_, load) = action.manifest["spec"]["template"]["spec"]["initContainers"]
     assert {"name": "USERSPACE", "value": f"/run/driverwright/driverwright.edu {expected}"} in load["env"]
+
+
+def test_a_change_of_a_module_that_nobody_names_replaces_the_pods() -> None:
+    """Its label is part of what a node gets; an image of before has none, and its pods stay."""
+
+    def fingerprint_with(label: str | None) -> object:
+        labels = PRESENT.labels if label is None else {**PRESENT.labels, images.NEEDED_LABEL: label}
+        (action,) = plan(with_images(snapshot(*NODES), replace(PRESENT, labels=labels)), SETTINGS).actions
+        assert isinstance(action, ApplyDaemonSet)
+        return action.manifest["spec"]["template"]["metadata"]["annotations"]["driverwright.io/fingerprint"]
+
+    first, second = (fingerprint_with(f'[{{"name": "educore", "identity": "{word}"}}]') for word in "AB")
+    assert first != second
+    assert fingerprint_with(None) == fingerprint_with("[]") == fingerprint(snapshot())
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,29 @@ def test_a_user_space_at_nvidias_place_goes_with_its_driver() -> None:
     ]
 
 
+def test_firmware_in_another_place_goes_with_its_driver() -> None:
+    """The unload pod has that folder of the node, also after a boot."""
+    world = World()
+    world.add_node("node-0", KERNEL)
+    module = {"names": ["edudrv"], "firmwarePath": "/source/fw", "firmwareHostPath": "/var/lib/firmware"}
+    world.add_driver(module=module)
+    world.settle()
+    known = memory(world)
+    assert known is not None
+    assert (known.loads[0].firmware, known.loads[0].var_firmware, known.loads[0].has_files) == (False, True, True)
+    world.delete_driver("edu")
+    for _ in range(2):
+        world.reconcile()
+        world.turn()
+    world.reconcile()
+    (pod,) = unload_pods(world)
+    assert [mount["mountPath"] for mount in pod["spec"]["containers"][0]["volumeMounts"]] == [
+        "/host/lib/modules",
+        "/host/run/driverwright",
+        "/host/var/lib/firmware",
+    ]
+
+
 def test_files_are_taken_after_a_boot_as_well() -> None:
     """No module is left then, but the blacklist is: a pod takes it before the finalizer goes."""
     world = World()

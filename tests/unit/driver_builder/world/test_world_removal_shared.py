@@ -33,16 +33,17 @@ def test_a_module_that_another_driver_has_too_stays() -> None:
     assert world.live["node-0"] == before
 
 
+@pytest.mark.parametrize("place", ["firmware", "var_firmware"])
 @pytest.mark.parametrize("has_firmware", [True, False])
-def test_firmware_of_shared_modules_stays_where_both_have_some(has_firmware: bool) -> None:
+def test_firmware_of_shared_modules_stays_where_both_have_some(has_firmware: bool, place: str) -> None:
     """The other driver may have found its files there, and written none."""
     world = fleet()
     known = memory(world)
     assert known is not None
-    share(world, loads=(replace(known.loads[0], firmware=has_firmware),))
+    share(world, loads=(replace(known.loads[0], **{place: has_firmware}),))
     view = DriverView.of(world.observe(), world.read_driver(), world.settings)
-    pod = unload_step.start(view, view.nodes["node-0"], replace(known.loads[0], firmware=True)).manifest
-    has_folder = "firmware" in [volume["name"] for volume in pod["spec"]["volumes"]]
+    pod = unload_step.start(view, view.nodes["node-0"], replace(known.loads[0], **{place: True})).manifest
+    has_folder = place.replace("_", "-") in [volume["name"] for volume in pod["spec"]["volumes"]]
     assert has_folder is not has_firmware
 
 
