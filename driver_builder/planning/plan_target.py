@@ -20,11 +20,19 @@ from driver_builder.model.image_state import Absent, Invalid, NoAnswer, NotAsked
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.objects.slots import Place
 from driver_builder.planning import held_out, image_trust
-from driver_builder.planning.actions import ApplyDaemonSet, PlaceDaemonSet, ReuseCandidate, StartBuild, WidenDaemonSet
+from driver_builder.planning.actions import (
+    ApplyDaemonSet,
+    LabelNode,
+    PlaceDaemonSet,
+    ReuseCandidate,
+    StartBuild,
+    WidenDaemonSet,
+)
 from driver_builder.planning.lanes import release
 from driver_builder.planning.plan_labels import evidence_of, usual_evidence
 from driver_builder.planning.plan_rollout import roll_out
 from driver_builder.planning.plan_view import DriverView, TargetPart
+from driver_builder.planning.remade import remade, rolled_out_to
 from driver_builder.planning.retries import with_failures
 from driver_builder.reasons import Reason, TargetState
 from driver_builder.status.status import TargetStatus
@@ -39,7 +47,22 @@ def plan_target(
     view: DriverView, spec: DriverSpec, item: DesiredTarget, *, present: WithPresent = roll_out
 ) -> TargetPart:
     """Decide on one target; its pods' evidence counts whatever the state of its image."""
-    return with_since(view, _released(view, item, _widened(view, item, _decided(view, spec, item, present))))
+    part = _with_rolled_out(view, spec, item, _decided(view, spec, item, present))
+    return with_since(view, _released(view, item, _widened(view, item, part)))
+
+
+def _with_rolled_out(view: DriverView, spec: DriverSpec, item: DesiredTarget, part: TargetPart) -> TargetPart:
+    """Remember what nodes have, and make the DaemonSet of it anew where it is missing."""
+    if not item.nodes:
+        return part
+    rolled_out = rolled_out_to(view, item)
+    part = replace(part, status=replace(part.status, rolled_out=rolled_out))
+    missing = remade(view, spec, item, rolled_out) if isinstance(item, TargetToBuild) else None
+    if missing is None:
+        return part
+    # Nodes keep what they have: nothing else comes to them, and from none pods have to be kept.
+    staying = (it for it in part.actions if not isinstance(it, ApplyDaemonSet | PlaceDaemonSet | LabelNode))
+    return replace(part, actions=(*staying, missing), is_remade=True)
 
 
 def _decided(view: DriverView, spec: DriverSpec, item: DesiredTarget, present: WithPresent) -> TargetPart:

@@ -299,6 +299,8 @@ class TargetPart:
     """Where its nodes stand, if it has an image that is rolled out."""
     spent: DaemonSet | None = None
     """What had the image of before for them: it is kept until the wave has ended on all targets."""
+    is_remade: bool = False
+    """Whether the DaemonSet with the image of before is made anew."""
     requeue_at: float | None = None
 
     def of_node(self, node: str) -> NodeEvidence:

@@ -212,8 +212,10 @@ def _stand(node: Node, pods: list[DriverPod], by: Weighing) -> NodeStanding:
     is_old = yields or is_replaced or had_driver(node, by.label, by.record)
     is_in_front = by.is_in_front(node)
     is_kept_out = node.name in by.kept_out
-    if is_kept_out:
+    if is_kept_out and by.record in node.annotations:
         standing, why = Standing.WORKING, "it has the modules of before, and no DaemonSet selected it"
+    elif is_kept_out:
+        standing, why = Standing.SILENT, "its Node was registered anew, and nothing records which modules it has"
     elif replaced and not is_old and not is_in_front and all(_is_first_load(node, pod) for pod in replaced):
         standing, why = Standing.NEW, "its driver pod loads the image of before first"
     elif replaced:

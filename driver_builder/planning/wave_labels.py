@@ -6,7 +6,7 @@ status has the label and the boot of each node that a wave has reached, and of e
 does.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from itertools import islice
@@ -29,35 +29,34 @@ def with_reached(
     view: DriverView,
     wave: Wave | None,
     before: Wave | None,
-    *,
     kept_out: AbstractSet[str] = frozenset(),
-    leaving: AbstractSet[str] = frozenset(),
 ) -> Wave | None:
     """Record in a wave which nodes have its label, and on which boot; ``before`` is what the status says.
 
-    From those that are ``kept_out`` pods are kept. Of nodes that are ``leaving`` the label is about to be removed: it
-    is not to come back.
+    From those that are ``kept_out`` pods are kept.
     """
     if wave is None:
         return None
-    known = before.reached if before is not None else {}
-    returned = leaving | frozenset(wave.returned)
-    reached = {name: found for name, found in known.items() if name not in returned or name in kept_out}
+    reached = dict(before.reached) if before is not None else {}
     for node in view.snapshot.nodes:
         value = node.labels.get(view.wave_label)
         if node.name in kept_out:
             reached |= {node.name: Reached.of(OUTSIDE, node.boot_id)} if node.boot_id is not None else {}
-        elif node.name in returned:
-            continue
         elif value is not None and node.boot_id is not None and _is_of_wave(view, value):
-            reached[node.name] = Reached.of(value, node.boot_id)
+            found = reached.get(node.name)
+            if found is None or not found.is_on(node.boot_id) or _is_proven(view, node, value):
+                reached[node.name] = Reached.of(value, node.boot_id)
         elif node.name in reached and value is None and not _may_be_lost(view, node, reached[node.name]):
             del reached[node.name]
     return replace(wave, reached=_bounded(reached))
 
 
 def with_moved(part: DriverPlan, nodes: Mapping[str, Node]) -> DriverPlan:
-    """Record as well where nodes move now: one may be registered anew before the next reconcile."""
+    """Record as well which nodes move now, and that it is not known what is loaded there until a pod has reported.
+
+    One of them may be registered anew before that: it waits for the wave then. Where the label is removed it is not to
+    come back.
+    """
     moves = [action for action in part.actions if isinstance(action, MoveNode) and action.node in nodes]
     if part.wave is None or not moves:
         return part
@@ -65,7 +64,7 @@ def with_moved(part: DriverPlan, nodes: Mapping[str, Node]) -> DriverPlan:
     for move in moves:
         boot_id = nodes[move.node].boot_id
         if move.value is not None and boot_id is not None:
-            reached[move.node] = Reached.of(move.value, boot_id)
+            reached[move.node] = Reached.of(OUTSIDE, boot_id)
     return replace(part, wave=replace(part.wave, reached=_bounded(reached)))
 
 
@@ -100,11 +99,19 @@ def _may_be_lost(view: DriverView, node: Node, found: Reached) -> bool:
 
 def _is_lost(view: DriverView, node: Node, found: Reached) -> bool:
     """Return whether a Node lost the label that a DaemonSet of now goes by."""
+    if view.wave_label in node.labels:
+        return False
     if found.label == OUTSIDE:
-        is_there, is_known = view.yield_label in node.labels, any(node.name in item.nodes for item in view.wanted)
+        is_known = view.yield_label not in node.labels and any(node.name in item.nodes for item in view.wanted)
     else:
-        is_there, is_known = view.wave_label in node.labels, _is_of_wave(view, found.label)
-    return is_known and not is_there and _may_be_lost(view, node, found)
+        is_known = _is_of_wave(view, found.label)
+    return is_known and _may_be_lost(view, node, found)
+
+
+def _is_proven(view: DriverView, node: Node, label: str) -> bool:
+    """Return whether a pod of the DaemonSet that a wave label names has reported on a node."""
+    place = slots.parse_name(label)
+    return any((pod.target, pod.slot) == place and pod.proof is not None for pod in view.own_pods.on(node.name))
 
 
 def _put_back(view: DriverView, node: Node, found: Reached) -> LabelNode:
@@ -135,9 +142,15 @@ def _is_stale(view: DriverView, node: Node) -> bool:
 
 
 def _is_missed(view: DriverView, node: Node) -> bool:
-    """Return whether a node's label keeps it from the DaemonSet that is left of a wave: the other one is missing."""
-    left = view.daemon_sets.get(slots.parse_name(node.labels[view.wave_label])[0])
-    return left is not None and left.slot.place is Place.OTHERS
+    """Return whether a node's label keeps it from the DaemonSet that is left of a wave: the other one is missing.
+
+    Where both are, the one for the other nodes may be made anew.
+    """
+    target = slots.parse_name(node.labels[view.wave_label])[0]
+    left, wave = view.daemon_sets.get(target), previous_wave(view.driver.status)
+    if left is None:
+        return wave is not None and target in wave.targets
+    return left.slot.place is Place.OTHERS
 
 
 def _is_of_wave(view: DriverView, value: str) -> bool:

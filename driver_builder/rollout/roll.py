@@ -66,16 +66,14 @@ def roll(view: DriverView, spec: DriverSpec, parts: Sequence[TargetPart]) -> Rol
     if before is not None:
         seen = replace(seen, imageless=_imageless(view, parts))
     decided = next_nodes(spec.rollout, seen, before, view.snapshot.now)
-    if decided.wave is None and before is not None and restore(view):
-        # Nodes that lost their labels seem to have nothing to do with it.
+    if decided.wave is None and before is not None and (any(part.is_remade for part in parts) or restore(view)):
+        # Nodes that have lost their label or their DaemonSet seem to have nothing to do with it.
         decided = replace(decided, wave=before)
     rolled = tuple(with_since(view, _with(view, part, decided)) for part in parts)
-    moves = (action for part in rolled for action in part.actions if isinstance(action, MoveNode))
-    leaving = {move.node for move in moves if move.value is None}
     kept_out = {node.node for item in seen.targets for node in item.nodes if node.is_kept_out}
     return Rolled(
         parts=rolled,
-        wave=with_reached(view, decided.wave, before, kept_out=kept_out, leaving=leaving),
+        wave=with_reached(view, decided.wave, before, kept_out),
         busy=decided.busy,
         taken=decided.taken,
         budgeted=decided.budgeted,

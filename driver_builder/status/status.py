@@ -36,6 +36,14 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RolledOut:
+    """What nodes have that no wave has reached: the image of their DaemonSet, by digest, and its fingerprint."""
+
+    image: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetStatus:
     """One entry of ``status.targets``. Times are seconds since the epoch; ``failures`` counts builds of ``key``."""
 
@@ -54,6 +62,7 @@ class TargetStatus:
     failures: int = 0
     last_failure: float | None = None
     since: float = 0.0
+    rolled_out: RolledOut | None = None
 
 
 def timestamp(seconds: float) -> str:
@@ -101,7 +110,12 @@ def parse_target(entry: Json) -> TargetStatus:
         failures=int(entry.get("failures", 0)),
         last_failure=parse_timestamp(entry.get("lastFailureTime")),
         since=parse_timestamp(entry.get("lastTransitionTime")) or 0.0,
+        rolled_out=_parse_rolled_out(entry.get("rolledOut")),
     )
+
+
+def _parse_rolled_out(entry: Json | None) -> RolledOut | None:
+    return RolledOut(image=str(entry["image"]), fingerprint=str(entry["fingerprint"])) if entry else None
 
 
 def render(
@@ -170,6 +184,8 @@ def render_target(target: TargetStatus) -> Json:
     entry |= {field: value for field, value in optional.items() if value}
     if target.failures and target.last_failure is not None:
         entry |= {"failures": target.failures, "lastFailureTime": timestamp(target.last_failure)}
+    if (rolled_out := target.rolled_out) is not None:
+        entry["rolledOut"] = {"image": rolled_out.image, "fingerprint": rolled_out.fingerprint}
     return entry
 
 

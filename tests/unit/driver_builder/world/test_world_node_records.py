@@ -62,6 +62,12 @@ def identities(world: AttackWorld) -> dict[str, str]:
     return {name: live["edudrv"] for name, live in world.live.items()}
 
 
+def undo(world: AttackWorld) -> None:
+    """Let an admin undo the wave."""
+    words = ",".join(world.status()["rollout"]["targets"].values())
+    world.client.patch(_driver("edu"), {"metadata": {"annotations": {names.UNDO_ROLLOUT_ANNOTATION: words}}})
+
+
 def ready_nodes(world: AttackWorld) -> set[str]:
     """Name the nodes with the ready label."""
     return {
@@ -98,6 +104,52 @@ def test_a_refused_image_goes_to_no_node_that_works(which: Callable[[str], bool]
     assert identities(world) == before
     assert ready_nodes(world) == set(NODE_NAMES)
     assert [pod for pod in world._pods() if result_of(pod) == "LoadFailed"] == []
+
+
+@pytest.mark.parametrize("which", [pytest.param(is_before, id="of before"), pytest.param(is_any, id="both")])
+def test_the_daemon_set_of_before_is_made_anew_in_a_halted_wave(which: Callable[[str], bool]) -> None:
+    """Its nodes have driver pods again, one that reboots loads the image of before, and a new node gets it (N1)."""
+    world = fleet(rounds=25, source=BAD[0])
+    before = identities(world)
+    delete_daemon_sets(world, which)
+    pass_rounds(world, 5)
+    world.reboot("node-1", KERNEL)
+    world.add_node("node-9", KERNEL)
+    pass_rounds(world, 10)
+    assert identities(world) == {**before, "node-9": before["node-1"]}
+    assert ready_nodes(world) == {*NODE_NAMES, "node-9"}
+    assert world.status()["rollout"]["phase"] == "Halted"
+
+
+def test_the_daemon_set_of_before_has_the_version_of_before() -> None:
+    """Ready labels say which version is loaded, and not which one is wanted by now."""
+    world = fleet()
+    world.client.patch(_driver("edu"), {"spec": {"version": "2.0.0"}})
+    world.fail_builds = 1000
+    delete_daemon_sets(world, is_any)
+    pass_rounds(world, 10)
+    labels = [world.client.objects[NODES.path(name=name)]["metadata"]["labels"].get(READY) for name in NODE_NAMES]
+    assert set(labels) == {"1.0.0"}
+    assert [name for name in NODE_NAMES if any(map(world.works, world.pods_on(name)))] == [*NODE_NAMES]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"module": {"names": ["edudrv"], "parameters": {"edudrv": ["debug=1"]}}}, id="other parameters"),
+        pytest.param({"image": "registry.example.com:5000/others/edu"}, id="another repository"),
+    ],
+)
+def test_a_daemon_set_is_not_made_anew_of_other_settings(change: Object) -> None:
+    """It would load modules anew, or run an image of which the spec says nothing: pods are kept away as long (N1)."""
+    world = fleet()
+    world.client.patch(_driver("edu"), {"spec": change})
+    world.fail_builds = 1000
+    before = identities(world)
+    delete_daemon_sets(world, is_any)
+    pass_rounds(world, 10)
+    assert [path for path in world.client.objects if "/daemonsets/" in path] == []
+    assert identities(world) == before
 
 
 def test_immediate_is_no_exception_for_a_refused_image() -> None:
@@ -143,6 +195,66 @@ def test_a_node_that_is_registered_anew_keeps_what_the_wave_has_brought() -> Non
     pass_rounds(world, 8)
     assert identities(world)[node] == brought
     assert node in ready_nodes(world)
+
+
+def test_a_node_that_is_registered_anew_as_it_moves_waits_for_the_wave() -> None:
+    """It is not known which image its modules are of: it is replaced under the lock, or not at all (N9)."""
+    world = fleet(canary=1, soak="1h")
+    while not world.wave_labels():
+        world.reconcile(world.look)
+        world.finish_builds()
+        if not world.wave_labels():
+            world.turn()
+        world.now += 1.0
+    (node,) = world.wave_labels()
+    forget_node(world, node)
+    pass_rounds(world, 12)
+    assert node in ready_nodes(world)
+
+
+def test_a_node_that_waits_for_a_wave_and_is_registered_anew_still_waits() -> None:
+    """Its DaemonSet was deleted and could not be made anew; the status knows that pods are kept from it (N9)."""
+    world = fleet(canary=1, soak="1h", maxUnavailable=1)
+    world.client.patch(_driver("edu"), {"spec": {"module": {"parameters": {"edudrv": ["debug=1"]}}}})
+    delete_daemon_sets(world, is_any)
+    while f"{names.GROUP}/{NAMESPACE}.edu.yield" not in str(world.client.objects[NODES.path(name="node-2")]):
+        world.one_round()
+    pass_rounds(world, 2)
+    before = identities(world)
+    for node in NODE_NAMES:
+        forget_node(world, node)
+    pass_rounds(world, 4)
+    assert [name for name, identity in identities(world).items() if identity != before[name]] in ([], ["node-0"])
+    world.arrive()
+    assert ready_nodes(world) == set(NODE_NAMES)
+    assert (world.leftovers(), world.wave_labels()) == ([], [])
+
+
+def test_a_node_that_is_registered_anew_in_an_undone_wave_goes_back_under_its_lock() -> None:
+    """The drain takes a while; the label is its own until it moves (N9)."""
+    world = fleet(canary=1, soak="1h")
+    while world.status().get("rollout", {}).get("phase") != "Soaking":
+        world.one_round()
+    (node,) = world.wave_labels()
+    brought = identities(world)[node]
+    undo(world)
+    world.reconcile(world.look)
+    forget_node(world, node)
+    world.one_round()
+    assert identities(world)[node] == brought
+    world.arrive()
+    assert len(set(identities(world).values())) == 1
+
+
+def test_an_undo_drains_a_node_although_the_new_daemon_set_is_gone() -> None:
+    """The label of the wave still decides which modules it has, and these are replaced (N1)."""
+    world = fleet(canary=1, soak="1h")
+    while world.status().get("rollout", {}).get("phase") != "Soaking":
+        world.one_round()
+    undo(world)
+    delete_daemon_sets(world, is_new)
+    pass_rounds(world, 20)
+    assert len(set(identities(world).values())) == 1
 
 
 def test_all_nodes_are_registered_anew_as_the_next_image_arrives() -> None:

@@ -130,6 +130,9 @@ class WaveWorld(World):
             found = [pod for pod in self._pods() if pod["metadata"]["uid"] == action.uid]
         elif isinstance(action, MoveNode):
             found = [pod for pod in self.pods_on(action.node) if action.driver == f"{NAMESPACE}/{driver_of(pod)}"]
+            # One whose DaemonSet is gone goes with that.
+            uids = {obj["metadata"]["uid"] for _, obj in self._objects("daemonsets")}
+            found = [pod for pod in found if pod["metadata"]["ownerReferences"][0]["uid"] in uids]
             found = [pod for pod in found if not self.belongs(pod)]
         else:
             found = []
