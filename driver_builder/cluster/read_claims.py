@@ -38,6 +38,8 @@ def _unseen(client: Reader) -> str | None:
         group = client.get(f"/apis/{RESOURCE_CLAIMS.group}")
     except NotFound:
         return None
+    except Forbidden as error:
+        return _not_seen(error)
     versions = [str(item.get("version")) for item in group.get("versions") or ()]
     if RESOURCE_CLAIMS.version in versions:
         return ""
@@ -51,8 +53,12 @@ def _completed(client: Reader, pods: NodePods, drivers: dict[tuple[str, str], fr
         for pod in pods.pods:
             done.append(replace(pod, claim_drivers=_drivers_of(client, pod, drivers)) if pod.claims else pod)
     except Forbidden as error:
-        return replace(pods, unseen=printable(f"ResourceClaims are not seen: {error}"))
+        return replace(pods, unseen=_not_seen(error))
     return replace(pods, pods=tuple(done))
+
+
+def _not_seen(error: Forbidden) -> str:
+    return printable(f"ResourceClaims are not seen: {error}")
 
 
 def _drivers_of(client: Reader, pod: NodePod, known: dict[tuple[str, str], frozenset[str]]) -> frozenset[str]:
