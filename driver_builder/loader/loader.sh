@@ -1437,6 +1437,7 @@ drop_needed() {
 # as they are.
 leave_foreign() {
     local name others='' all=$modules is_kept='' why
+    read_uptime
     modules=$named
     find_doomed
     ! is_complete || is_kept=yes
@@ -1446,14 +1447,17 @@ leave_foreign() {
         others="$name $others"
     done
     for name in $others; do
-        is_live "$name" && ! is_ours "$name" || continue
-        read_owner "$name"
-        [ "$owner $state" != "$this_driver live" ] || continue
-        read_uptime
-        # shellcheck disable=SC2086  # names are words
+        is_live "$name" || continue
         if is_of_other "$name"; then
-            why="belongs to driver ${owner%%.*}/${owner#*.}"
-        elif [ -n "$is_kept" ]; then
+            # Two images may have the same build of it.
+            drop_needed "$name"
+            is_ours "$name" ||
+                leave "module $name, which the image has in another build, belongs to driver ${owner%%.*}/${owner#*.}"
+            continue
+        fi
+        ! is_ours "$name" && [ "$owner $state" != "$this_driver live" ] || continue
+        # shellcheck disable=SC2086  # names are words
+        if [ -n "$is_kept" ]; then
             why="was not loaded by this driver, whose other modules are loaded: a reboot or a rebuild replaces it"
         elif is_in_use "$name" $leaving $doomed; then
             why="is in use ($(usage_of "$name"))"

@@ -133,6 +133,17 @@ def test_another_drivers_module_stays(node: World) -> None:
     assert (node.sys / "module/edu_core").exists()
 
 
+def test_the_same_build_of_another_driver_stays_in_a_rebuild(node: World) -> None:
+    """This driver is loaded anew on it, and nothing of the other one is in the way."""
+    node.is_live("edu_core", srcversion=CORE)
+    write(node.root / "run/owners/edu_core", f"{BOOT} driverwright.first live\n")
+    loaded(node)
+    node.environment["REBUILD"] = "now"
+    assert node.run("load").verdict["result"] == "Loaded"
+    assert node.calls == ["rmmod edudrv", "insmod edudrv.ko use_irq=1"]
+    assert (node.root / "run/owners/edu_core").read_text() == f"{BOOT} driverwright.first live\n"
+
+
 def test_a_driver_that_fails_takes_away_what_came_for_it(node: World) -> None:
     """What it replaces could not come back otherwise."""
     node.refuses("edudrv", "edudrv: Unknown symbol")

@@ -119,8 +119,9 @@ def test_files_of_another_target_outlive_its_boot() -> None:
 @pytest.mark.parametrize("place", ["firmware", "var_firmware"])
 def test_firmware_in_a_place_of_before_is_still_known(place: str) -> None:
     """A pod that has it elsewhere by now removes it, but one that is killed before may not."""
-    known = Loaded(loads=(load("a:1", **{place: True}),)).with_load(load("a:1"))
-    assert known.loads == (load("a:1", **{place: True}),)
+    there: dict[str, Any] = {place: True}
+    known = Loaded(loads=(load("a:1", **there),)).with_load(load("a:1"))
+    assert known.loads == (load("a:1", **there),)
 
 
 def test_a_boot_ends_what_was_given_up() -> None:

@@ -23,7 +23,7 @@ def test_whatever_dkms_compresses_is_decompressed(tmp_path: Path) -> None:
     lines = (line.strip().removesuffix("; \\") for line in dockerfile().splitlines())
     (command,) = (line for line in lines if line.startswith('find "$tree" -name "*.ko.'))
     subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", command], check=True, env={"tree": tmp_path, "PATH": "/usr/bin:/bin"}
+        ["bash", "-euo", "pipefail", "-c", command], check=True, env={"tree": str(tmp_path), "PATH": "/usr/bin:/bin"}
     )
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
         f"{name}.ko": content for name, content in contents.items()

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from driver_builder.objects import loaded
+from driver_builder.objects.loaded import Load
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.removal import unload_step
 from kube_api.resources import NODES
@@ -33,6 +34,11 @@ def test_a_module_that_another_driver_has_too_stays() -> None:
     assert world.live["node-0"] == before
 
 
+def with_firmware(load: Load, place: str, there: bool) -> Load:
+    """Return a load that has firmware in one of the two places, or not."""
+    return replace(load, firmware=there) if place == "firmware" else replace(load, var_firmware=there)
+
+
 @pytest.mark.parametrize("place", ["firmware", "var_firmware"])
 @pytest.mark.parametrize("has_firmware", [True, False])
 def test_firmware_of_shared_modules_stays_where_both_have_some(has_firmware: bool, place: str) -> None:
@@ -40,9 +46,9 @@ def test_firmware_of_shared_modules_stays_where_both_have_some(has_firmware: boo
     world = fleet()
     known = memory(world)
     assert known is not None
-    share(world, loads=(replace(known.loads[0], **{place: has_firmware}),))
+    share(world, loads=(with_firmware(known.loads[0], place, has_firmware),))
     view = DriverView.of(world.observe(), world.read_driver(), world.settings)
-    pod = unload_step.start(view, view.nodes["node-0"], replace(known.loads[0], **{place: True})).manifest
+    pod = unload_step.start(view, view.nodes["node-0"], with_firmware(known.loads[0], place, True)).manifest
     has_folder = place.replace("_", "-") in [volume["name"] for volume in pod["spec"]["volumes"]]
     assert has_folder is not has_firmware
 
