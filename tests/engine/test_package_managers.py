@@ -23,11 +23,12 @@ from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.discovery.docker_kernel_discovery import DockerKernelDiscovery
 from driver_builder.errors import BuildFailed
-from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
+from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles, SourceGit
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.model.repositories import Repository
 from driver_builder.modules.verify import VerifiedModule, verify
 from driver_builder.reasons import Reason
+from testbed.command import run
 from testbed.kernels import CLOUD, KernelPackage, newest_kernel
 from testbed.packages import ensure_packages
 from testbed.progress import PlainLines
@@ -288,6 +289,25 @@ def test_repositories_that_do_not_answer_are_distinguished(api: docker.APIClient
     with pytest.raises(BuildFailed) as caught:
         build(api, node, tmp_path, base_image=IMAGE_AWAY)
     assert caught.value.reason is Reason.REPOSITORY_UNAVAILABLE
+
+
+@pytest.mark.long
+def test_a_source_of_git_is_fetched_in_a_stage_of_its_own(
+    api: docker.APIClient, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The distribution's image has no git: source and history come to the build from another stage."""
+    root = tmp_path_factory.mktemp("git")
+    for name, content in source().files.items():
+        (root / name).write_bytes(content)
+    with (root / "Makefile").open("a") as makefile:
+        makefile.write("$(if $(wildcard /.git/HEAD),,$(error there is no /.git))\n")
+    git = ["git", "-C", str(root), "-c", "user.name=test", "-c", "user.email=test@example.com"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "x"], ["update-server-info"]):
+        run([*git, *words])
+    commit = run([*git, "rev-parse", "HEAD"]).strip()
+    with served(root) as url:
+        made = build(api, ROCKY, tmp_path, source=SourceGit(url=f"{url}/.git", commit=commit, path=""))
+    assert made.module.vermagic.split()[0] == ROCKY.kernel
 
 
 CONF = """\

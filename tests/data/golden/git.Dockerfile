@@ -109,16 +109,50 @@ RUN apt-get install -q --yes --no-install-recommends bzip2 ca-certificates git z
         echo "driverwright: git and tools cannot be installed from the archives of the base image"; exit 67; }; \
     apt-get clean
 
-# A server may not give single commits; then it is asked for everything.
+# A server may not give single commits; then it is asked for everything. Submodules are fetched in the same way, eight
+# deep at most, and without those that the wanted folder does not need or .gitmodules switches off.
+# /.git answers `git describe` in every folder of the build. Who can set tags must not be able to write into the command
+# line of a Makefile, and the length of an abbreviated hash must not grow with the repository.
 RUN export GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL=git:http:https; \
-    git init -q /fetched; \
-    git -C /fetched fetch -q --depth 1 "https://git.example.com/edu.git" "1111111111111111111111111111111111111111" || \
-        git -C /fetched fetch -q "https://git.example.com/edu.git" "+refs/*:refs/fetched/*" || { \
-            echo "driverwright: https://git.example.com/edu.git cannot be fetched"; exit 68; }; \
-    git -C /fetched -c advice.detachedHead=false checkout -q "1111111111111111111111111111111111111111" && \
-        [ "$(git -C /fetched rev-parse HEAD)" = "1111111111111111111111111111111111111111" ] || { \
-            echo "driverwright: https://git.example.com/edu.git has no commit 1111111111111111111111111111111111111111"; exit 68; }; \
-    rm -rf /fetched/.git; \
+    wanted=""; \
+    fetch() { \
+        git init -q "$1"; \
+        git -C "$1" config remote.origin.url "$2"; \
+        git -C "$1" fetch -q --depth 1 "$2" "$3:refs/commit" || git -C "$1" fetch -q "$2" "+refs/*:refs/fetched/*"; \
+    }; \
+    checkout() { \
+        git -C "$1" -c advice.detachedHead=false checkout -q "$2" && [ "$(git -C "$1" rev-parse HEAD)" = "$2" ]; \
+    }; \
+    fetch_submodules() { \
+        { git -C "/fetched/$2" config -f .gitmodules --get-regexp "^submodule[.].*[.]path$" || true; } | while read -r line; do \
+            name=${line#submodule.}; \
+            name=${name%%.path *}; \
+            path=${line#*.path }; \
+            at=$2$path; \
+            commit=$(git -C "/fetched/$2" ls-files --stage -- "$path" | sed -n "s/^160000 \([0-9a-f]*\) .*/\1/p"); \
+            [ -n "$commit" ] || continue; \
+            case "$at/" in "${wanted:+$wanted/}"*) ;; *) case "$wanted/" in "$at"/*) ;; *) continue ;; esac ;; esac; \
+            [ "$(git -C "/fetched/$2" config -f .gitmodules "submodule.$name.update")" != none ] || continue; \
+            git -C "/fetched/$2" submodule --quiet init -- "$path" || true; \
+            url=$(git -C "/fetched/$2" config "submodule.$name.url" || echo "no url"); \
+            if [ "$1" = 8 ] || ! fetch "/fetched/$at" "$url" "$commit" || ! checkout "/fetched/$at" "$commit"; then \
+                echo "driverwright: submodule $at: commit $commit cannot be fetched from $url"; exit 68; \
+            fi; \
+            fetch_submodules "$(($1 + 1))" "$at/"; \
+            rm -rf "/fetched/$at/.git"; \
+        done; \
+    }; \
+    fetch /fetched "https://git.example.com/edu.git" "1111111111111111111111111111111111111111" || { \
+        echo "driverwright: https://git.example.com/edu.git cannot be fetched"; exit 68; }; \
+    checkout /fetched "1111111111111111111111111111111111111111" || { \
+        echo "driverwright: https://git.example.com/edu.git has no commit 1111111111111111111111111111111111111111"; exit 68; }; \
+    fetch_submodules 0 ""; \
+    git -C /fetched for-each-ref --format="delete %(refname)" | grep -v "^delete refs/tags/[A-Za-z0-9._/+-]*$" | \
+        git -C /fetched update-ref --stdin; \
+    git -C /fetched ls-files -z | git -C /fetched update-index --assume-unchanged -z --stdin; \
+    git -C /fetched config core.abbrev 12; \
+    git -C /fetched config core.worktree /source; \
+    mv /fetched/.git /.git; \
     folder="/fetched/"; \
     [ -d "$folder" ] || { echo "driverwright: the source has no folder "; exit 68; }; \
     mv "$folder" /source
