@@ -207,7 +207,10 @@ def test_a_real_driver_is_built_verified_and_pushed(
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SourceGit, SourceArchive]]:
-    """A driver below drivers/probe, as a commit and as an archive with a top folder, from a web server."""
+    """A driver below drivers/probe, as a commit and as an archive with a top folder, from a web server.
+
+    In the repository a part of it is in a submodule, and the Makefile asks git which version it is.
+    """
     root = tmp_path_factory.mktemp("web")
     tree = root / "probe-1.0" / "drivers" / "probe"
     tree.mkdir(parents=True)
@@ -215,7 +218,15 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SourceGit
         (tree / name).write_bytes((MODULE_SOURCE / name).read_bytes())
     with tarfile.open(root / "probe.tar.gz", "w:gz") as archive:
         archive.add(root / "probe-1.0", arcname="probe-1.0")
-    commit = _commit(root / "probe-1.0")
+
+    helper = root / "helper"
+    helper.mkdir()
+    (tree / "dw_helper.c").rename(helper / "dw_helper.c")
+    _commit(helper)
+    (tree / "dw_helper.c").symlink_to("helper/dw_helper.c")
+    with (tree / "Makefile").open("a") as makefile:
+        makefile.write("$(if $(filter v1.0,$(shell git describe --dirty)),,$(error git does not know the version))\n")
+    commit = _commit(root / "probe-1.0", submodule=("../../helper/.git", "drivers/probe/helper"))
     with web_server.served(root) as url:
         sha256 = hashlib.sha256((root / "probe.tar.gz").read_bytes()).hexdigest()
         yield (
@@ -224,17 +235,25 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SourceGit
         )
 
 
-def _commit(folder: Path) -> str:
-    """Make a folder a repository of one commit, ready for a server that knows nothing of git; returns the commit."""
+def _commit(folder: Path, *, submodule: tuple[str, str] = ("", "")) -> str:
+    """Make a folder a repository of one commit, ready for a server that knows nothing of git; returns the commit.
+
+    The URL of a submodule is relative to ``folder/.git``, which is what is served.
+    """
 
     def git(*words: str) -> str:
-        who = ("-c", "user.name=test", "-c", "user.email=test@example.com")
+        who = ("-c", "user.name=test", "-c", "user.email=test@example.com", "-c", "protocol.file.allow=always")
         argv = ["git", "-C", str(folder), *who, *words]
         return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
 
     git("init", "-q")
+    url, path = submodule
+    if path:
+        git("submodule", "--quiet", "add", str(folder / ".git" / url), path)
+        git("config", "-f", ".gitmodules", f"submodule.{path}.url", url)
     git("add", ".")
     git("commit", "-q", "-m", "probe")
+    git("tag", "-a", "-m", "probe", "v1.0")
     git("update-server-info")
     return git("rev-parse", "HEAD")
 
@@ -253,7 +272,7 @@ def shipped(source: Source, *modules: str) -> BuildRequest:
 def test_a_source_is_fetched_inside_the_build(
     served: tuple[SourceGit, SourceArchive], kind: int, api: docker.APIClient, tmp_path: Path
 ) -> None:
-    """By its commit or its checksum, from a folder below its root."""
+    """By its commit, with submodules and version, or by its checksum; from a folder below its root."""
     request = shipped(served[kind], "dw_probe")
     built = Run(DockerBuilder(api), tmp_path)(request)
     (probe,) = verify(read_image_archive(built.archive, tmp_path), request=request, module_symvers=built.module_symvers)
@@ -354,7 +373,7 @@ def test_a_user_space_of_packages_is_built_and_verified(api: docker.APIClient, t
 
 
 def test_a_driver_that_is_not_for_the_kernel_says_so(api: docker.APIClient, tmp_path: Path) -> None:
-    """A cloud kernel has no graphics: dkms ends with 77, and the message has the condition."""
+    """A cloud kernel has no graphics: the message has the condition."""
     request = shipped(SourcePackage(name="evdi-dkms"), "evdi")
     with pytest.raises(BuildFailed, match=r"not for .*BUILD_EXCLUSIVE_CONFIG=.*CONFIG_DRM") as caught:
         Run(DockerBuilder(api), tmp_path)(request)

@@ -35,7 +35,8 @@ from testbed.kernels import CLOUD, KernelPackage, newest_kernel, release_key
 from testbed.packages import PrivateApt, ensure_packages, unpack
 from testbed.progress import PlainLines
 from testbed.testbed import Testbed
-from tests.kernel.test_loader_on_real_kernels import LOAD, PROBE, SOURCE, image_entries
+from tests.engine.test_package_managers import source as source_asking_for_headers
+from tests.kernel.test_loader_on_real_kernels import LOAD, PROBE, image_entries
 from tests.support.driver_builder.image_tars import read_files
 from tests.support.real_parts.web_server import served
 
@@ -120,12 +121,11 @@ def kernel_source(kernel: KernelPackage) -> Path:
 def _pack(archive: Path, kernel: KernelPackage, config: bytes) -> str:
     """Pack the driver with what is known of its kernel; returns the checksum."""
     with tarfile.open(archive, "w:gz") as tar:
-        for path in sorted((SOURCE / "src").iterdir()):
-            tar.add(path, arcname=path.name)
         tar.add(kernel.symvers, arcname="kernel.symvers")
-        entry = tarfile.TarInfo("kernel.config")
-        entry.size = len(config)
-        tar.addfile(entry, io.BytesIO(config))
+        for name, content in {**source_asking_for_headers().files, "kernel.config": config}.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
     return hashlib.sha256(archive.read_bytes()).hexdigest()
 
 

@@ -7,11 +7,13 @@ keys, how it configures kernels) is not proven by this.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import docker
 import pytest
@@ -21,17 +23,18 @@ from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.discovery.docker_kernel_discovery import DockerKernelDiscovery
 from driver_builder.errors import BuildFailed
-from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
+from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles, SourceGit
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.model.repositories import Repository
 from driver_builder.modules.verify import VerifiedModule, verify
 from driver_builder.reasons import Reason
+from testbed.command import run
 from testbed.kernels import CLOUD, KernelPackage, newest_kernel
 from testbed.packages import ensure_packages
 from testbed.progress import PlainLines
 from testbed.testbed import Testbed
 from tests.kernel.test_loader_on_real_kernels import SOURCE
-from tests.support.real_parts import rpm_archive
+from tests.support.real_parts import dkms_releases, rpm_archive
 from tests.support.real_parts.apt_repository import served_headers
 from tests.support.real_parts.images import derive
 from tests.support.real_parts.rpm_archive import Headers, RpmPackage, signer
@@ -195,7 +198,21 @@ class Made:
         return [line.partition(" in ")[2] for line in self.log if line.startswith("driverwright: looking for ")]
 
 
-def build(api: docker.APIClient, node: Node, folder: Path, *, mirror: str = "", base_image: str = IMAGE) -> Made:
+ASKS_FOR_HEADERS = b"""
+$(if $(wildcard /lib/modules/$(shell uname -r)/build/Module.symvers),,$(error no headers of $(shell uname -r)))
+"""
+"""Lines of a Makefile that looks for the kernel's headers as if the kernel were running."""
+
+
+def source(**files: bytes) -> SourceFiles:
+    """Return the example's source, whose Makefile finds the headers by the running kernel's release."""
+    own = {path.name: path.read_bytes() for path in sorted((SOURCE / "src").iterdir())}
+    return SourceFiles(files={**own, "Makefile": own["Makefile"] + ASKS_FOR_HEADERS, **files})
+
+
+def build(
+    api: docker.APIClient, node: Node, folder: Path, *, mirror: str = "", base_image: str = IMAGE, **fields: Any
+) -> Made:
     """Build as the controller does, and verify.
 
     Raises:
@@ -209,12 +226,17 @@ def build(api: docker.APIClient, node: Node, folder: Path, *, mirror: str = "", 
         target=KernelTarget(KernelVersion(node.kernel), os_id, os_version, "amd64"),
         template=node.template,
         base_image=base_image,
-        source=SourceFiles(files={path.name: path.read_bytes() for path in sorted((SOURCE / "src").iterdir())}),
+        source=source(),
         modules=(ModuleSpec(name="edudrv"),),
         args={"HEADERS_MIRROR": mirror} if mirror else {},
     )
+    request = replace(request, **fields)
     log: list[str] = []
-    built = DockerBuilder(api).build(request, directory=folder, log=log.append, cancelled=threading.Event())
+    try:
+        built = DockerBuilder(api).build(request, directory=folder, log=log.append, cancelled=threading.Event())
+    except BuildFailed:
+        print(*log[-40:], sep="\n")
+        raise
     image = read_image_archive(built.archive, folder / "layers")
     (module,) = verify(image, request=request, module_symvers=built.module_symvers)
     return Made(module, log)
@@ -267,6 +289,56 @@ def test_repositories_that_do_not_answer_are_distinguished(api: docker.APIClient
     with pytest.raises(BuildFailed) as caught:
         build(api, node, tmp_path, base_image=IMAGE_AWAY)
     assert caught.value.reason is Reason.REPOSITORY_UNAVAILABLE
+
+
+@pytest.mark.long
+def test_a_source_of_git_is_fetched_in_a_stage_of_its_own(
+    api: docker.APIClient, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The distribution's image has no git: source and history come to the build from another stage."""
+    root = tmp_path_factory.mktemp("git")
+    for name, content in source().files.items():
+        (root / name).write_bytes(content)
+    with (root / "Makefile").open("a") as makefile:
+        makefile.write("$(if $(wildcard /.git/HEAD),,$(error there is no /.git))\n")
+    git = ["git", "-C", str(root), "-c", "user.name=test", "-c", "user.email=test@example.com"]
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "x"], ["update-server-info"]):
+        run([*git, *words])
+    commit = run([*git, "rev-parse", "HEAD"]).strip()
+    with served(root) as url:
+        made = build(api, ROCKY, tmp_path, source=SourceGit(url=f"{url}/.git", commit=commit, path=""))
+    assert made.module.vermagic.split()[0] == ROCKY.kernel
+
+
+CONF = """\
+PACKAGE_NAME="edu"
+PACKAGE_VERSION="1.0"
+BUILT_MODULE_NAME[0]="edudrv"
+DEST_MODULE_LOCATION[0]="/updates"
+AUTOINSTALL="yes"
+MAKE="make -C ${kernel_source_dir} M=${dkms_tree}/edu/1.0/build modules && make modules"
+"""
+"""Takes the headers that dkms gives, and then those of the running kernel."""
+EXCLUDING = ('KERNEL="^5"', 'ARCH="s390x"', 'KERNEL_MIN="6.14"', 'KERNEL_MAX="6.1"', 'CONFIG="CONFIG_NOBODY_KNOWS"')
+DKMS = ("bullseye", "bookworm", "trixie")
+"""Suites with a dkms of each kind: before 3.0, as Ubuntu has it up to 22.04; before 3.0.11; since."""
+
+
+@pytest.mark.parametrize("suite", [*DKMS[:2], pytest.param(DKMS[2], marks=pytest.mark.long)])
+def test_every_release_of_dkms_builds_and_excludes_alike(
+    engine_ground: Testbed, api: docker.APIClient, suite: str, tmp_path: Path
+) -> None:
+    """Headers are given, looked for and asked for; a kernel that is excluded, in any way, is not built for."""
+    tools = f"package-managers/dkms-{suite}:1"
+    print(f"dkms {dkms_releases.offer(engine_ground, tools, suite)}")
+    made = build(api, ROCKY, tmp_path, tools_image=tools, source=source(**{"dkms.conf": CONF.encode()}))
+    assert made.module.vermagic.split()[0] == ROCKY.kernel
+
+    for line in EXCLUDING:
+        conf = f"{CONF}BUILD_EXCLUSIVE_{line}\n".encode()
+        with pytest.raises(BuildFailed, match=f"BUILD_EXCLUSIVE_{re.escape(line)}") as caught:
+            build(api, ROCKY, tmp_path, tools_image=tools, source=source(**{"dkms.conf": conf}))
+        assert caught.value.reason is Reason.NOT_APPLICABLE
 
 
 @by_template(NODES)

@@ -109,24 +109,72 @@ RUN apt-get install -q --yes --no-install-recommends bzip2 ca-certificates git z
         echo "driverwright: git and tools cannot be installed from the archives of the base image"; exit 67; }; \
     apt-get clean
 
-# A server may not give single commits; then it is asked for everything.
+# A server may not give single commits; then it is asked for everything. Submodules are fetched in the same way, eight
+# deep at most, and without those that the wanted folder does not need or .gitmodules switches off.
+# /.git answers `git describe` in every folder of the build. Who can set tags must not be able to write into the command
+# line of a Makefile, and the length of an abbreviated hash must not grow with the repository.
 RUN export GIT_TERMINAL_PROMPT=0 GIT_ALLOW_PROTOCOL=git:http:https; \
-    git init -q /fetched; \
-    git -C /fetched fetch -q --depth 1 "https://git.example.com/edu.git" "1111111111111111111111111111111111111111" || \
-        git -C /fetched fetch -q "https://git.example.com/edu.git" "+refs/*:refs/fetched/*" || { \
-            echo "driverwright: https://git.example.com/edu.git cannot be fetched"; exit 68; }; \
-    git -C /fetched -c advice.detachedHead=false checkout -q "1111111111111111111111111111111111111111" && \
-        [ "$(git -C /fetched rev-parse HEAD)" = "1111111111111111111111111111111111111111" ] || { \
-            echo "driverwright: https://git.example.com/edu.git has no commit 1111111111111111111111111111111111111111"; exit 68; }; \
-    rm -rf /fetched/.git; \
+    wanted=""; \
+    fetch() { \
+        git init -q "$1"; \
+        git -C "$1" config remote.origin.url "$2"; \
+        git -C "$1" fetch -q --depth 1 "$2" "$3:refs/commit" || git -C "$1" fetch -q "$2" "+refs/*:refs/fetched/*"; \
+    }; \
+    checkout() { \
+        git -C "$1" -c advice.detachedHead=false checkout -q "$2" && [ "$(git -C "$1" rev-parse HEAD)" = "$2" ]; \
+    }; \
+    fetch_submodules() { \
+        { git -C "/fetched/$2" config -f .gitmodules --get-regexp "^submodule[.].*[.]path$" || true; } | while read -r line; do \
+            name=${line#submodule.}; \
+            name=${name%%.path *}; \
+            path=${line#*.path }; \
+            at=$2$path; \
+            commit=$(git -C "/fetched/$2" ls-files --stage -- "$path" | sed -n "s/^160000 \([0-9a-f]*\) .*/\1/p"); \
+            [ -n "$commit" ] || continue; \
+            case "$at/" in "${wanted:+$wanted/}"*) ;; *) case "$wanted/" in "$at"/*) ;; *) continue ;; esac ;; esac; \
+            [ "$(git -C "/fetched/$2" config -f .gitmodules "submodule.$name.update")" != none ] || continue; \
+            git -C "/fetched/$2" submodule --quiet init -- "$path" || true; \
+            url=$(git -C "/fetched/$2" config "submodule.$name.url" || echo "no url"); \
+            if [ "$1" = 8 ] || ! fetch "/fetched/$at" "$url" "$commit" || ! checkout "/fetched/$at" "$commit"; then \
+                echo "driverwright: submodule $at: commit $commit cannot be fetched from $url"; exit 68; \
+            fi; \
+            fetch_submodules "$(($1 + 1))" "$at/"; \
+            rm -rf "/fetched/$at/.git"; \
+        done; \
+    }; \
+    fetch /fetched "https://git.example.com/edu.git" "1111111111111111111111111111111111111111" || { \
+        echo "driverwright: https://git.example.com/edu.git cannot be fetched"; exit 68; }; \
+    checkout /fetched "1111111111111111111111111111111111111111" || { \
+        echo "driverwright: https://git.example.com/edu.git has no commit 1111111111111111111111111111111111111111"; exit 68; }; \
+    fetch_submodules 0 ""; \
+    git -C /fetched for-each-ref --format="delete %(refname)" | grep -v "^delete refs/tags/[A-Za-z0-9._/+-]*$" | \
+        git -C /fetched update-ref --stdin; \
+    git -C /fetched ls-files -z | git -C /fetched update-index --assume-unchanged -z --stdin; \
+    git -C /fetched config core.abbrev 12; \
+    git -C /fetched config core.worktree /source; \
+    mv /fetched/.git /.git; \
     folder="/fetched/"; \
     [ -d "$folder" ] || { echo "driverwright: the source has no folder "; exit 68; }; \
     mv "$folder" /source
+
+# The headers are where an installed kernel has them, and uname names their release: Makefiles, scripts and dkms look
+# there and ask it, and would get the kernel of the machine that builds. Before 3.0 dkms has a PATH without /usr/local/bin,
+# since 3.0 it does not make its own folder.
+RUN folder="/lib/modules/6.1.0-55-cloud-amd64"; \
+    mkdir -p "$folder" /var/lib/dkms; \
+    [ -e "$folder/build" ] || ln -sfn "/usr/src/linux-headers-6.1.0-55-cloud-amd64" "$folder/build"; \
+    [ -e "$folder/source" ] || ln -sfn "/usr/src/linux-headers-6.1.0-55-cloud-amd64" "$folder/source"; \
+    printf "%s\n" "#!/bin/sh" "/bin/uname \"\$@\" | sed \"s/$(/bin/uname -r)/6.1.0-55-cloud-amd64/\"" \
+        >/usr/local/bin/uname; \
+    chmod 0755 /usr/local/bin/uname; \
+    sed -i "s,^PATH=\"/,PATH=\"/usr/local/bin:/," /usr/sbin/dkms
 
 # Without the BTF of modules: nothing needs it, and it takes pahole where the headers bring a vmlinux. A tree with a
 # dkms.conf is built as that says; make finds our variables in MAKEFLAGS, as if they stood in its call.
 # A package may have dkms install its modules under other names (DEST_MODULE_NAME: nvidia-current-open.ko is nvidia):
 # they get their own back, by which kernel, modprobe and the driver's spec know them.
+# Releases of dkms differ: before 3.0 there is no BUILD_EXCLUSIVE_CONFIG, before 3.0.11 no limit of kernels, so both are
+# compared here; "not for this kernel" is 9 in older ones, then 77; and headers given by an option are cleaned before 3.0.
 RUN headers="/usr/src/linux-headers-6.1.0-55-cloud-amd64"; \
     driver="driverwright/edu 1.0.0"; \
     if [ ! -e /source/dkms.conf ]; then \
@@ -147,14 +195,29 @@ RUN headers="/usr/src/linux-headers-6.1.0-55-cloud-amd64"; \
         *"\$("*|*"\`"*) refuse "has dkms compute PACKAGE_VERSION, which fails in a build: write the version for $number" ;; \
         *) refuse "is not accepted by dkms" ;; \
     esac; \
+    is_excluded() ( \
+        set +eu; \
+        arch=$(uname -m); \
+        export arch kernelver="6.1.0-55-cloud-amd64" kernel_source_dir="$headers"; \
+        . /source/dkms.conf >/dev/null 2>&1; \
+        is_sorted() { printf "%s\n" "$@" | sort -V -C; }; \
+        is_sorted "$BUILD_EXCLUSIVE_KERNEL_MIN" "$kernelver" "${BUILD_EXCLUSIVE_KERNEL_MAX:-$kernelver}" || exit 0; \
+        for option in $BUILD_EXCLUSIVE_CONFIG; do \
+            case "$option" in \
+                !*) ! grep -q "^${option#!}=[my]" "$headers/.config" || exit 0 ;; \
+                *) grep -q "^$option=[my]" "$headers/.config" || exit 0 ;; \
+            esac; \
+        done; \
+        exit 1; \
+    ); \
     tree=$(find /var/lib/dkms -mindepth 2 -maxdepth 2 -type d); \
     code=0; \
-    dkms build -k "6.1.0-55-cloud-amd64" --kernelsourcedir "$headers" "${tree#/var/lib/dkms/}" || code=$?; \
+    if is_excluded; then code=77; else dkms build -k "6.1.0-55-cloud-amd64" "${tree#/var/lib/dkms/}" || code=$?; fi; \
     find "$tree" -name make.log -exec cat {} +; \
-    if [ "$code" = 77 ]; then \
+    case "$code" in 9 | 77) \
         wanted=$(grep -o "BUILD_EXCLUSIVE_[A-Z_]*=.*" /source/dkms.conf | paste -s -d " " | cut -c -300); \
-        echo "driverwright: $driver is not for 6.1.0-55-cloud-amd64, says its dkms.conf: $wanted"; exit 69; \
-    fi; \
+        echo "driverwright: $driver is not for 6.1.0-55-cloud-amd64, says its dkms.conf: $wanted"; exit 69 ;; \
+    esac; \
     [ "$code" = 0 ] || { \
         echo "driverwright: $driver does not compile for 6.1.0-55-cloud-amd64, says dkms ($code)"; exit 65; }; \
     find "$tree" -name "*.ko.xz" -exec unxz {} + -o -name "*.ko.gz" -exec gunzip {} + -o -name "*.ko.zst" -exec unzstd -q --rm {} +; \

@@ -106,10 +106,24 @@ SHELL ["/bin/bash", "-euo", "pipefail", "-c"]
 
 COPY source/ /source/
 
+# The headers are where an installed kernel has them, and uname names their release: Makefiles, scripts and dkms look
+# there and ask it, and would get the kernel of the machine that builds. Before 3.0 dkms has a PATH without /usr/local/bin,
+# since 3.0 it does not make its own folder.
+RUN folder="/lib/modules/6.1.0-55-cloud-amd64"; \
+    mkdir -p "$folder" /var/lib/dkms; \
+    [ -e "$folder/build" ] || ln -sfn "/usr/src/linux-headers-6.1.0-55-cloud-amd64" "$folder/build"; \
+    [ -e "$folder/source" ] || ln -sfn "/usr/src/linux-headers-6.1.0-55-cloud-amd64" "$folder/source"; \
+    printf "%s\n" "#!/bin/sh" "/bin/uname \"\$@\" | sed \"s/$(/bin/uname -r)/6.1.0-55-cloud-amd64/\"" \
+        >/usr/local/bin/uname; \
+    chmod 0755 /usr/local/bin/uname; \
+    sed -i "s,^PATH=\"/,PATH=\"/usr/local/bin:/," /usr/sbin/dkms
+
 # Without the BTF of modules: nothing needs it, and it takes pahole where the headers bring a vmlinux. A tree with a
 # dkms.conf is built as that says; make finds our variables in MAKEFLAGS, as if they stood in its call.
 # A package may have dkms install its modules under other names (DEST_MODULE_NAME: nvidia-current-open.ko is nvidia):
 # they get their own back, by which kernel, modprobe and the driver's spec know them.
+# Releases of dkms differ: before 3.0 there is no BUILD_EXCLUSIVE_CONFIG, before 3.0.11 no limit of kernels, so both are
+# compared here; "not for this kernel" is 9 in older ones, then 77; and headers given by an option are cleaned before 3.0.
 RUN headers="/usr/src/linux-headers-6.1.0-55-cloud-amd64"; \
     driver="driverwright/edu 1.0.0"; \
     if [ ! -e /source/dkms.conf ]; then \
@@ -130,14 +144,29 @@ RUN headers="/usr/src/linux-headers-6.1.0-55-cloud-amd64"; \
         *"\$("*|*"\`"*) refuse "has dkms compute PACKAGE_VERSION, which fails in a build: write the version for $number" ;; \
         *) refuse "is not accepted by dkms" ;; \
     esac; \
+    is_excluded() ( \
+        set +eu; \
+        arch=$(uname -m); \
+        export arch kernelver="6.1.0-55-cloud-amd64" kernel_source_dir="$headers"; \
+        . /source/dkms.conf >/dev/null 2>&1; \
+        is_sorted() { printf "%s\n" "$@" | sort -V -C; }; \
+        is_sorted "$BUILD_EXCLUSIVE_KERNEL_MIN" "$kernelver" "${BUILD_EXCLUSIVE_KERNEL_MAX:-$kernelver}" || exit 0; \
+        for option in $BUILD_EXCLUSIVE_CONFIG; do \
+            case "$option" in \
+                !*) ! grep -q "^${option#!}=[my]" "$headers/.config" || exit 0 ;; \
+                *) grep -q "^$option=[my]" "$headers/.config" || exit 0 ;; \
+            esac; \
+        done; \
+        exit 1; \
+    ); \
     tree=$(find /var/lib/dkms -mindepth 2 -maxdepth 2 -type d); \
     code=0; \
-    dkms build -k "6.1.0-55-cloud-amd64" --kernelsourcedir "$headers" "${tree#/var/lib/dkms/}" || code=$?; \
+    if is_excluded; then code=77; else dkms build -k "6.1.0-55-cloud-amd64" "${tree#/var/lib/dkms/}" || code=$?; fi; \
     find "$tree" -name make.log -exec cat {} +; \
-    if [ "$code" = 77 ]; then \
+    case "$code" in 9 | 77) \
         wanted=$(grep -o "BUILD_EXCLUSIVE_[A-Z_]*=.*" /source/dkms.conf | paste -s -d " " | cut -c -300); \
-        echo "driverwright: $driver is not for 6.1.0-55-cloud-amd64, says its dkms.conf: $wanted"; exit 69; \
-    fi; \
+        echo "driverwright: $driver is not for 6.1.0-55-cloud-amd64, says its dkms.conf: $wanted"; exit 69 ;; \
+    esac; \
     [ "$code" = 0 ] || { \
         echo "driverwright: $driver does not compile for 6.1.0-55-cloud-amd64, says dkms ($code)"; exit 65; }; \
     find "$tree" -name "*.ko.xz" -exec unxz {} + -o -name "*.ko.gz" -exec gunzip {} + -o -name "*.ko.zst" -exec unzstd -q --rm {} +; \

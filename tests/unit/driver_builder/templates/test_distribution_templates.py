@@ -4,6 +4,7 @@ The places where headers are looked for are tried for real, by the rendered shel
 package managers: the repositories of these distributions are not there when tests run.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -125,6 +126,57 @@ def test_hadolint_finds_nothing(node: Node, tmp_path: Path) -> None:
     files = sorted(tmp_path.iterdir())
     done = subprocess.run([HADOLINT, "--no-color", *files], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
+
+
+def _installed(text: str, root: Path) -> Path:
+    """Run the command that makes a build look like an installed kernel, in a folder; returns its program uname."""
+    (root / "dkms").write_text('#!/bin/bash\nPATH="/bin:/usr/bin"\n')
+    command = shell_commands(text, "/usr/local/bin/uname")
+    for place in ("/lib/modules/", "/var/lib/dkms"):
+        command = command.replace(place, f"{root}{place}")
+    for folder, program in (("/usr/local/bin", "uname"), ("/usr/sbin", "dkms")):
+        command = command.replace(f"{folder}/{program}", f"{root}/{program}")
+    subprocess.run(["bash", "-euo", "pipefail", "-c", command], check=True)
+    return root / "uname"
+
+
+HEADERS = {
+    "debian": ("/usr/src/linux-headers-6.1.0-12-amd64",) * 2,
+    "sles": ("/kernel", "/usr/src/linux-6.10.2-1"),
+}
+"""Where headers and source are in the build of a template; ``/kernel`` for the others."""
+
+
+@pytest.mark.parametrize("node", [pytest.param(node, id=node.template) for node in (DEBIAN, *NODES)])
+def test_headers_are_where_an_installed_kernel_has_them(node: Node, tmp_path: Path) -> None:
+    """Whatever looks in /lib/modules finds them; links that a package brought stay. dkms has its folder."""
+    _installed(dockerfile(node), tmp_path)
+    folder = tmp_path / "lib/modules" / node.kernel
+    links = tuple(str((folder / name).readlink()) for name in ("build", "source"))
+    assert links == HEADERS.get(node.template, ("/kernel",) * 2)
+    assert (tmp_path / "var/lib/dkms").is_dir()
+
+    (folder / "build").unlink()
+    (folder / "build").symlink_to(tmp_path)
+    _installed(dockerfile(node), tmp_path)
+    assert (folder / "build").readlink() == tmp_path
+
+
+def test_uname_names_the_release_that_is_built_for(tmp_path: Path) -> None:
+    """Whatever it is asked with; all else is this machine's. A dkms that sets its PATH finds it."""
+    program = _installed(dockerfile(ROCKY), tmp_path)
+    answers = {
+        words: subprocess.run([program, *words.split()], capture_output=True, text=True, check=True).stdout.strip()
+        for words in ("-r", "--kernel-release", "-m", "-sr", "")
+    }
+    assert answers == {
+        "-r": ROCKY.kernel,
+        "--kernel-release": ROCKY.kernel,
+        "-m": os.uname().machine,
+        "-sr": f"Linux {ROCKY.kernel}",
+        "": "Linux",
+    }
+    assert (tmp_path / "dkms").read_text().splitlines()[1] == 'PATH="/usr/local/bin:/bin:/usr/bin"'
 
 
 @each_node
