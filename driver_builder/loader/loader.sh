@@ -107,8 +107,8 @@ to_remove='' to_load=''
 for word in ${REMOVE_MODULES:-}; do
     case $word in +*) to_load="$to_load ${word#+}" ;; *) to_remove="$to_remove $word" ;; esac
 done
-# What this run has unloaded of them, the last one first.
-removed=
+# What this run has unloaded of them and of replaced, the last one first: modules of the kernel's own that ours need room of.
+removed='' replaced=''
 device_nodes=${DEVICE_NODES:-}
 host_root=${HOST_ROOT:-/host}
 var_firmware=$host_root/var/lib/firmware
@@ -124,6 +124,8 @@ export_link='' copy_name='' copy='' copied=''
 # KiB that stay free where user space is copied to: the node's own services need them.
 kept_free=${KEPT_FREE:-32768}
 termination_log=${TERMINATION_LOG:-/dev/termination-log}
+# The container's own /dev has the program for zstd where the node's /run is mounted noexec, as Debian and Ubuntu do it.
+dev_folder=${termination_log%/*}/.driverwright
 device_timeout=${DEVICE_TIMEOUT:-10}
 depends_timeout=${DEPENDS_TIMEOUT:-30}
 live_timeout=${LIVE_TIMEOUT:-1200}
@@ -631,7 +633,9 @@ undo() {
         ! is_live "$name" || return 0
     done
     for name in $came; do
-        is_in_use "$name" || unload "$name"
+        ! is_in_use "$name" && unload "$name" || continue
+        underscore "$name"
+        rm -f "$owners/$word"
     done
     remove_firmware "$firmware"
     for name in $again; do
@@ -956,7 +960,7 @@ unload_all() {
             }
             progress=yes
             # shellcheck disable=SC2086  # names are words
-            ! is_among "$name" $to_remove || removed="$name $removed"
+            ! is_among "$name" $to_remove $replaced || removed="$name $removed"
             say "unloaded $name"
         done
         left=$later
@@ -1192,19 +1196,27 @@ kernel_sentence() {
         END { sub(/^(<[0-9]+>)?\[[^]]*\] */, "", said); print said }'
 }
 
-# provide_unzstd: sets unzstd to the program at the end of this file, which the node's /run has until this run ends; fails
-# without one.
+# provide_unzstd: sets unzstd to the program at the end of this file, where it can be run until this run ends; fails without
+# one.
 provide_unzstd() {
-    local size
+    local size folder
     [ -z "$unzstd" ] || return 0
     size=$(tail -c 11 "$0" | tr -d '\n')
     size=${size##* }
     case $size in '' | *[!0-9]*) return 1 ;; esac
-    trap 'rm -rf "$plain_folder"' EXIT
-    {
-        mkdir -p "$plain_folder" && tail -c "$((size + 11))" "$0" | head -c "$size" | zcat >"$plain_folder/unzstd" &&
-            chmod 0700 "$plain_folder/unzstd" && unzstd=$plain_folder/unzstd
-    } 2>/dev/null
+    trap 'rm -rf "$plain_folder" "$dev_folder"' EXIT
+    for folder in "$plain_folder" "$dev_folder"; do
+        {
+            mkdir -p "$folder" && tail -c "$((size + 11))" "$0" | head -c "$size" | zcat >"$folder/unzstd" &&
+                chmod 0700 "$folder/unzstd"
+        } 2>/dev/null || continue
+        # Of nothing it makes nothing, and fails.
+        "$folder/unzstd" </dev/null >/dev/null 2>&1
+        [ "$?" -lt 126 ] || continue
+        unzstd=$folder/unzstd
+        return
+    done
+    return 1
 }
 
 # plain_of FILE: prints a module's file, decompressed.
@@ -1351,7 +1363,8 @@ load_module() {
     if is_ours "$1"; then
         say "module $1 is already loaded"
         # It may have come a moment ago, with one that needs it.
-        is_of_other "$1" || write_owner "$1" live
+        read_owner "$1"
+        [ "$owner" != "$this_driver" ] || write_owner "$1" live
         return
     fi
     loading="$loading $1"
@@ -1432,11 +1445,21 @@ drop_needed() {
     modules=$all
 }
 
+# is_nodes_own NAME: the live module is the one that the node's kernel came with.
+is_nodes_own() {
+    local live files
+    find_module "$1"
+    files=$(modules_dep "$host_modules/$kernel" "$1")
+    live=$(identity_of "$host_modules/$kernel/${files%% *}" 2>/dev/null) || return 1
+    read_identity "${live%% *}"
+    [ "${live#* }" = "$actual" ]
+}
+
 # leave_foreign: what is live under the name of a module that is needed and not named, and was not loaded by this driver, is
-# replaced only where a named module has to be loaded and nothing else uses it. Otherwise it stays: drivers that work stay
-# as they are.
+# replaced only where a named module has to be loaded and nothing else uses it, nor a device the kernel's own. Otherwise it
+# stays: drivers that work stay as they are. The same build may be the kernel's own: it stays, and is not this driver's.
 leave_foreign() {
-    local name others='' all=$modules is_kept='' why
+    local name others='' all=$modules is_kept='' is_own why
     modules=$named
     find_doomed
     ! is_complete || is_kept=yes
@@ -1446,19 +1469,26 @@ leave_foreign() {
         others="$name $others"
     done
     for name in $others; do
-        is_live "$name" && ! is_ours "$name" || continue
+        is_live "$name" || continue
         read_owner "$name"
+        if is_ours "$name"; then
+            [ -n "$owner" ] && [ "$owner" = "$this_driver" ] || drop_needed "$name"
+            continue
+        fi
         [ "$owner $state" != "$this_driver live" ] || continue
         read_uptime
+        is_own=
+        ! is_nodes_own "$name" || is_own=yes
         # shellcheck disable=SC2086  # names are words
         if is_of_other "$name"; then
             why="belongs to driver ${owner%%.*}/${owner#*.}"
         elif [ -n "$is_kept" ]; then
             why="was not loaded by this driver, whose other modules are loaded: a reboot or a rebuild replaces it"
-        elif is_in_use "$name" $leaving $doomed; then
+        elif is_in_use "$name" $leaving $doomed || { [ -n "$is_own" ] && find_devices "$name"; }; then
             why="is in use ($(usage_of "$name"))"
         else
             doomed="$doomed $name"
+            [ -z "$is_own" ] || replaced="$replaced $name"
             continue
         fi
         drop_needed "$name"
