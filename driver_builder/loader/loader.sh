@@ -98,9 +98,10 @@ away=
 # What is being loaded, or was; and whether that may fail.
 loading='' is_soft=''
 # What the spec names; what that needs of the image besides; "|<name> <words>|..." of the latter's files; and those of it that
-# this run has loaded, the last one first.
+# this run has loaded, the last one first. What this run has loaded because a module asks for it, and stands on ours; what is
+# recorded of both.
 named='' needed='' needed_identities='|' needed_depends='|'
-came=
+came='' asked='' along='' riders=''
 blacklist=${BLACKLIST:-}
 blacklist_file=${HOST_MODPROBE:-/host/etc/modprobe.d}/driverwright-${DRIVER:-}.conf
 to_remove='' to_load=''
@@ -794,7 +795,11 @@ claim_modules() {
         refuse ModuleConflict "$name" "$(conflict_over "$name")"
     done
     for name in $leaving $modules; do
-        if is_of_other "$name" || { [ "$owner $state" = "$this_driver live" ] && is_live "$name"; }; then
+        if is_of_other "$name"; then
+            # A removal of the other driver would unload it.
+            [ "$state" = live ] && is_ours "$name" && came_along "$name" || continue
+            write_owner "$name" live
+        elif [ "$owner $state" = "$this_driver live" ] && is_live "$name"; then
             continue
         elif is_ours "$name"; then
             write_owner "$name" live
@@ -803,6 +808,17 @@ claim_modules() {
         fi
     done
     unlock_owners
+}
+
+# came_along NAME: its owner has loaded it because it needs it, and does not name it.
+came_along() {
+    local found
+    underscore "$1"
+    set +f
+    cat "$run_folder/$owner"-*.needed 2>/dev/null | grep -q "^$word "
+    found=$?
+    set -f
+    return "$found"
 }
 
 # find_missing: sets first and missing to a driver of DEPENDS and a module that it has not loaded; fails where all are. The
@@ -1086,6 +1102,64 @@ stands_on_doomed() {
     return 1
 }
 
+# is_identity NAME IDENTITY: a module of this name is live, and has this srcversion or build id.
+is_identity() {
+    local kind
+    is_live "$1" || return 1
+    for kind in srcversion buildID; do
+        find_module "$1"
+        read_identity "$kind"
+        [ "$actual" != "$2" ] || return 0
+    done
+    return 1
+}
+
+# find_along: sets along to what this driver has loaded besides in this boot, the last loaded first.
+find_along() {
+    local name identity boot=''
+    along=
+    {
+        read -r boot
+        while [ "$boot" = "$boot_id" ] && read -r name identity; do
+            is_identity "$name" "$identity" && ! is_of_other "$name" || continue
+            case " ${UNLOAD:-} " in *" $name:"*) ;; *) along="$along $name" ;; esac
+        done
+    } 2>/dev/null <"$needed_file"
+}
+
+# find_riders NAMES: sets riders to what stands on these modules, and on that, and is none of them.
+find_riders() {
+    local name
+    riders=
+    for name in $1; do
+        add_riders "$name" "$1"
+    done
+}
+
+add_riders() {
+    local name
+    find_module "$1"
+    names_in "$directory/holders"
+    for name in $word; do
+        # shellcheck disable=SC2086  # names are words
+        is_among "$name" $2 $riders && continue
+        riders="$riders $name"
+        add_riders "$name" "$2"
+    done
+}
+
+# doom_riders: what this driver has loaded besides goes with what it stands on.
+doom_riders() {
+    local name
+    [ -n "$doomed" ] || return 0
+    find_along
+    find_riders "$doomed"
+    for name in $riders; do
+        # shellcheck disable=SC2086  # names are words
+        ! is_among "$name" $along || doomed="$name $doomed"
+    done
+}
+
 # find_leaving: sets leaving to modules that make room for ours.
 find_leaving() {
     local name
@@ -1115,6 +1189,7 @@ find_doomed() {
         fi
         doomed="$name $doomed"
     done
+    doom_riders
 }
 
 # spare_used: where nothing of ours needs room, modules in use stay, and the modules that they use.
@@ -1315,18 +1390,26 @@ find_soft() {
     done
 }
 
-# load_soft NAME OTHER: as modprobe does it: its failure is not the other module's.
+# load_soft NAME OTHER: as modprobe does it: its failure is not the other module's. What then stands on ours goes with it.
 load_soft() {
+    local name before
     ! is_live "$1" || return 0
     # shellcheck disable=SC2086  # names are words
     if is_among "$1" $modules; then
         is_among "$1" $loading || load_module "$1"
     elif ! is_among "$1" $blacklist $to_remove; then
+        find_riders "$modules"
+        before=$riders
         if (
             is_soft=yes
             insert_with_dependencies "$image_modules/$kernel" "$1" || insert_with_dependencies "$host_modules/$kernel" "$1"
         ) >/dev/null 2>&1; then
             say "loaded $1, for which $2 asks"
+            find_riders "$modules"
+            for name in $riders; do
+                # shellcheck disable=SC2086  # names are words
+                is_among "$name" $before || asked="$name $asked"
+            done
         else
             say "$1, for which $2 asks, is not loaded: the node has no such module, or refuses it"
         fi
@@ -1496,11 +1579,20 @@ leave_foreign() {
     done
 }
 
-# record_needed: records what is loaded of the modules that are needed and not named, for `unload`: the last loaded first. What
-# an earlier image needed stays recorded.
+# record_needed: records what is loaded of the modules that are needed or asked for and not named, for `unload`: the last loaded
+# first. What an earlier image had stays recorded.
 record_needed() {
-    local name lines='' boot=''
+    local name kind lines='' above='' boot=''
     [ -n "${DRIVER:-}" ] || return 0
+    for name in $asked; do
+        find_module "$name"
+        for kind in srcversion buildID; do
+            read_identity "$kind"
+            [ -z "$actual" ] || break
+        done
+        [ -z "$actual" ] || above="$above$name $actual
+"
+    done
     for name in $needed; do
         # shellcheck disable=SC2086  # names are words
         is_among "$name" $modules && is_ours "$name" || continue
@@ -1509,12 +1601,13 @@ record_needed() {
         lines="$name $actual
 $lines"
     done
+    lines=$above$lines
     [ -n "$lines" ] || [ -e "$needed_file" ] || return 0
     {
         read -r boot
         while [ "$boot" = "$boot_id" ] && read -r name actual; do
             # shellcheck disable=SC2086  # names are words
-            is_among "$name" $modules || lines="$lines$name $actual
+            is_among "$name" $modules $asked || lines="$lines$name $actual
 "
         done
     } 2>/dev/null <"$needed_file"
@@ -1690,6 +1783,7 @@ find_loaded_by_us() {
         other_build=$name
         doomed="$name $doomed"
     done
+    doom_riders
 }
 
 # What is live of the modules is the image's own program's: it is neither replaced nor unloaded here, but for what our
@@ -1847,18 +1941,6 @@ probe() {
     check_driver || unready "$why"
 }
 
-# is_identity NAME IDENTITY: a module of this name is live, and has this srcversion or build id.
-is_identity() {
-    local kind
-    is_live "$1" || return 1
-    for kind in srcversion buildID; do
-        find_module "$1"
-        read_identity "$kind"
-        [ "$actual" != "$2" ] || return 0
-    done
-    return 1
-}
-
 # quote_all NAME...: prints them as the inside of a JSON list.
 quote_all() {
     local comma=''
@@ -1877,20 +1959,8 @@ finish() {
     exit
 }
 
-# find_along: sets along to what this driver has loaded besides in this boot, the last loaded first.
-find_along() {
-    local name identity boot=''
-    {
-        read -r boot
-        while [ "$boot" = "$boot_id" ] && read -r name identity; do
-            is_identity "$name" "$identity" && ! is_of_other "$name" || continue
-            case " ${UNLOAD:-} " in *" $name:"*) ;; *) along="$along $name" ;; esac
-        done
-    } 2>/dev/null <"$needed_file"
-}
-
 unload_driver() {
-    local entry name going='' along='' message="no module of the driver was loaded"
+    local entry name going='' left='' message="no module of the driver was loaded"
     read_node
     [ -n "${DRIVER:-}" ] && [ -n "${BOOT_ID:-}" ] || {
         say "unload needs DRIVER and BOOT_ID in its environment"
@@ -1911,6 +1981,12 @@ unload_driver() {
                 going="$going $name"
             fi
         done
+        # What stands on these goes before them.
+        find_riders "$going"
+        for name in $along; do
+            # shellcheck disable=SC2086  # names are words
+            if is_among "$name" $riders; then going="$going $name"; else left="$left $name"; fi
+        done
     fi
     for name in $going; do
         # shellcheck disable=SC2086  # names are words
@@ -1922,7 +1998,7 @@ unload_driver() {
         message="unloaded$going"
     fi
     # Another driver may use what the image had besides: it stays.
-    for name in $along; do
+    for name in $left; do
         # shellcheck disable=SC2086  # names are words
         if is_in_use "$name" || ! unload "$name"; then
             message="$message; module $name, which came with it, stays: it is in use ($(usage_of "$name"))"

@@ -171,6 +171,18 @@ def test_another_drivers_module_stays(node: World) -> None:
     assert (node.sys / "module/edu_core").exists()
 
 
+def test_a_module_is_of_the_driver_that_names_it(node: World) -> None:
+    """Another one loaded the same build because it needs it: its removal takes nothing away from this one."""
+    loaded(node)
+    node.environment["DRIVER"] = "driverwright.named-2c602ba5"
+    node.image(["edu-core"], needs_device=False)
+    write(node.root / "image/driver/identities", f"edu-core srcversion {CORE}\n")
+    assert node.run("load").verdict["result"] == "Loaded"
+    node.environment["DRIVER"] = "driverwright.edu-2c602ba5"
+    assert unload(node) == ("Unloaded", "unloaded edudrv")
+    assert node.calls == ["rmmod edudrv"]
+
+
 def test_a_driver_that_fails_takes_away_what_came_for_it(node: World) -> None:
     """What it replaces could not come back otherwise."""
     node.refuses("edudrv", "edudrv: Unknown symbol")
