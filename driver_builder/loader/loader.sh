@@ -430,7 +430,11 @@ $1
 END
     [ -n "$firmware_place" ] || return 0
     read -r now 2>/dev/null <"$search_path"
-    case $now in '' | "$firmware_place") return 0 ;; esac
+    case ${now%/} in '' | "$firmware_place") return 0 ;; esac
+    if is_complete; then
+        spared_because="${spared_because:+$spared_because; }firmware is not found: another program has set firmware_class.path of the node's kernel to $now"
+        return
+    fi
     refuse LoadFailed "${modules##* }" "firmware: another program has set firmware_class.path of the node's kernel to $now, so it does not search $firmware_place: let that program set $firmware_place, or remove spec.module.firmwareHostPath where /lib/firmware can be written"
 }
 
@@ -439,7 +443,8 @@ set_search_path() {
     local now=''
     [ -n "$firmware_place" ] || return 0
     read -r now 2>/dev/null <"$search_path"
-    [ "$now" != "$firmware_place" ] || return 0
+    # Another program may have set it, to the same place or not.
+    [ -z "$now" ] || return 0
     # The record first: a path that nobody knows of would stay.
     { printf '%s\n' "$boot_id" >"$search_path_file" && printf '%s' "$firmware_place" >"$search_path"; } 2>/dev/null ||
         refuse LoadFailed "${modules##* }" "firmware: firmware_class.path cannot be set in $search_path: it needs --loader-privileges privileged"
