@@ -1552,12 +1552,14 @@ leave_foreign() {
     find_doomed
     ! is_complete || is_kept=yes
     modules=$all
+    find_along
     # From the top: what stands on another one is replaced before it.
     for name in $needed; do
         others="$name $others"
     done
     for name in $others; do
-        is_live "$name" || continue
+        # shellcheck disable=SC2086  # names are words
+        is_live "$name" && ! is_among "$name" $along || continue
         read_owner "$name"
         if is_ours "$name"; then
             [ -n "$owner" ] && [ "$owner" = "$this_driver" ] || drop_needed "$name"

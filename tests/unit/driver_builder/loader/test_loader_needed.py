@@ -208,6 +208,16 @@ def test_a_removal_leaves_what_another_module_uses(node: World) -> None:
     assert message.startswith("unloaded edudrv; module edu_core, which came with it, stays: it is in use (refcnt 1")
 
 
+def test_a_driver_that_is_wanted_again_before_it_could_go_has_its_needed_module(node: World) -> None:
+    """A removal that found it in use has already given up what it owned."""
+    loaded(node)
+    node.is_live("other")
+    node.holds("other", "edudrv")
+    assert unload(node)[0] == "InUse"
+    assert node.run("load").verdict["result"] == "Loaded"
+    assert (node.root / "run/owners/edu_core").read_text() == f"{BOOT} driverwright.edu live\n"
+
+
 def test_what_an_earlier_image_needed_goes_with_the_driver(node: World) -> None:
     """A later image may need it no more."""
     loaded(node)
