@@ -98,17 +98,18 @@ away=
 # What is being loaded, or was; and whether that may fail.
 loading='' is_soft=''
 # What the spec names; what that needs of the image besides; "|<name> <words>|..." of the latter's files; and those of it that
-# this run has loaded, the last one first.
+# this run has loaded, the last one first. What this run has loaded because a module asks for it, and stands on ours; what is
+# recorded of both.
 named='' needed='' needed_identities='|' needed_depends='|'
-came=
+came='' asked='' along='' riders=''
 blacklist=${BLACKLIST:-}
 blacklist_file=${HOST_MODPROBE:-/host/etc/modprobe.d}/driverwright-${DRIVER:-}.conf
 to_remove='' to_load=''
 for word in ${REMOVE_MODULES:-}; do
     case $word in +*) to_load="$to_load ${word#+}" ;; *) to_remove="$to_remove $word" ;; esac
 done
-# What this run has unloaded of them, the last one first.
-removed=
+# What this run has unloaded of them and of replaced, the last one first: modules of the kernel's own that ours need room of.
+removed='' replaced=''
 device_nodes=${DEVICE_NODES:-}
 host_root=${HOST_ROOT:-/host}
 var_firmware=$host_root/var/lib/firmware
@@ -124,6 +125,8 @@ export_link='' copy_name='' copy='' copied=''
 # KiB that stay free where user space is copied to: the node's own services need them.
 kept_free=${KEPT_FREE:-32768}
 termination_log=${TERMINATION_LOG:-/dev/termination-log}
+# The container's own /dev has the program for zstd where the node's /run is mounted noexec, as Debian and Ubuntu do it.
+dev_folder=${termination_log%/*}/.driverwright
 device_timeout=${DEVICE_TIMEOUT:-10}
 depends_timeout=${DEPENDS_TIMEOUT:-30}
 live_timeout=${LIVE_TIMEOUT:-1200}
@@ -427,7 +430,11 @@ $1
 END
     [ -n "$firmware_place" ] || return 0
     read -r now 2>/dev/null <"$search_path"
-    case $now in '' | "$firmware_place") return 0 ;; esac
+    case ${now%/} in '' | "$firmware_place") return 0 ;; esac
+    if is_complete; then
+        spared_because="${spared_because:+$spared_because; }firmware is not found: another program has set firmware_class.path of the node's kernel to $now"
+        return
+    fi
     refuse LoadFailed "${modules##* }" "firmware: another program has set firmware_class.path of the node's kernel to $now, so it does not search $firmware_place: let that program set $firmware_place, or remove spec.module.firmwareHostPath where /lib/firmware can be written"
 }
 
@@ -436,7 +443,8 @@ set_search_path() {
     local now=''
     [ -n "$firmware_place" ] || return 0
     read -r now 2>/dev/null <"$search_path"
-    [ "$now" != "$firmware_place" ] || return 0
+    # Another program may have set it, to the same place or not.
+    [ -z "$now" ] || return 0
     # The record first: a path that nobody knows of would stay.
     { printf '%s\n' "$boot_id" >"$search_path_file" && printf '%s' "$firmware_place" >"$search_path"; } 2>/dev/null ||
         refuse LoadFailed "${modules##* }" "firmware: firmware_class.path cannot be set in $search_path: it needs --loader-privileges privileged"
@@ -631,7 +639,9 @@ undo() {
         ! is_live "$name" || return 0
     done
     for name in $came; do
-        is_in_use "$name" || unload "$name"
+        ! is_in_use "$name" && unload "$name" || continue
+        underscore "$name"
+        rm -f "$owners/$word"
     done
     remove_firmware "$firmware"
     for name in $again; do
@@ -790,7 +800,11 @@ claim_modules() {
         refuse ModuleConflict "$name" "$(conflict_over "$name")"
     done
     for name in $leaving $modules; do
-        if is_of_other "$name" || { [ "$owner $state" = "$this_driver live" ] && is_live "$name"; }; then
+        if is_of_other "$name"; then
+            # A removal of the other driver would unload it.
+            [ "$state" = live ] && is_ours "$name" && came_along "$name" || continue
+            write_owner "$name" live
+        elif [ "$owner $state" = "$this_driver live" ] && is_live "$name"; then
             continue
         elif is_ours "$name"; then
             write_owner "$name" live
@@ -799,6 +813,17 @@ claim_modules() {
         fi
     done
     unlock_owners
+}
+
+# came_along NAME: its owner has loaded it because it needs it, and does not name it.
+came_along() {
+    local found
+    underscore "$1"
+    set +f
+    cat "$run_folder/$owner"-*.needed 2>/dev/null | grep -q "^$word "
+    found=$?
+    set -f
+    return "$found"
 }
 
 # find_missing: sets first and missing to a driver of DEPENDS and a module that it has not loaded; fails where all are. The
@@ -956,7 +981,7 @@ unload_all() {
             }
             progress=yes
             # shellcheck disable=SC2086  # names are words
-            ! is_among "$name" $to_remove || removed="$name $removed"
+            ! is_among "$name" $to_remove $replaced || removed="$name $removed"
             say "unloaded $name"
         done
         left=$later
@@ -1082,6 +1107,64 @@ stands_on_doomed() {
     return 1
 }
 
+# is_identity NAME IDENTITY: a module of this name is live, and has this srcversion or build id.
+is_identity() {
+    local kind
+    is_live "$1" || return 1
+    for kind in srcversion buildID; do
+        find_module "$1"
+        read_identity "$kind"
+        [ "$actual" != "$2" ] || return 0
+    done
+    return 1
+}
+
+# find_along: sets along to what this driver has loaded besides in this boot, the last loaded first.
+find_along() {
+    local name identity boot=''
+    along=
+    {
+        read -r boot
+        while [ "$boot" = "$boot_id" ] && read -r name identity; do
+            is_identity "$name" "$identity" && ! is_of_other "$name" || continue
+            case " ${UNLOAD:-} " in *" $name:"*) ;; *) along="$along $name" ;; esac
+        done
+    } 2>/dev/null <"$needed_file"
+}
+
+# find_riders NAMES: sets riders to what stands on these modules, and on that, and is none of them.
+find_riders() {
+    local name
+    riders=
+    for name in $1; do
+        add_riders "$name" "$1"
+    done
+}
+
+add_riders() {
+    local name
+    find_module "$1"
+    names_in "$directory/holders"
+    for name in $word; do
+        # shellcheck disable=SC2086  # names are words
+        is_among "$name" $2 $riders && continue
+        riders="$riders $name"
+        add_riders "$name" "$2"
+    done
+}
+
+# doom_riders: what this driver has loaded besides goes with what it stands on.
+doom_riders() {
+    local name
+    [ -n "$doomed" ] || return 0
+    find_along
+    find_riders "$doomed"
+    for name in $riders; do
+        # shellcheck disable=SC2086  # names are words
+        ! is_among "$name" $along || doomed="$name $doomed"
+    done
+}
+
 # find_leaving: sets leaving to modules that make room for ours.
 find_leaving() {
     local name
@@ -1111,6 +1194,7 @@ find_doomed() {
         fi
         doomed="$name $doomed"
     done
+    doom_riders
 }
 
 # spare_used: where nothing of ours needs room, modules in use stay, and the modules that they use.
@@ -1192,19 +1276,27 @@ kernel_sentence() {
         END { sub(/^(<[0-9]+>)?\[[^]]*\] */, "", said); print said }'
 }
 
-# provide_unzstd: sets unzstd to the program at the end of this file, which the node's /run has until this run ends; fails
-# without one.
+# provide_unzstd: sets unzstd to the program at the end of this file, where it can be run until this run ends; fails without
+# one.
 provide_unzstd() {
-    local size
+    local size folder
     [ -z "$unzstd" ] || return 0
     size=$(tail -c 11 "$0" | tr -d '\n')
     size=${size##* }
     case $size in '' | *[!0-9]*) return 1 ;; esac
-    trap 'rm -rf "$plain_folder"' EXIT
-    {
-        mkdir -p "$plain_folder" && tail -c "$((size + 11))" "$0" | head -c "$size" | zcat >"$plain_folder/unzstd" &&
-            chmod 0700 "$plain_folder/unzstd" && unzstd=$plain_folder/unzstd
-    } 2>/dev/null
+    trap 'rm -rf "$plain_folder" "$dev_folder"' EXIT
+    for folder in "$plain_folder" "$dev_folder"; do
+        {
+            mkdir -p "$folder" && tail -c "$((size + 11))" "$0" | head -c "$size" | zcat >"$folder/unzstd" &&
+                chmod 0700 "$folder/unzstd"
+        } 2>/dev/null || continue
+        # Of nothing it makes nothing, and fails.
+        "$folder/unzstd" </dev/null >/dev/null 2>&1
+        [ "$?" -lt 126 ] || continue
+        unzstd=$folder/unzstd
+        return
+    done
+    return 1
 }
 
 # plain_of FILE: prints a module's file, decompressed.
@@ -1303,18 +1395,26 @@ find_soft() {
     done
 }
 
-# load_soft NAME OTHER: as modprobe does it: its failure is not the other module's.
+# load_soft NAME OTHER: as modprobe does it: its failure is not the other module's. What then stands on ours goes with it.
 load_soft() {
+    local name before
     ! is_live "$1" || return 0
     # shellcheck disable=SC2086  # names are words
     if is_among "$1" $modules; then
         is_among "$1" $loading || load_module "$1"
     elif ! is_among "$1" $blacklist $to_remove; then
+        find_riders "$modules"
+        before=$riders
         if (
             is_soft=yes
             insert_with_dependencies "$image_modules/$kernel" "$1" || insert_with_dependencies "$host_modules/$kernel" "$1"
         ) >/dev/null 2>&1; then
             say "loaded $1, for which $2 asks"
+            find_riders "$modules"
+            for name in $riders; do
+                # shellcheck disable=SC2086  # names are words
+                is_among "$name" $before || asked="$name $asked"
+            done
         else
             say "$1, for which $2 asks, is not loaded: the node has no such module, or refuses it"
         fi
@@ -1351,7 +1451,8 @@ load_module() {
     if is_ours "$1"; then
         say "module $1 is already loaded"
         # It may have come a moment ago, with one that needs it.
-        is_of_other "$1" || write_owner "$1" live
+        read_owner "$1"
+        [ "$owner" != "$this_driver" ] || write_owner "$1" live
         return
     fi
     loading="$loading $1"
@@ -1432,37 +1533,52 @@ drop_needed() {
     modules=$all
 }
 
+# is_nodes_own NAME: the live module is the one that the node's kernel came with.
+is_nodes_own() {
+    local live files
+    find_module "$1"
+    files=$(modules_dep "$host_modules/$kernel" "$1")
+    live=$(identity_of "$host_modules/$kernel/${files%% *}" 2>/dev/null) || return 1
+    read_identity "${live%% *}"
+    [ "${live#* }" = "$actual" ]
+}
+
 # leave_foreign: what is live under the name of a module that is needed and not named, and was not loaded by this driver, is
-# replaced only where a named module has to be loaded and nothing else uses it. Otherwise it stays: drivers that work stay
-# as they are.
+# replaced only where a named module has to be loaded and nothing else uses it, nor a device the kernel's own. Otherwise it
+# stays: drivers that work stay as they are. The same build may be the kernel's own: it stays, and is not this driver's.
 leave_foreign() {
-    local name others='' all=$modules is_kept='' why
-    read_uptime
+    local name others='' all=$modules is_kept='' is_own why
     modules=$named
     find_doomed
     ! is_complete || is_kept=yes
     modules=$all
+    find_along
     # From the top: what stands on another one is replaced before it.
     for name in $needed; do
         others="$name $others"
     done
     for name in $others; do
-        is_live "$name" || continue
-        if is_of_other "$name"; then
-            # Two images may have the same build of it.
-            drop_needed "$name"
-            is_ours "$name" ||
-                leave "module $name, which the image has in another build, belongs to driver ${owner%%.*}/${owner#*.}"
+        # shellcheck disable=SC2086  # names are words
+        is_live "$name" && ! is_among "$name" $along || continue
+        read_owner "$name"
+        if is_ours "$name"; then
+            [ -n "$owner" ] && [ "$owner" = "$this_driver" ] || drop_needed "$name"
             continue
         fi
-        ! is_ours "$name" && [ "$owner $state" != "$this_driver live" ] || continue
+        [ "$owner $state" != "$this_driver live" ] || continue
+        read_uptime
+        is_own=
+        ! is_nodes_own "$name" || is_own=yes
         # shellcheck disable=SC2086  # names are words
-        if [ -n "$is_kept" ]; then
+        if is_of_other "$name"; then
+            why="belongs to driver ${owner%%.*}/${owner#*.}"
+        elif [ -n "$is_kept" ]; then
             why="was not loaded by this driver, whose other modules are loaded: a reboot or a rebuild replaces it"
-        elif is_in_use "$name" $leaving $doomed; then
+        elif is_in_use "$name" $leaving $doomed || { [ -n "$is_own" ] && find_devices "$name"; }; then
             why="is in use ($(usage_of "$name"))"
         else
             doomed="$doomed $name"
+            [ -z "$is_own" ] || replaced="$replaced $name"
             continue
         fi
         drop_needed "$name"
@@ -1470,11 +1586,20 @@ leave_foreign() {
     done
 }
 
-# record_needed: records what is loaded of the modules that are needed and not named, for `unload`: the last loaded first. What
-# an earlier image needed stays recorded.
+# record_needed: records what is loaded of the modules that are needed or asked for and not named, for `unload`: the last loaded
+# first. What an earlier image had stays recorded.
 record_needed() {
-    local name lines='' boot=''
+    local name kind lines='' above='' boot=''
     [ -n "${DRIVER:-}" ] || return 0
+    for name in $asked; do
+        find_module "$name"
+        for kind in srcversion buildID; do
+            read_identity "$kind"
+            [ -z "$actual" ] || break
+        done
+        [ -z "$actual" ] || above="$above$name $actual
+"
+    done
     for name in $needed; do
         # shellcheck disable=SC2086  # names are words
         is_among "$name" $modules && is_ours "$name" || continue
@@ -1483,12 +1608,13 @@ record_needed() {
         lines="$name $actual
 $lines"
     done
+    lines=$above$lines
     [ -n "$lines" ] || [ -e "$needed_file" ] || return 0
     {
         read -r boot
         while [ "$boot" = "$boot_id" ] && read -r name actual; do
             # shellcheck disable=SC2086  # names are words
-            is_among "$name" $modules || lines="$lines$name $actual
+            is_among "$name" $modules $asked || lines="$lines$name $actual
 "
         done
     } 2>/dev/null <"$needed_file"
@@ -1664,6 +1790,7 @@ find_loaded_by_us() {
         other_build=$name
         doomed="$name $doomed"
     done
+    doom_riders
 }
 
 # What is live of the modules is the image's own program's: it is neither replaced nor unloaded here, but for what our
@@ -1821,18 +1948,6 @@ probe() {
     check_driver || unready "$why"
 }
 
-# is_identity NAME IDENTITY: a module of this name is live, and has this srcversion or build id.
-is_identity() {
-    local kind
-    is_live "$1" || return 1
-    for kind in srcversion buildID; do
-        find_module "$1"
-        read_identity "$kind"
-        [ "$actual" != "$2" ] || return 0
-    done
-    return 1
-}
-
 # quote_all NAME...: prints them as the inside of a JSON list.
 quote_all() {
     local comma=''
@@ -1851,20 +1966,8 @@ finish() {
     exit
 }
 
-# find_along: sets along to what this driver has loaded besides in this boot, the last loaded first.
-find_along() {
-    local name identity boot=''
-    {
-        read -r boot
-        while [ "$boot" = "$boot_id" ] && read -r name identity; do
-            is_identity "$name" "$identity" && ! is_of_other "$name" || continue
-            case " ${UNLOAD:-} " in *" $name:"*) ;; *) along="$along $name" ;; esac
-        done
-    } 2>/dev/null <"$needed_file"
-}
-
 unload_driver() {
-    local entry name going='' along='' message="no module of the driver was loaded"
+    local entry name going='' left='' message="no module of the driver was loaded"
     read_node
     [ -n "${DRIVER:-}" ] && [ -n "${BOOT_ID:-}" ] || {
         say "unload needs DRIVER and BOOT_ID in its environment"
@@ -1885,6 +1988,12 @@ unload_driver() {
                 going="$going $name"
             fi
         done
+        # What stands on these goes before them.
+        find_riders "$going"
+        for name in $along; do
+            # shellcheck disable=SC2086  # names are words
+            if is_among "$name" $riders; then going="$going $name"; else left="$left $name"; fi
+        done
     fi
     for name in $going; do
         # shellcheck disable=SC2086  # names are words
@@ -1896,7 +2005,7 @@ unload_driver() {
         message="unloaded$going"
     fi
     # Another driver may use what the image had besides: it stays.
-    for name in $along; do
+    for name in $left; do
         # shellcheck disable=SC2086  # names are words
         if is_in_use "$name" || ! unload "$name"; then
             message="$message; module $name, which came with it, stays: it is in use ($(usage_of "$name"))"

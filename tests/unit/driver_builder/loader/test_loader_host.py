@@ -409,12 +409,23 @@ def test_a_search_path_of_another_program_stays(read_only: World) -> None:
     assert (in_the_place(read_only), searched(read_only)) == ({}, "/opt/firmware")
 
 
-def test_the_same_path_of_another_program_is_used_and_stays(read_only: World) -> None:
+def test_a_driver_that_works_does_not_fail_for_a_search_path_that_is_set_later(read_only: World) -> None:
+    """Its modules are live: the report says it, and the path stays."""
+    assert read_only.run("load").verdict["result"] == "Loaded"
+    write(read_only.sys / "module/firmware_class/parameters/path", "/opt/firmware\n")
+    ran = read_only.run("load")
+    assert ran.verdict["result"] == "Loaded"
+    assert "has set firmware_class.path of the node's kernel to /opt/firmware" in ran.verdict["message"]
+    assert searched(read_only) == "/opt/firmware"
+
+
+@pytest.mark.parametrize("path", [PLACE, f"{PLACE}/"])
+def test_the_same_path_of_another_program_is_used_and_stays(read_only: World, path: str) -> None:
     """As KMM or the kernel's command line may have set it."""
-    write(read_only.sys / "module/firmware_class/parameters/path", f"{PLACE}\n")
+    write(read_only.sys / "module/firmware_class/parameters/path", f"{path}\n")
     assert read_only.run("load").verdict["result"] == "Loaded"
     assert gone(read_only) == "Unloaded"
-    assert (in_the_place(read_only), searched(read_only)) == ({}, PLACE)
+    assert (in_the_place(read_only), searched(read_only)) == ({}, path)
 
 
 def test_the_path_stays_while_another_driver_has_firmware_there(read_only: World) -> None:

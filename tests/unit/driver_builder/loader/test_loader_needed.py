@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.real_parts.loader_world import KERNEL, SRCVERSION, World, write
+from tests.support.real_parts.loader_world import DEVICE, KERNEL, SRCVERSION, World, write
 
 CORE, NEXT = "C0DE1", "C0DE2"
 BOOT = "3f0b"
@@ -104,6 +104,45 @@ def test_a_driver_that_works_is_not_reloaded_for_a_module_that_it_did_not_load(n
     assert node.calls[:2] == ["rmmod edudrv", "rmmod edu_core"]
 
 
+def kernels_own(node: World, srcversion: str, *, devices: bool = False) -> None:
+    """Let the node's kernel have its own edu-core, which is live."""
+    write(node.root / "host" / KERNEL / "kernel/edu-core.ko", f"\0depends=\0srcversion={srcversion}\0")
+    node.host_modules("kernel/edu-core.ko:\n")
+    node.is_live("edu_core", srcversion=srcversion)
+    if not devices:
+        (node.root / f"drivers/edu_core/{DEVICE}").unlink()
+
+
+def test_the_kernels_own_module_of_the_same_build_stays_the_kernels(node: World) -> None:
+    """An image may contain a copy of it: no rebuild reloads it, and no removal unloads it."""
+    kernels_own(node, CORE)
+    node.will_load("edu-core", srcversion=CORE)
+    node.environment["REBUILD"] = "now"
+    assert node.run("load").verdict["result"] == "Loaded"
+    assert node.calls == ["insmod edudrv.ko use_irq=1"]
+    assert not (node.root / "run/owners/edu_core").exists()
+    assert unload(node) == ("Unloaded", "unloaded edudrv")
+    assert (node.sys / "module/edu_core").exists()
+
+
+def test_the_kernels_own_module_stays_where_a_device_uses_it(node: World) -> None:
+    """It may be the node's network: nobody has asked to unload it."""
+    kernels_own(node, "AAAA", devices=True)
+    ran = node.run("load")
+    assert (ran.verdict["result"], node.calls) == ("Loaded", ["insmod edudrv.ko use_irq=1"])
+    assert f"is in use (refcnt 0, devices {DEVICE})" in ran.verdict["message"]
+
+
+def test_the_kernels_own_module_comes_back_where_the_driver_fails(node: World) -> None:
+    """As those of inTreeModulesToRemove do; what came for the driver has no owner any more."""
+    kernels_own(node, "AAAA")
+    node.refuses("edudrv", "edudrv: Unknown symbol")
+    assert node.run("load").verdict["result"] == "LoadFailed"
+    exchanged = ["rmmod edu_core", "insmod edu-core.ko"]
+    assert node.calls == [*exchanged, "insmod edudrv.ko use_irq=1", *exchanged]
+    assert not (node.root / "run/owners/edu_core").exists()
+
+
 def test_the_kernels_own_module_makes_room_where_nothing_uses_it(node: World) -> None:
     """Once the driver is loaded."""
     node.is_live("edu_core", srcversion="AAAA")
@@ -144,6 +183,18 @@ def test_the_same_build_of_another_driver_stays_in_a_rebuild(node: World) -> Non
     assert (node.root / "run/owners/edu_core").read_text() == f"{BOOT} driverwright.first live\n"
 
 
+def test_a_module_is_of_the_driver_that_names_it(node: World) -> None:
+    """Another one loaded the same build because it needs it: its removal takes nothing away from this one."""
+    loaded(node)
+    node.environment["DRIVER"] = "driverwright.named-2c602ba5"
+    node.image(["edu-core"], needs_device=False)
+    write(node.root / "image/driver/identities", f"edu-core srcversion {CORE}\n")
+    assert node.run("load").verdict["result"] == "Loaded"
+    node.environment["DRIVER"] = "driverwright.edu-2c602ba5"
+    assert unload(node) == ("Unloaded", "unloaded edudrv")
+    assert node.calls == ["rmmod edudrv"]
+
+
 def test_a_driver_that_fails_takes_away_what_came_for_it(node: World) -> None:
     """What it replaces could not come back otherwise."""
     node.refuses("edudrv", "edudrv: Unknown symbol")
@@ -167,6 +218,16 @@ def test_a_removal_leaves_what_another_module_uses(node: World) -> None:
     result, message = unload(node)
     assert result == "Unloaded"
     assert message.startswith("unloaded edudrv; module edu_core, which came with it, stays: it is in use (refcnt 1")
+
+
+def test_a_driver_that_is_wanted_again_before_it_could_go_has_its_needed_module(node: World) -> None:
+    """A removal that found it in use has already given up what it owned."""
+    loaded(node)
+    node.is_live("other")
+    node.holds("other", "edudrv")
+    assert unload(node)[0] == "InUse"
+    assert node.run("load").verdict["result"] == "Loaded"
+    assert (node.root / "run/owners/edu_core").read_text() == f"{BOOT} driverwright.edu live\n"
 
 
 def test_what_an_earlier_image_needed_goes_with_the_driver(node: World) -> None:

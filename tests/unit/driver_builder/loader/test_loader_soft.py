@@ -61,6 +61,36 @@ def test_what_a_module_asks_for_may_fail(node: World) -> None:
     assert (node.root / "run/owners/edudrv").exists()
 
 
+def with_rider(node: World) -> World:
+    """Load a driver that asks for a module of the node, which then stands on it; the calls so far are forgotten."""
+    asks_for(node, f"post: {LAST}")
+    held = "$SYSFS/module/edudrv"
+    holds = f"mkdir -p {held}/holders; touch {held}/holders/{LAST}; echo 1 >{held}/refcnt"
+    with (node.root / "insmod").open("a") as insmod:
+        insmod.write(f"[ $name != {LAST} ] || {{ {holds}; }}\n")
+    assert loaded(node) == ["edudrv", LAST]
+    (node.root / "calls").unlink()
+    return node
+
+
+def test_what_it_asks_for_and_stands_on_it_holds_up_no_removal(node: World) -> None:
+    """It goes first."""
+    with_rider(node).environment |= {"BOOT_ID": "3f0b", "UNLOAD": f"edudrv:{SRCVERSION}"}
+    assert node.run("unload").verdict["result"] == "Unloaded"
+    assert node.calls == [f"rmmod {LAST}", "rmmod edudrv"]
+    assert list((node.root / "run").iterdir()) == []
+
+
+def test_what_it_asks_for_and_stands_on_it_holds_up_no_upgrade(node: World) -> None:
+    """It goes first and comes last; also when a pod in between had nothing to load."""
+    assert with_rider(node).run("load").verdict["result"] == "Loaded"
+    assert node.calls == []
+    write(node.root / "image/driver/identities", "edudrv srcversion BBBB\n")
+    node.will_load("edudrv", srcversion="BBBB", devices=["0000:00:04.0"])
+    assert node.run("load").verdict["result"] == "Loaded"
+    assert node.calls == [f"rmmod {LAST}", "rmmod edudrv", "insmod edudrv.ko use_irq=1", f"insmod {LAST}.ko"]
+
+
 def test_a_module_of_the_driver_is_loaded_when_another_one_asks_for_it(node: World) -> None:
     """With its parameters, whatever the order of the spec."""
     node.image(["edudrv use_irq=1", "edulate a=1"], needs_device=False)

@@ -170,6 +170,18 @@ def test_a_module_by_zstd_is_read_by_the_program_at_the_end_of_the_loader(vendor
     assert [path.name for path in (vendor.root / "run").glob(".*")] == []
 
 
+def test_a_node_whose_run_forbids_programs_has_the_one_for_zstd_elsewhere(vendor: World) -> None:
+    """As Debian and Ubuntu mount it: the container's own /dev has it, and nothing of it is left there."""
+    (vendor.root / "image/opt/lib/modules" / KERNEL / "extra/edudrv.ko").unlink()
+    packed = module_file(vendor, "edudrv", f"srcversion={SRCVERSION}", suffix=".gz")
+    packed.rename(packed.with_suffix(".zst"))
+    vendor.environment["TERMINATION_LOG"] = str(write(vendor.root / "dev/termination-log", ""))
+    vendor.ends_with("#!/bin/sh\ncase $0 in */run/*) exit 126 ;; esac\nexec zcat\n")
+    assert vendor.run("load").code == 0
+    assert '"result":"Loaded"' in (vendor.root / "dev/termination-log").read_text()
+    assert [path.name for path in (vendor.root / "dev").iterdir()] == ["termination-log"]
+
+
 def test_a_module_by_zstd_that_cannot_be_decompressed_is_told(vendor: World) -> None:
     """What needs it fails by its name, and nothing of it is left on the node."""
     write(vendor.root / "image/opt/lib/modules" / KERNEL / "extra/edudrv.ko", "depends=mii\0srcversion=AA\0")
