@@ -134,11 +134,21 @@ def flags(tmp_path: Path, *words: str) -> argparse.Namespace:
 def test_a_registry_that_is_away_is_reported_as_such(tmp_path: Path) -> None:
     """An unreachable registry is reported as a temporary failure, so the controller retries."""
     (tmp_path / IMAGE).write_bytes(b"image")
-    given = flags(tmp_path, "--plain-http")
+    given = flags(tmp_path, "--plain-http", "--registry-allowed-hosts=127.0.0.1:1")
     assert upload_command.run(given, settings(given, {})) == 1
     told = json.loads((tmp_path / "message").read_text())
     assert told["refused"] is False
-    assert "127.0.0.1:1" in told["error"]
+    assert "127.0.0.1:1: connection refused" in told["error"]
+
+
+def test_a_registry_on_this_host_is_not_asked_without_the_setting(tmp_path: Path) -> None:
+    """The pod of a build has the node's network where there is no other: the flag of the controller reaches it."""
+    (tmp_path / IMAGE).write_bytes(b"image")
+    given = flags(tmp_path, "--plain-http")
+    assert upload_command.run(given, settings(given, {})) == 1
+    told = json.loads((tmp_path / "message").read_text())
+    assert told["refused"] is True
+    assert "--registry-allowed-hosts" in told["error"]
 
 
 def test_a_secret_for_another_registry_is_refused(tmp_path: Path) -> None:
