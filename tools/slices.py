@@ -38,7 +38,12 @@ SLICES: Mapping[str, tuple[str, ...]] = {
         f"{WORLD}/test_world_rollout.py",
         f"{WORLD}/test_world_wave_faults.py",
     ),
-    "worlds-under-attack": (f"{WORLD}/test_world_attack.py",),
+    "worlds-under-attack": (
+        f"{WORLD}/test_world_attack.py",
+        f"{WORLD}/test_world_attack_depends.py",
+        f"{WORLD}/test_world_attack_long.py",
+        f"{WORLD}/test_world_attack_longer.py",
+    ),
 }
 """What each runs: files, and folders without what another slice names."""
 BY_HAND = ("tests/api/test_soak.py",)

@@ -135,7 +135,11 @@ def _may_come(view: DriverView, node: Node, target: str, written: frozenset[str]
         return True
     pair = view.pairs.get(target)
     item = pair.of_node(node, view.wave_label) if pair is not None else view.daemon_sets.get(target)
-    return item is not None and item.name not in written and has_all_of(view, node, item)
+    if item is None or item.name in written:
+        return False
+    # Of a pair one may be missing: the other one's pods come to its own nodes alone.
+    is_for_node = item.slot.place is Place.ALL or _is_of_left(view, node, item)
+    return is_for_node and has_all_of(view, node, item)
 
 
 def _is_of(view: DriverView, load: Load, item: DaemonSet) -> bool:

@@ -162,9 +162,9 @@ class OrderWorld(World):
         assert len(down) <= self.budget, f"{down} are without a driver after {_action}"
         return False
 
-    def arrive(self) -> None:
+    def arrive(self, bound: int = BOUND) -> None:
         """Let rounds pass until nothing moves any more."""
-        for _ in range(BOUND):
+        for _ in range(bound):
             before = copied(self.client.objects)
             decided = self.reconcile(self.look)
             moves = bool(decided.actions or self.builds.running)
@@ -196,9 +196,11 @@ class OrderWorld(World):
         return identity
 
 
-def ordered(nodes: int = 2, *, third: bool = False, budget: int = 1, **changes: Any) -> OrderWorld:
+def ordered(
+    nodes: int = 2, *, third: bool = False, budget: int = 1, world: OrderWorld | None = None, **changes: Any
+) -> OrderWorld:
     """Make a world of drivers of which each depends on the one before, and which work."""
-    world = OrderWorld()
+    world = OrderWorld() if world is None else world
     world.budget = nodes
     for number in range(nodes):
         world.add_node(f"node-{number}", KERNEL)
