@@ -175,8 +175,8 @@ def _together(
     )
     going = leave.hold_back(admitted, prepared.parts, snapshot, alone)
     known = inventory.by_name(snapshot.nodes)
-    going = (alone(part, partial(without_label, part, snapshot)) for part in going)
-    return replace(prepared, parts=tuple(alone(part, partial(with_moved, part, known)) for part in going))
+    labelled = (alone(part, partial(without_label, part, snapshot)) for part in going)
+    return replace(prepared, parts=tuple(alone(part, partial(with_moved, part, known)) for part in labelled))
 
 
 def _inputs(snapshot: Snapshot, driver: DriverContainer, **others: Any) -> Inputs:
