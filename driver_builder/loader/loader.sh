@@ -90,6 +90,7 @@ claim_seconds=120
 lock_seconds=${LOCK_SECONDS:-10}
 locked=
 uptime=0
+waited_for_claims=0
 leaving='' doomed=''
 # Modules of inTreeModulesToRemove that stay loaded; and the sentence about all modules that do.
 spared='' spared_because=''
@@ -784,7 +785,8 @@ conflict_over() {
 }
 
 # claim_modules: refuses, before anything is touched, when a module that is to be loaded, replaced, removed or blacklisted is
-# another driver's; otherwise claims them. Where nothing of ours needs room, another driver's modules stay.
+# another driver's; otherwise claims them. Where nothing of ours needs room, another driver's modules stay. Fails while another
+# one loads what ours only need: it is about to be there.
 claim_modules() {
     local name
     [ -n "$this_driver" ] && [ -d "$run_folder" ] || return 0
@@ -797,6 +799,13 @@ claim_modules() {
             continue
         fi
         unlock_owners
+        # shellcheck disable=SC2086  # names are words
+        if is_among "$name" $needed && [ "$state" != live ] && [ "$waited_for_claims" -lt "$depends_timeout" ]; then
+            [ "$waited_for_claims" -gt 0 ] || say "waiting for module $name, which driver ${owner%%.*}/${owner#*.} is loading or unloading"
+            waited_for_claims=$((waited_for_claims + 1))
+            sleep 1
+            return 1
+        fi
         refuse ModuleConflict "$name" "$(conflict_over "$name")"
     done
     for name in $leaving $modules; do
@@ -1559,7 +1568,7 @@ leave_foreign() {
     done
     for name in $others; do
         # shellcheck disable=SC2086  # names are words
-        is_live "$name" && ! is_among "$name" $along || continue
+        is_live "$name" && is_among "$name" $modules && ! is_among "$name" $along || continue
         read_owner "$name"
         if is_ours "$name"; then
             [ -n "$owner" ] && [ "$owner" = "$this_driver" ] || drop_needed "$name"
@@ -1709,10 +1718,12 @@ load() {
     [ -z "$is_vendors" ] || describe_image
     add_needed
     wait_for_program
-    leave_foreign
-    find_doomed
-    wait_for_dependencies
-    claim_modules
+    while
+        leave_foreign
+        find_doomed
+        wait_for_dependencies
+        ! claim_modules
+    do :; done
     write_blacklist
     check_room
     check_blacklist

@@ -183,6 +183,22 @@ def test_the_same_build_of_another_driver_stays_in_a_rebuild(node: World) -> Non
     assert (node.root / "run/owners/edu_core").read_text() == f"{BOOT} driverwright.first live\n"
 
 
+def test_two_drivers_that_need_the_same_module_may_come_at_the_same_time(node: World) -> None:
+    """The second one waits for what the first one loads, and does not own it."""
+    node.environment["DEPENDS_TIMEOUT"] = "300"
+    owner = write(node.root / "run/owners/edu_core", f"{BOOT} driverwright.first 995\n")
+    process = node.start("load")
+    assert process.stdout is not None
+    waits = "driverwright: waiting for module edu_core, which driver driverwright/first is loading or unloading\n"
+    assert process.stdout.readline() == waits
+    node.is_live("edu_core", srcversion=CORE)
+    write(owner, f"{BOOT} driverwright.first live\n")
+    process.communicate(timeout=300)
+    assert process.returncode == 0
+    assert node.calls == ["insmod edudrv.ko use_irq=1"]
+    assert owner.read_text() == f"{BOOT} driverwright.first live\n"
+
+
 def test_a_module_is_of_the_driver_that_names_it(node: World) -> None:
     """Another one loaded the same build because it needs it: its removal takes nothing away from this one."""
     loaded(node)
