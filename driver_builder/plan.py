@@ -45,7 +45,7 @@ from driver_builder.planning.plan_memory import Inputs, PlanMemory
 from driver_builder.planning.plan_reuse import Reusable
 from driver_builder.planning.plan_target import plan_target
 from driver_builder.planning.plan_view import DriverPlan, DriverView, PlanSettings
-from driver_builder.planning.wave_labels import restore, tidy, with_moved
+from driver_builder.planning.wave_labels import moving, restore, tidy, with_moved
 from driver_builder.reasons import Reason
 from driver_builder.removal import plan_loaded, removal, vacant
 from driver_builder.removal.removal import Leaving
@@ -261,7 +261,9 @@ def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, me
     if driver.deleting:
         return _plan_removal(view, labels)
     if isinstance(driver.spec, InvalidDriver) or driver.paused:
-        return replace(view.nothing_new, actions=(*_untrue_labels(view), *labels))
+        # Its DaemonSets are there, and so their pods come to a Node that has lost its label.
+        kept = (*_untrue_labels(view), *labels, *restore(view))
+        return replace(view.nothing_new, actions=kept, busy=moving(view))
     if resolved is None or not resolved.holds(view.snapshot, driver):
         resolved = resolve(view.snapshot, driver, driver.spec, view.settings.template_versions)
     wanted, stock, rebuilds = resolved.targets, resolved.inventory, resolved.rebuilds

@@ -16,7 +16,8 @@ from itertools import islice
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Strategy
 from driver_builder.objects import loaded, slots
-from driver_builder.objects.loaded import Load
+from driver_builder.objects.load_report import LOADED
+from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.objects.slots import Place
 from driver_builder.objects.yielding import OUTSIDE, is_held_out
 from driver_builder.observed.inventory import Node
@@ -24,6 +25,7 @@ from driver_builder.observed.snapshot import DaemonSet
 from driver_builder.planning.actions import ApplyDaemonSet, LabelNode
 from driver_builder.planning.kept_modules import may_reload
 from driver_builder.planning.plan_view import DriverView, TargetPart
+from driver_builder.planning.pod_loads import load_of
 from driver_builder.status.rollout_status import previous_wave
 
 MAX_KEPT_OUT = 200
@@ -124,9 +126,13 @@ def has_all_of(view: DriverView, node: Node, item: DaemonSet) -> bool:
 
 
 def _live(view: DriverView, node: Node) -> list[Load]:
-    """Return what is loaded on a node, as it records."""
-    record = loaded.parse(node.annotations.get(view.record))
-    return [load for load in record.loads if load.is_live(node.boot_id)] if record is not None else []
+    """Return what is loaded on a node, as it records, and as pods have reported since."""
+    record = loaded.parse(node.annotations.get(view.record)) or Loaded()
+    for pod in view.pods_on(node.name):
+        load = load_of(view, node, pod) if pod.proof is not None and not pod.deleting else None
+        if load is not None and pod.proof is not None and pod.proof.result == LOADED:
+            record = record.with_load(load)
+    return [load for load in record.loads if load.is_live(node.boot_id)]
 
 
 def _may_come(view: DriverView, node: Node, target: str, written: frozenset[str]) -> bool:

@@ -87,6 +87,11 @@ class NodeStanding:
         return self.standing in OUTDATED
 
     @property
+    def is_lost(self) -> bool:
+        """Return whether nothing records which modules it has, and it is to get the image of before."""
+        return self.is_kept_out and self.standing is Standing.SILENT and self.moves
+
+    @property
     def is_half_done(self) -> bool:
         """Return whether it works there with an image that is outdated already, and others have yielded to that."""
         return self.works is True and self.is_outdated and not (self.moves or self.is_kept_out)

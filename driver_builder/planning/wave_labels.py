@@ -52,20 +52,29 @@ def with_reached(
 
 
 def with_moved(part: DriverPlan, nodes: Mapping[str, Node]) -> DriverPlan:
-    """Record as well which nodes move now, and that it is not known what is loaded there until a pod has reported.
+    """Record as well which nodes move now: it is not known what is loaded there until a pod has reported.
 
-    One of them may be registered anew before that: it waits for the wave then. Where the label is removed it is not to
-    come back.
+    One of them may be registered anew before that: it waits for the wave then.
     """
-    moves = [action for action in part.actions if isinstance(action, MoveNode) and action.node in nodes]
+    moves = {action.node for action in part.actions if isinstance(action, MoveNode) and action.node in nodes}
     if part.wave is None or not moves:
         return part
-    reached = {name: found for name, found in part.wave.reached.items() if name not in {move.node for move in moves}}
-    for move in moves:
-        boot_id = nodes[move.node].boot_id
-        if move.value is not None and boot_id is not None:
-            reached[move.node] = Reached.of(OUTSIDE, boot_id)
-    return replace(part, wave=replace(part.wave, reached=_bounded(reached)))
+    boots = ((name, nodes[name].boot_id) for name in moves)
+    reached = {name: Reached.of(OUTSIDE, boot_id) for name, boot_id in boots if boot_id is not None}
+    return replace(part, wave=replace(part.wave, reached=_bounded({**part.wave.reached, **reached})))
+
+
+def moving(view: DriverView) -> frozenset[str]:
+    """Return the nodes that have just moved, where no pod has reported since: their locks stay, whatever is wanted."""
+    wave = previous_wave(view.driver.status)
+    known = wave.reached.items() if wave is not None else ()
+    found = ((view.nodes[name], it) for name, it in known if it.label == OUTSIDE and name in view.nodes)
+    return frozenset(
+        node.name
+        for node, it in found
+        if node.boot_id is not None and it.is_on(node.boot_id)
+        if (value := node.labels.get(view.wave_label)) is not None and not _is_proven(view, node, value)
+    )
 
 
 def restore(view: DriverView) -> tuple[LabelNode, ...]:
@@ -102,7 +111,9 @@ def _is_lost(view: DriverView, node: Node, found: Reached) -> bool:
     if view.wave_label in node.labels:
         return False
     if found.label == OUTSIDE:
-        is_known = view.yield_label not in node.labels and any(node.name in item.nodes for item in view.wanted)
+        # Nothing is known of what a driver selects whose spec is invalid.
+        is_selected = not view.wanted or any(node.name in item.nodes for item in view.wanted)
+        is_known = view.yield_label not in node.labels and is_selected
     else:
         is_known = _is_of_wave(view, found.label)
     return is_known and _may_be_lost(view, node, found)

@@ -224,6 +224,8 @@ class _Step:
             for node in fleet.outdated
             if node.is_half_done and node.can_return and node.target in refused and node.target not in fleet.undone
         ]
+        # Registered anew on its way: nothing says which modules it has.
+        front += [node for node in fleet.outdated if node.is_lost and not node.skips]
         free = (node for node in front if node.is_ready and not node.is_cordoned)
         working = self._affordable(node for node in free if node not in loading)
         returned = (*failed, *loading, *working)

@@ -71,7 +71,8 @@ class AttackWorld(DrainWorld):
 
     def hear(self, name: str) -> None:
         """Let a node's kubelet report again; a pod whose loader has not reported yet is not ready."""
-        waiting = [pod for pod in self.pods_on(name) if not (pod.get("status") or {}).get("initContainerStatuses")]
+        drivers = [pod for pod in self._pods() if pod["spec"]["nodeName"] == name]
+        waiting = [pod for pod in drivers if not (pod.get("status") or {}).get("initContainerStatuses")]
         super().hear(name)
         for pod in waiting:
             pod["status"] = {}
@@ -350,6 +351,21 @@ def test_when_watches_go_on_a_pod_that_came_and_went_meanwhile_is_gone() -> None
     world.turn()
     world.is_stale = False
     assert world.observe().pull_pods == ()
+
+
+def test_a_pod_that_has_pulled_an_image_stays_so_when_its_kubelet_reports_again() -> None:
+    """Only a driver pod whose loader has not reported is not ready yet."""
+    world = AttackWorld()
+    for name in NODE_NAMES[:2]:
+        world.add_node(name, KERNEL)
+    world.add_driver("edu")
+    world.arrive()
+    world.edit_source(GOOD[1])
+    while not any(map(waves.is_pulled, world.pods_on("node-0"))):
+        world.one_round()
+        assert not world.wave_labels()
+    world.hear("node-0")
+    assert any(map(waves.is_pulled, world.pods_on("node-0")))
 
 
 def test_a_controller_that_starts_while_watches_are_late_sees_each_pod_once() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from driver_builder.objects.manifests import DRIVER_LABEL
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import DRIVER_CONTAINERS, NODES
@@ -40,6 +41,13 @@ def delete_daemon_sets(world: AttackWorld, which: Callable[[str], bool]) -> None
     for path in [path for path in world.client.objects if "/daemonsets/" in path and which(path)]:
         world.client.delete(path)
     world._collect_orphans()
+
+
+def delete_daemon_sets_alone(world: AttackWorld, which: Callable[[str], bool]) -> None:
+    """Let somebody take the labels of DaemonSets: the controller deletes them, and has seen their pods."""
+    for path in [path for path in world.client.objects if "/daemonsets/" in path and which(path)]:
+        metadata = world.client.objects[path]["metadata"]
+        metadata["labels"] = {DRIVER_LABEL: metadata["labels"][DRIVER_LABEL]}
 
 
 def is_new(path: str) -> bool:
@@ -244,6 +252,53 @@ def test_a_node_that_is_registered_anew_in_an_undone_wave_goes_back_under_its_lo
     assert identities(world)[node] == brought
     world.arrive()
     assert len(set(identities(world).values())) == 1
+
+
+def test_an_invalid_spec_leaves_a_node_that_has_just_moved_its_lock() -> None:
+    """The pod with the next image comes all the same, and its modules are replaced; the label is put back as well."""
+    world = fleet(canary=1, soak="1h")
+    while not world.wave_labels():
+        world.reconcile(world.look)
+        world.finish_builds()
+        if not world.wave_labels():
+            world.turn()
+        world.now += 1.0
+    world.client.patch(_driver("edu"), {"spec": {"version": "not valid!!"}})
+    pass_rounds(world, 3)
+    (node,) = world.wave_labels()
+    brought = identities(world)[node]
+    forget_node(world, node)
+    pass_rounds(world, 3)
+    assert identities(world)[node] == brought
+
+
+def test_a_node_that_waits_gets_no_pod_of_the_daemon_set_for_other_nodes() -> None:
+    """The one that it would have is missing, and the one for moved nodes does not come to it."""
+    world = fleet(canary=1, soak="1h")
+    while world.status().get("rollout", {}).get("phase") != "Soaking":
+        world.one_round()
+    (node,) = world.wave_labels()
+    brought = identities(world)[node]
+    prefix = f"{names.GROUP}/{NAMESPACE}.edu"
+    world.client.patch(
+        NODES.path(name=node), {"metadata": {"labels": {f"{prefix}.wave": None, f"{prefix}.yield": "outside"}}}
+    )
+    world.turn()
+    delete_daemon_sets(world, is_before)
+    pass_rounds(world, 6)
+    assert identities(world)[node] == brought
+
+
+def test_an_image_that_was_loaded_since_the_record_is_believed_from_the_pod() -> None:
+    """The new DaemonSet goes just then: the image of before does not come to the node at once."""
+    world = fleet(canary=1, soak="1h")
+    first = identities(world)
+    while identities(world) == first:
+        world.one_round()
+    world.fail_builds = 1000
+    world.edit_source(GOOD[2])
+    delete_daemon_sets_alone(world, is_new)
+    pass_rounds(world, 6)
 
 
 def test_an_undo_drains_a_node_although_the_new_daemon_set_is_gone() -> None:
