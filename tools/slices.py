@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 WORLD = "tests/unit/driver_builder/world"
 
 SLICES: Mapping[str, tuple[str, ...]] = {
-    "controller": ("tests/api", "tests/kernel/test_worker_hotplug.py"),
+    "elsewhere-and-later": ("tests/contract/test_anywhere.py",),
     "engine": ("tests/engine",),
     "release": ("tests/engine/test_release.py", "tests/engine/test_offline_build.py"),
     "kernels": ("tests/kernel",),
@@ -27,10 +27,10 @@ SLICES: Mapping[str, tuple[str, ...]] = {
         "tests/cluster/test_job_kernel_discovery.py",
     ),
     "without-an-engine": ("tests/cluster/test_without_an_engine.py",),
+    "controller": ("tests/api", "tests/kernel/test_worker_hotplug.py"),
+    "units": ("tests/contract", "tests/unit"),
     "installation": ("tests/cluster/test_install.py",),
     "cluster": ("tests/cluster",),
-    "units": ("tests/contract", "tests/unit"),
-    "elsewhere-and-later": ("tests/contract/test_anywhere.py",),
     "worlds": (WORLD,),
     "worlds-of-waves": (
         f"{WORLD}/test_world_edits.py",
