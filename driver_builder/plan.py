@@ -172,8 +172,8 @@ def _together(
     prepared = prepare(admitted, snapshot, settings.loader_image, pulls, order, alone=alone)
     going = leave.hold_back(admitted, prepared.parts, snapshot, alone)
     known = inventory.by_name(snapshot.nodes)
-    going = (alone(part, partial(without_label, part, snapshot)) for part in going)
-    return replace(prepared, parts=tuple(alone(part, partial(with_moved, part, known)) for part in going))
+    parts = tuple(alone(part, partial(without_label, part, snapshot)) for part in going)
+    return replace(prepared, parts=tuple(alone(part, partial(with_moved, part, known)) for part in parts))
 
 
 def _inputs(snapshot: Snapshot, driver: DriverContainer, **others: Any) -> Inputs:
@@ -259,8 +259,8 @@ def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, me
         return _plan_removal(view, labels)
     if isinstance(driver.spec, InvalidDriver) or driver.paused:
         # Its DaemonSets are there, and so their pods come to a Node that has lost its label.
-        kept = (*_untrue_labels(view), *labels, *restore(view))
-        return replace(view.nothing_new, actions=kept, busy=moving(view))
+        right = (*_untrue_labels(view), *labels, *restore(view))
+        return replace(view.nothing_new, actions=right, busy=moving(view))
     if resolved is None or not resolved.holds(view.snapshot, driver):
         resolved = resolve(view.snapshot, driver, driver.spec, view.settings.template_versions)
     wanted, stock, rebuilds = resolved.targets, resolved.inventory, resolved.rebuilds
