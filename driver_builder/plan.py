@@ -262,8 +262,8 @@ def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, me
         return _plan_removal(view, labels)
     if isinstance(driver.spec, InvalidDriver) or driver.paused:
         # Its DaemonSets are there, and so their pods come to a Node that has lost its label.
-        only = (*_untrue_labels(view), *labels, *restore(view))
-        return replace(view.nothing_new, actions=only, busy=moving(view))
+        right = (*_untrue_labels(view), *labels, *restore(view))
+        return replace(view.nothing_new, actions=right, busy=moving(view))
     if resolved is None or not resolved.holds(view.snapshot, driver):
         resolved = resolve(view.snapshot, driver, driver.spec, view.settings.template_versions)
     wanted, stock, rebuilds = resolved.targets, resolved.inventory, resolved.rebuilds

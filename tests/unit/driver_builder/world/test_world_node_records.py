@@ -283,6 +283,7 @@ def test_a_node_that_waits_gets_no_pod_of_the_daemon_set_for_other_nodes() -> No
     world.client.patch(
         NODES.path(name=node), {"metadata": {"labels": {f"{prefix}.wave": None, f"{prefix}.yield": "outside"}}}
     )
+    world.status()["rollout"]["reached"][node] = f"outside {world.boots[node][:13]}"
     world.turn()
     delete_daemon_sets(world, is_before)
     pass_rounds(world, 6)
