@@ -31,7 +31,6 @@ from testbed.kubeconfig import kubeconfig_text, token_user, write_kubeconfig
 from testbed.ports import free_ports
 from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
-from tests.support.loopback import ALLOWED
 from tests.support.real_parts.cluster_setup import admin, install, make_namespace, remove_namespace
 from tests.support.real_parts.played_nodes import PlayedNodes
 from tests.support.real_parts.tapped import ANY_PORT, Tap, words_of, write_in_detail, write_name
@@ -168,7 +167,7 @@ class Life:
                 "--namespace", self.name, "--docker-host", self._parts.builds.engine.socket,
                 "--templates", str(self._parts.templates), "--identity", "controller-0", "--port", str(self._port),
                 "--loader-image", "r.io/l:1", "--no-feature-rules", "--resync-seconds", str(self._resync_seconds),
-                "--retry-min-seconds", "1", "--registry-allowed-hosts", ALLOWED,
+                "--retry-min-seconds", "1", "--registry-allowed-hosts", self._registry.host,
             ]  # fmt: skip
             with (self._folder / "controller.log").open("ab") as log:
                 self._controller = subprocess.Popen(argv, stdout=log, stderr=log, cwd=Path(__file__).parents[3])

@@ -39,7 +39,10 @@ def test_a_command_succeeds_or_says_why(script: str, expected: str) -> None:
     async def ask() -> str:
         why, process = await run_command(health, {"DEVICE_ID": "x"}, Running())
         assert process is not None
+        assert process.stdout is not None
         await process.wait()
+        await process.stdout.read()
+        await asyncio.sleep(0)  # the loop ends here: what it has not closed by then is found by another test
         return why
 
     assert asyncio.run(ask()) == expected
