@@ -312,6 +312,8 @@ def test_what_others_take_from_a_node_comes_back_and_nothing_is_written_else(
     assert written(control_plane_ground, node) == unwritten
     patch(control_plane_ground, node, {"metadata": {"labels": {GPU: None, KERNEL: "wrong"}}})
     until(lambda: labels(control_plane_ground, node) == before, worker.log)
+    # What is taken while it still writes comes back with the rest.
+    worker.wait_for("labelled", times=2)
     found = api.get(path)
     assert found is not None
     found["metadata"] = {"name": node, "labels": {"example.io/rack": "r1"}, "managedFields": [{}]}
