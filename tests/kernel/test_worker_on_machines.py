@@ -69,7 +69,7 @@ CASES = {
         flags=frozenset({"ADX", "AESNI", "AVX2", "FMA3", "X86_64_V3"}),
         no_flags=frozenset({"AVX512F", "SSE4A", "X86_64_V4"}),
         features={
-            "memory.numa": {"is_numa": "true", "node_count": "2"},
+            "memory.numa": {"is_numa": "true", "node_count": "2", "cpu_node_count": "2"},
             "memory.hugepages": {"enabled": "true", "hugepages-1Gi": "0", "hugepages-2Mi": "4"},
             "cpu.topology": {"hardware_multithreading": "true", "socket_count": "1"},
         },
@@ -148,7 +148,10 @@ CASES = {
         },
         flags=frozenset({"AVX512F", "AVX512BW", "AVX512VNNI", "GFNI", "X86_64_V4"}),
         no_flags=frozenset({"SSE4A", "AMXTILE"}),
-        features={"memory.swap": {"enabled": "false"}, "memory.numa": {"is_numa": "false", "node_count": "1"}},
+        features={
+            "memory.swap": {"enabled": "false"},
+            "memory.numa": {"is_numa": "false", "node_count": "1", "cpu_node_count": "1"},
+        },
     ),
 }
 
