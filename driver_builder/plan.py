@@ -53,6 +53,7 @@ from driver_builder.rollout.fleet import admit
 from driver_builder.rollout.held_waves import held_waves
 from driver_builder.rollout.hold_node import Step, renewals
 from driver_builder.rollout.holds import Holds
+from driver_builder.rollout.next_drains import NextDrains, next_drains
 from driver_builder.rollout.order import Order
 from driver_builder.rollout.prepare import Prepared, prepare
 from driver_builder.rollout.pulls import Pulls
@@ -76,11 +77,15 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All drivers' parts, in the order of their keys; ``released`` is what drivers that are gone have left on nodes."""
+    """All drivers' parts, in the order of their keys; ``released`` is what drivers that are gone have left on nodes.
+
+    ``drains`` are those that begin next: with what pods say of their nodes others may begin.
+    """
 
     drivers: tuple[DriverPlan, ...] = ()
     cancels: tuple[CancelBuild, ...] = ()
     released: tuple[HoldNode, ...] = ()
+    drains: tuple[NextDrains, ...] = ()
 
     @property
     def actions(self) -> tuple[Action, ...]:
@@ -143,7 +148,7 @@ def plan(
     )
     unneeded = snapshot.running_builds.difference(*(part.needed for part in prepared.parts))
     cancels = tuple(CancelBuild(key=key) for key in sorted(unneeded))
-    return Plan(drivers=prepared.parts, cancels=cancels, released=prepared.released)
+    return Plan(drivers=prepared.parts, cancels=cancels, released=prepared.released, drains=prepared.drains)
 
 
 def _needs(snapshot: Snapshot) -> dict[str, Dependencies]:
@@ -168,15 +173,21 @@ def _together(
     holds = Holds.of(nodes, snapshot.now, pressed, snapshot.locks_first_seen)
     pulls = Pulls.of(snapshot.pull_pods, snapshot.now, inventory.by_name(snapshot.nodes))
     order = Order.of(parts, needs, snapshot)
-    admitted = admit(parts, settings.max_unavailable_nodes, holds, pulls, order, alone=alone)
     namespaces = settings.template_versions.permissions.drain_namespaces
+
+    def drains_of(part: DriverPlan) -> NextDrains | None:
+        return contained("driver", part.driver.key, lambda: next_drains(part, holds, order, namespaces), lambda _: None)
+
+    drains = tuple(item for part in parts if (item := drains_of(part)) is not None)
+    admitted = admit(parts, settings.max_unavailable_nodes, holds, pulls, order, alone=alone)
     prepared = prepare(
         admitted, snapshot, settings.loader_image, pulls, order, drain_namespaces=namespaces, alone=alone
     )
     going = leave.hold_back(admitted, prepared.parts, snapshot, alone)
     known = inventory.by_name(snapshot.nodes)
     labelled = (alone(part, partial(without_label, part, snapshot)) for part in going)
-    return replace(prepared, parts=tuple(alone(part, partial(with_moved, part, known)) for part in labelled))
+    moved = tuple(alone(part, partial(with_moved, part, known)) for part in labelled)
+    return replace(prepared, parts=moved, drains=drains)
 
 
 def _inputs(snapshot: Snapshot, driver: DriverContainer, **others: Any) -> Inputs:

@@ -209,16 +209,21 @@ def worked(stat: str) -> float:
     return sum(map(int, (user, nice, system, irq, softirq))) / os.sysconf("SC_CLK_TCK")
 
 
-def chosen(command: str, name: str) -> list[tuple[Part, ...]]:
-    """Return the parts of a command of make, by what runs side by side; of ``test-slice`` the slice of this name."""
+def chosen(command: str, name: str | None) -> list[tuple[Part, ...]]:
+    """Return the parts of a command of make, by what runs side by side.
+
+    Of ``test-slice`` it is the slice of this name, or the one whose turn it is.
+    """
     if command == "unit":
         return [(UNIT_ALONE,)]
-    first, *others = [(sliced(name),)] if command == "test-slice" else stages(long=command == "test-long")
+    if command == "test-slice":
+        return [(sliced(name or slices.due()), KUBERNETES)]
+    first, *others = stages(long=command == "test-long")
     return [(*first, KUBERNETES), *others]
 
 
-def asked() -> tuple[str, str]:
-    """Return which command of make is run, and the slice that is asked for or due."""
+def asked() -> tuple[str, str | None]:
+    """Return which command of make is run, and the slice that is asked for, if one is."""
     names = {"unit": "only the unit tests", "test-long": "all long tests", "test-slice": "one slice of them"}
     parser = argparse.ArgumentParser(description="Run the tests (see tests/README.md).")
     for name, meaning in names.items():
@@ -226,7 +231,7 @@ def asked() -> tuple[str, str]:
     choices = (*slices.SLICES, BY_HAND)
     parser.add_argument("--slice", choices=choices, help="which one (default: the one whose turn it is)")
     options = parser.parse_args()
-    return options.command or "test", options.slice or slices.due()
+    return options.command or "test", options.slice
 
 
 def main() -> int:

@@ -44,8 +44,10 @@ def _expand(root: str, glob: str, fits: Callable[[os.stat_result], bool]) -> Ite
         found = [f"{folder}/{name}" for folder in found[:MAX_MATCHES] for name in _names(f"{root}{folder}", part)]
     for path in sorted(found):
         try:
-            is_trusted = _is_trusted(os.lstat(f"{root}{path}"))
-            status = os.stat(f"{root}{path}")  # noqa: PTH116 - pathlib would cost the resident process 1 MiB
+            status = os.lstat(f"{root}{path}")
+            is_trusted = _is_trusted(status)
+            if stat.S_ISLNK(status.st_mode):
+                status = os.stat(f"{root}{path}")  # noqa: PTH116 - pathlib would cost the resident process 1 MiB
         except OSError as error:
             raise_if_exhausted(error)
             continue

@@ -201,7 +201,7 @@ EXTENDED_RESOURCE = Rule(
     317,
 )
 DRA_DRIVER = Rule(
-    re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"),
+    OBJECT_NAME.pattern,
     "is not the name of a driver of devices (DRA): write a domain name, such as gpu.nvidia.com",
     63,
 )

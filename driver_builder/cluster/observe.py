@@ -17,6 +17,7 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.builds.build_queue import BuildQueue, BuildStates
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.driver_inputs import DriverInputs
+from driver_builder.cluster.look_ahead import LookAhead
 from driver_builder.cluster.named_contents import NamedContents
 from driver_builder.cluster.pods_of_drivers import PodReader
 from driver_builder.cluster.read_claims import with_claims
@@ -28,6 +29,7 @@ from driver_builder.objects.plugin import PluginConfig, PluginSet, StraySet
 from driver_builder.observed.inventory import held
 from driver_builder.observed.node_pods import EvictionRefused, NodePods
 from driver_builder.observed.snapshot import DaemonSet, Snapshot
+from driver_builder.rollout.next_drains import NextDrains
 from driver_builder.rollout.node_lock import from_the_future
 from driver_builder.stages.plugin_validation import NextNodes
 from kube_api.client import Client
@@ -71,6 +73,7 @@ class Observer:
         """By node, a lock from the future, and since when it is there."""
         self._pods = PodReader()
         self._next_nodes = NextNodes()
+        self._look_ahead = LookAhead(client)
         self._daemon_sets: tuple[object, tuple[DaemonSet, ...], tuple[PluginSet, ...]] = (None, (), ())
         """The DaemonSets, those of plugins, and what they were taken from."""
         self._strays: dict[str, tuple[tuple[str, int], float, StraySet | None]] = {}
@@ -94,14 +97,13 @@ class Observer:
         daemon_sets, plugin_sets = self._ours(drivers)
         found = self._pods.read(cache, drivers, daemon_sets)
         nodes = cache.nodes.collection.values()
-        owners = [(item.namespace, item.uid) for item in drivers]
-        owners += [(item.namespace, item.uid) for item in daemon_sets]
-        ours = frozenset([*owners, *((item.namespace, item.uid) for item in plugin_sets)])
+        ours = _uids(drivers, daemon_sets, plugin_sets)
         node_pods = read_node_pods(self._client, drained(held(nodes), (driver.key for driver in drivers)), ours)
         by_claims = (driver.key for driver in drivers if _drains_by_claims(driver))
         node_pods = with_claims(self._client, node_pods, frozenset(drained(held(nodes), by_claims)))
+        now = self._clock()
         snapshot = Snapshot(
-            now=self._clock(),
+            now=now,
             nodes=nodes,
             drivers=drivers,
             sources=dict(self._inputs.sources(drivers)),
@@ -121,6 +123,7 @@ class Observer:
             plugin_validation_pods=found.plugin_validation_pods,
             terminating_namespaces=frozenset(self._terminating(drivers)),
             node_pods=node_pods,
+            drained_last=self._look_ahead.drained_last(now),
             locks_first_seen=from_the_future(held(nodes), self._locks_seen, self._clock()),
             refused_evictions=self._refusals(node_pods),
             forbidden=forbidden,
@@ -138,6 +141,11 @@ class Observer:
         self._inputs.sweep(snapshot.sources)
         _report(cache)
         return snapshot
+
+    def look_ahead(self, snapshot: Snapshot, drains: Iterable[NextDrains]) -> Snapshot:
+        """Read of the nodes that a wave takes next which of them a drain would wait on."""
+        ours = _uids(snapshot.drivers, snapshot.daemon_sets, snapshot.plugin_sets)
+        return self._look_ahead.look(snapshot, drains, ours)
 
     def _refusals(self, node_pods: Mapping[str, NodePods]) -> dict[str, EvictionRefused]:
         """Give the evictions that were refused, and forget those of pods that are gone."""
@@ -212,6 +220,11 @@ class Observer:
                 continue
             if "deletionTimestamp" in obj["metadata"]:
                 yield namespace
+
+
+def _uids(*owners: Iterable[DriverContainer | DaemonSet | PluginSet]) -> frozenset[tuple[str, str]]:
+    """Return the namespaces and uids of all these objects."""
+    return frozenset((item.namespace, item.uid) for item in chain(*owners))
 
 
 def _drains_by_claims(driver: DriverContainer) -> bool:

@@ -66,7 +66,7 @@ class Reconciler:
         seen = self._observer.observe()
         resolved = self._images.resolve(seen)
         snapshot = self._images.read(seen, resolved)
-        decided = plan(snapshot, self._settings, resolved, self._memory)
+        snapshot, decided = decide(self._observer, snapshot, self._settings, resolved, self._memory)
         self._planned(decided)
         decided, unwritten = self._reporter.acknowledged(decided)
         owners, before = owners_of(decided), self._changes()
@@ -95,6 +95,19 @@ class Reconciler:
             if isinstance(error, KubeApiError) and error.is_temporary and not self._is_stopping():
                 raise error
         return decided.requeue_at
+
+
+def decide(
+    observer: Observer,
+    snapshot: Snapshot,
+    settings: PlanSettings,
+    resolved: Mapping[str, Resolved],
+    memory: PlanMemory,
+) -> tuple[Snapshot, Plan]:
+    """Plan, and once more where the pods of nodes that are drained next let others go first; with what was seen."""
+    decided = plan(snapshot, settings, resolved, memory)
+    informed = observer.look_ahead(snapshot, decided.drains) if decided.drains else snapshot
+    return informed, (decided if informed is snapshot else plan(informed, settings, resolved, memory))
 
 
 def owners_of(decided: Plan) -> dict[int, str]:

@@ -48,6 +48,7 @@ def share_of(snapshot: Snapshot, driver: DriverContainer) -> Snapshot:
         plugin_strays=_only(snapshot.plugin_strays, {key}),
         plugin_validation_pods=of_driver(snapshot.plugin_validation_pods, key),
         resource_users=snapshot.resource_users if _validates_plugin(driver) else {},
+        drained_last=_only(snapshot.drained_last, {key}),
         # What is done on a node before its driver is replaced is decided afterwards, for all drivers.
         node_pods={},
         pull_pods=(),

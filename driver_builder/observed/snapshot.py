@@ -239,6 +239,8 @@ class Snapshot:
     """Namespaces of deleted drivers that are being deleted themselves: no pod can be made there."""
     node_pods: Mapping[str, NodePods] = field(default_factory=dict)
     """All pods of the nodes that are drained now."""
+    drained_last: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By driver key, of the nodes that its wave takes next those on which a drain would wait for pods."""
     locks_first_seen: Mapping[str, float] = field(default_factory=dict)
     """By node, since when a lock is there that was renewed after now, by the clock of whoever wrote it."""
     refused_evictions: Mapping[str, EvictionRefused] = field(default_factory=dict)

@@ -74,6 +74,8 @@ class WavePart:
     """Nodes that the wave answers for."""
     reserve: tuple[TakeNode, ...] = ()
     """What is replaced instead where a budgeted node is held back."""
+    drained_last: frozenset[str] = frozenset()
+    """Nodes on which a drain would wait for pods: others go first."""
     images: Mapping[str, str] = field(default_factory=dict)
     """By node, in their order, the image that has to be there before a working driver is replaced, now or soon."""
     pulls: int = 0

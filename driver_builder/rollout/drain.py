@@ -63,11 +63,7 @@ def progress(
         return Progress(words="its pods are not read yet", has_failed=is_late)
     if found.unread:
         return Progress(is_drained=True, note=_without_rights(found.unread))
-    leaving = [pod for pod in found.pods if not pod.has_ended and not pod.is_ours]
-    # The label of stages that says "may run here" is gone by now.
-    keys = (*settings.pause_labels, *([stage_label(record.driver, Stage.RUN)] if record.driver else []))
-    daemons = [pod for pod in leaving if pod.is_daemon and not pod.node_selector.isdisjoint(keys)]
-    others = [pod for pod in leaving if pod not in daemons]
+    daemons, others = _leaving(settings, record.driver, found.pods)
     awaited = {pod.uid: why for pod in others if (why := _kept(pod, settings, namespaces))}
     users = [pod for pod in others if pod.uid not in awaited and _is_evictable(pod) and _uses(pod, settings)]
     if not (daemons or awaited or users):
@@ -81,6 +77,21 @@ def progress(
     # Jobs first: what they need may be among the others.
     due = [] if awaited else [pod for pod in users if not pod.deleting and _is_due(refused.get(pod.uid), now)]
     return Progress(words=words, evicted=tuple(due))
+
+
+def waits(settings: DrainSettings, driver: str, found: NodePods, namespaces: tuple[str, ...] | None) -> bool:
+    """Return whether a drain of a node, were it to begin now, would wait for pods that it does not evict."""
+    _, others = _leaving(settings, driver, found.pods)
+    return any(_kept(pod, settings, namespaces) for pod in others)
+
+
+def _leaving(settings: DrainSettings, driver: str, pods: Iterable[NodePod]) -> tuple[list[NodePod], list[NodePod]]:
+    """Return the pods of DaemonSets that leave because of a label that is paused, and all others that may matter."""
+    leaving = [pod for pod in pods if not pod.has_ended and not pod.is_ours]
+    # The label of stages that says "may run here" goes as the drain begins.
+    keys = (*settings.pause_labels, *([stage_label(driver, Stage.RUN)] if driver else []))
+    daemons = [pod for pod in leaving if pod.is_daemon and not pod.node_selector.isdisjoint(keys)]
+    return daemons, [pod for pod in leaving if pod not in daemons]
 
 
 def _is_evictable(pod: NodePod) -> bool:

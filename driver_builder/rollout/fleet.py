@@ -189,14 +189,17 @@ def _admitted(part: DriverPlan, work: _Work) -> DriverPlan:
     part = replace(part, images=_pulled_now(part, work)) if part.images else part
     if not held and not pulled:
         return part
+    failures = {node: work.failure(node, missing) for node, missing in pulled.items()}
+    late = {node: why for node, why in failures.items() if why}
+    # Nodes on which a drain would wait for pods let others have their image first.
+    first = len(pulled.keys() - late.keys() - part.drained_last)
     instead: list[TakeNode] = []
     for action in part.reserve:
-        is_free = len(instead) < len(held) + len(pulled) and not work.obstacle(action.node, key, action)
+        most = len(held) + len(pulled) - (first if action.node in part.drained_last else 0)
+        is_free = len(instead) < most and not work.obstacle(action.node, key, action)
         if is_free and not work.missing(action, part):
             work.begin(action.node, key)
             instead.append(action)
-    failures = {node: work.failure(node, missing) for node, missing in pulled.items()}
-    late = {node: why for node, why in failures.items() if why}
     held |= {node: f"the next image cannot be pulled there: {why}" for node, why in late.items()}
     waiting = [node for node in pulled if node not in late]
     words = [f"held back: {first_few(held, MAX_LISTED)}: {next(iter(held.values()))}"] if held else []

@@ -24,6 +24,7 @@ from driver_builder.planning.actions import (
 from driver_builder.planning.plan_view import Alone, DriverPlan, unguarded
 from driver_builder.rollout.draining import Draining, draining_of
 from driver_builder.rollout.hold_node import MAX_REST_SECONDS, TAKES, Hold, Step, renewal, restoration, restored
+from driver_builder.rollout.next_drains import NextDrains
 from driver_builder.rollout.node_lock import lock_of
 from driver_builder.rollout.order import Order
 from driver_builder.rollout.pulls import Pulls, with_pulls
@@ -32,10 +33,14 @@ from driver_builder.status.begun_drains import previous_drains
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """``parts`` of the drivers; ``released`` is what drivers that are gone have left on nodes."""
+    """``parts`` of the drivers; ``released`` is what drivers that are gone have left on nodes.
+
+    ``drains`` are those that begin next.
+    """
 
     parts: tuple[DriverPlan, ...]
     released: tuple[HoldNode, ...] = ()
+    drains: tuple[NextDrains, ...] = ()
 
 
 def prepare(

@@ -60,7 +60,8 @@ def roll(view: DriverView, spec: DriverSpec, parts: Sequence[TargetPart]) -> Rol
     if any(_is_overtaken(view, part) for part in parts) and is_complete(view) and not view.is_wave_held:
         return Rolled(parts=tuple(with_since(view, _ended(view, part)) for part in parts))
     parts = [_with_way_back(view, part, before) for part in parts]
-    seen = Seen(targets=tuple(part.standing for part in parts if part.standing is not None))
+    last = view.snapshot.drained_last.get(view.driver.key, frozenset())
+    seen = Seen(targets=tuple(part.standing for part in parts if part.standing is not None), last=last)
     if before is not None or any(map(_has_outdated, parts)):
         seen = _with_nodes(view, spec, parts, seen)
     if before is not None:
@@ -78,6 +79,7 @@ def roll(view: DriverView, spec: DriverSpec, parts: Sequence[TargetPart]) -> Rol
         taken=decided.taken,
         budgeted=decided.budgeted,
         reserve=tuple(_reserve(view, parts, decided)),
+        drained_last=last,
         images=_images(view, parts, decided),
         pulls=decided.pulls,
         placed=_placed(view, seen.targets) if view.dependencies is not NONE else {},

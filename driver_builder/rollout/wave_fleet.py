@@ -22,7 +22,8 @@ MAX_LISTED = 3
 class Seen:
     """What a wave is decided on.
 
-    ``canary`` are the nodes that the selector names, ``wanted`` those that an admin lets have the new version.
+    ``canary`` are the nodes that the selector names, ``wanted`` those that an admin lets have the new version. On those
+    in ``last`` a drain would wait for pods.
     ``imageless`` are the targets whose image is not there now (it is being built, or a registry does not answer), with
     their nodes where a driver was loaded and does not work: what a wave took there it has to answer for.
     """
@@ -31,6 +32,7 @@ class Seen:
     imageless: Mapping[str, tuple[NodeStanding, ...]] = field(default_factory=dict)
     canary: frozenset[str] = frozenset()
     wanted: frozenset[str] = frozenset()
+    last: frozenset[str] = frozenset()
 
 
 OWED = ""
@@ -153,6 +155,10 @@ class WaveFleet:
     def is_wanted(self, node: NodeStanding) -> bool:
         """Return whether an admin lets a node go, where the order is theirs."""
         return self._settings.order is not Order.NODE_LABEL or node.node in self._seen.wanted
+
+    def goes_last(self, node: NodeStanding) -> bool:
+        """Return whether a drain of a node would wait for pods: another one goes first."""
+        return node.node in self._seen.last
 
     def is_canary(self, node: NodeStanding) -> bool:
         """Return whether a node may go before the canary is proven."""

@@ -151,6 +151,11 @@ def _is_in_wave(node: NodeStanding) -> bool:
     return node.is_outdated or (node.can_return and _is_unsettled(node))
 
 
+def _is_working(node: NodeStanding) -> bool:
+    """Return whether there is more to lose than on a silent node, which goes first."""
+    return node.standing is not Standing.SILENT
+
+
 def _is_unsettled(node: NodeStanding) -> bool:
     return node.standing in (Standing.UNPROVEN, Standing.FAILED) and not is_left_out(node)
 
@@ -257,9 +262,7 @@ class _Step:
     def _candidates(self) -> list[NodeStanding]:
         """Return which nodes the order lets go, those first that may be without a driver already."""
         found = self._fleet.ready_to_go(Standing.SILENT, Standing.WORKING)
-        return sorted(
-            filter(self._fleet.is_wanted, found), key=lambda node: (node.standing is not Standing.SILENT, node.node)
-        )
+        return sorted(filter(self._fleet.is_wanted, found), key=lambda node: (_is_working(node), node.node))
 
     def _in_window(self, phase: Phase, why: str, candidates: list[NodeStanding], most: int | None = None) -> Decision:
         is_open = windows.open_until(self._settings.windows, self._now) is not None
@@ -291,7 +294,8 @@ class _Step:
         """
         fleet = self._fleet
         asked = [node for node in fleet.ready_to_go(Standing.SILENT, Standing.WORKING) if goes_anyway(node)]
-        others = [node for node in candidates if not goes_anyway(node)]
+        others = self._drained_last([node for node in candidates if not goes_anyway(node)])
+        why = "; ".join(filter(None, (why, self._said_of_last(others))))
         # What waits for the status comes last: if that is not written, nothing waits behind it.
         chosen = self._affordable(sorted((*asked, *others[:most]), key=lambda node: bool(node.noted)))
         # In place of a silent node, which is unavailable anyway, a working one would cost more.
@@ -311,6 +315,16 @@ class _Step:
             wave=self._counted(phase, why),
             requeue_at=requeue_at,
         )
+
+    def _drained_last(self, nodes: list[NodeStanding]) -> list[NodeStanding]:
+        """Of the nodes that may be next let those go last on which a drain would wait for pods."""
+        most = self._fleet.max_unavailable + MAX_RESERVE
+        return sorted(nodes[:most], key=lambda node: (_is_working(node), self._fleet.goes_last(node))) + nodes[most:]
+
+    def _said_of_last(self, nodes: list[NodeStanding]) -> str:
+        late = [node for node in nodes if self._fleet.goes_last(node)]
+        is_news = bool(late) and len(late) < len(nodes)
+        return f"after the others, because a drain waits for pods there: {listed(late)}" if is_news else ""
 
     def _affordable(self, candidates: Iterable[NodeStanding]) -> tuple[NodeStanding, ...]:
         """Take from the candidates what the budget allows; a silent node is unavailable already."""

@@ -15,6 +15,7 @@ from testbed.errors import ArchiveError, TestbedError
 from testbed.kernels import CLOUD, choose_kernels, find_kernel, newest_kernel
 from testbed.packages import ensure_packages, refreshed_apt, why_unsupported
 from testbed.progress import Silent, Step
+from tests.support.real_parts import dkms_releases
 from tests.support.real_parts.small_archive import SUITES, SmallArchive, flip_a_byte
 
 pytestmark = pytest.mark.skipif(why_unsupported() is not None, reason=str(why_unsupported()))
@@ -387,3 +388,46 @@ def test_a_source_that_is_nowhere_is_named_with_the_settings(archive: SmallArchi
     for setting in (kube_binaries.OWN, archive_faults.SETTING):
         assert setting in caught.value.hint
     assert not compiler
+
+
+def archived(archive: SmallArchive, monkeypatch: pytest.MonkeyPatch, uri: str) -> None:
+    """Let dkms be asked of the archive of this machine, and then of another one."""
+    named = [Archive(uri=archive.url, suite=SUITES[0], components=("main",))]
+    monkeypatch.setattr(dkms_releases, "machine_archives", lambda: named)
+    monkeypatch.setattr(dkms_releases, "ARCHIVED", uri)
+
+
+def test_a_suite_that_was_archived_is_taken_from_where_it_is(
+    archive: SmallArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian's archive has suites for some years."""
+    with SmallArchive(tmp_path / "archived") as another:
+        monkeypatch.setattr(apt_sources, "KEYRING", str(another.keyring))
+        archived(archive, monkeypatch, another.url)
+        another.package("dkms", "2.8.4")
+        another.publish(["bullseye"])
+        assert names([dkms_releases.dkms_package("bullseye")]) == ["dkms_2.8.4"]
+
+
+@pytest.mark.parametrize("fault", ["no such suite", "not in the pool"])
+def test_the_test_of_a_suite_that_was_archived_is_skipped_with_words(
+    archive: SmallArchive, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """A machine that reaches its own mirror alone."""
+    package = archive.package("dkms", "2.8.4")
+    archive.publish(["bullseye"] if fault == "not in the pool" else SUITES)
+    package.unlink()
+    archived(archive, monkeypatch, "http://127.0.0.1:9/debian")
+    with pytest.raises(pytest.skip.Exception, match="no longer gives the dkms of bullseye, and"):
+        dkms_releases.dkms_package("bullseye")
+
+
+def test_an_archive_that_does_not_answer_is_no_reason_to_skip(
+    archive: SmallArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says nothing of the suite."""
+    archived(archive, monkeypatch, "http://127.0.0.1:9/debian")
+    archive.switch_off()
+    with pytest.raises(ArchiveError) as caught:
+        dkms_releases.dkms_package("bullseye")
+    assert archive_faults.SETTING in caught.value.hint

@@ -40,6 +40,7 @@ FINGERPRINT_ANNOTATION = f"{names.GROUP}/fingerprint"
 DOCKER_CONFIG = ".dockerconfigjson"
 """A build Secret with this key is what buildah pulls with."""
 
+_APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
 SCRIPTS = ("build.sh", "pull.sh", "storage.sh")
 LOCAL_TOOLCHAIN = "localhost/driverwright-toolchain"
 """The name of a toolchain in the pod, once it is pulled."""
@@ -140,10 +141,15 @@ def job(
     control plane is upgraded.
     """
     task = task or JobTask(key=action.request.key)
-    template = {"metadata": {"labels": _labels(task.key)}, "spec": _pod_spec(action, settings, authfile, task)}
-    plain = job_spec(_unconfined(template, None), action.request.deadline_seconds, None)
-    spec = job_spec(_unconfined(template, minor), action.request.deadline_seconds, minor)
-    fingerprint = hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:16]
+    pod = _pod_spec(action, settings, authfile, task)
+    # The containers that run buildah map users and mount.
+    unconfined = {_APPARMOR + container["name"]: "unconfined" for container in pod["initContainers"]}
+    template = {"metadata": {"labels": _labels(task.key), "annotations": unconfined}, "spec": pod}
+    spec = job_spec(template, action.request.deadline_seconds, None)
+    fingerprint = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
+    if minor is not None:
+        known = _with_profiles(template) if minor >= APPARMOR_MINOR else template
+        spec = job_spec(known, action.request.deadline_seconds, minor)
     return {
         "apiVersion": JOBS.api_version,
         "kind": JOBS.kind,
@@ -157,21 +163,15 @@ def job(
     }
 
 
-def _unconfined(template: Json, minor: int | None) -> Json:
-    """Let the containers that run buildah map users and mount: by the field where the API server knows it."""
-    metadata, pod = template["metadata"], template["spec"]
-    if minor is not None and minor >= APPARMOR_MINOR:
-        profile = {"appArmorProfile": {"type": "Unconfined"}}
-        containers = [
-            {**container, "securityContext": {**container["securityContext"], **profile}}
-            for container in pod["initContainers"]
-        ]
-        return {"metadata": metadata, "spec": {**pod, "initContainers": containers}}
-    annotations = {
-        f"container.apparmor.security.beta.kubernetes.io/{container['name']}": "unconfined"
-        for container in pod["initContainers"]
-    }
-    return {"metadata": {**metadata, "annotations": annotations}, "spec": pod}
+def _with_profiles(template: Json) -> Json:
+    """Let containers run unconfined by the field, where the API server knows it, instead of by annotations."""
+    profile = {"appArmorProfile": {"type": "Unconfined"}}
+    containers = [
+        {**container, "securityContext": {**container["securityContext"], **profile}}
+        for container in template["spec"]["initContainers"]
+    ]
+    metadata = {"labels": template["metadata"]["labels"]}
+    return {"metadata": metadata, "spec": {**template["spec"], "initContainers": containers}}
 
 
 def job_spec(template: Json, deadline_seconds: float, minor: int | None) -> Json:

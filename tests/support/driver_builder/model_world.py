@@ -17,6 +17,7 @@ from driver_builder.cluster.observe import Observer
 from driver_builder.cluster.pods_of_drivers import PodReader
 from driver_builder.controller.execute import Executor
 from driver_builder.controller.read_images import ImageReader
+from driver_builder.controller.reconcile import decide
 from driver_builder.controller.report import Reporter
 from driver_builder.desired.resolve_all import ResolveMemory
 from driver_builder.model.build import BuildRequest
@@ -34,7 +35,7 @@ from driver_builder.observed.by_driver import pods_of
 from driver_builder.observed.inspector import Inspector
 from driver_builder.observed.node_pods import EvictionRefused
 from driver_builder.observed.snapshot import FailedBuild, Snapshot
-from driver_builder.plan import Plan, plan
+from driver_builder.plan import Plan
 from driver_builder.planning.actions import Action, StartBuild
 from driver_builder.planning.plan_memory import PlanMemory
 from driver_builder.planning.plan_view import PlanSettings
@@ -269,10 +270,11 @@ class World:
         What is remembered of the plans before changes nothing of this one, nor that most nodes are ordinary, and what
         is remembered of the pods before nothing of these.
         """
-        seen, images = self.observer().observe(), self.images()
+        observer, images = self.observer(), self.images()
+        seen = observer.observe()
         resolved = images.resolve(seen)
         snapshot = images.read(seen, resolved)
-        decided = plan(snapshot, self.settings, resolved, self._plan_memory)
+        snapshot, decided = decide(observer, snapshot, self.settings, resolved, self._plan_memory)
         if self._decided % COMPARED == 0:
             self._assert_pods_are(seen)
             assert decided == plan_in_detail(snapshot, self.settings)

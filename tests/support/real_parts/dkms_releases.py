@@ -6,10 +6,13 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from testbed import archive_faults
 from testbed.apt_sources import Archive, sources_text
 from testbed.cache import cached_folder
 from testbed.command import run
-from testbed.errors import CommandError
+from testbed.errors import ArchiveError, CommandError
 from testbed.packages import machine_archives
 from testbed.progress import warn
 from testbed.testbed import Testbed
@@ -25,15 +28,21 @@ SETUP = (
 
 
 def dkms_package(suite: str) -> Path:
-    """Return the package dkms of a suite, out of the cache."""
+    """Return the package dkms of a suite, out of the cache; without it the test is skipped where it is archived."""
 
     def make(folder: Path) -> None:
         base = replace(machine_archives()[0], suite=suite, components=("main",))
         try:
             _download(base, folder)
-        except CommandError as error:
+        except ArchiveError as error:
             warn(f"no dkms of {suite} in {base.uri}: {error}")
-            _download(replace(base, uri=ARCHIVED), folder)
+            try:
+                _download(replace(base, uri=ARCHIVED), folder)
+            except ArchiveError as another:
+                if error.unreachable:
+                    raise
+                # It is no suite of the tree's own.
+                pytest.skip(f"{base.uri} no longer gives the dkms of {suite}, and {ARCHIVED} does not: {another}")
 
     (package,) = cached_folder(f"dkms/{suite}", make).glob("*.deb")
     return package
@@ -50,8 +59,11 @@ def _download(archive: Archive, folder: Path) -> None:
         # A suite that is no longer maintained is not signed anew.
         *("-o", "Acquire::Check-Valid-Until=false"),
     ]
-    run(["apt-get", *options, "update"], timeout=300)
-    run(["apt-get", *options, "download", "dkms"], cwd=folder, timeout=300)
+    for words in (["update"], ["download", "dkms"]):
+        try:
+            run(["apt-get", *options, *words], cwd=folder, timeout=300)
+        except CommandError as error:
+            raise archive_faults.explained(f"`apt-get {words[0]}` of {archive.suite}", error) from error
     run(["rm", "-rf", state])
 
 

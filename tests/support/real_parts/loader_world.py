@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -186,7 +187,25 @@ class World:
     def start(self, *words: str) -> subprocess.Popen[str]:
         """Start the loader and leave it running."""
         argv = [*self.shell, str(self.loader), *words]
-        return subprocess.Popen(argv, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return subprocess.Popen(
+            argv,
+            env=self.environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+        )
+
+    def stop(self, process: subprocess.Popen[str]) -> int:
+        """End the loader as the kubelet does, and all that it has started with it; returns its exit status.
+
+        A child that a shell has just forked may miss its signal: outside of a container nothing else ends it.
+        """
+        process.send_signal(signal.SIGTERM)
+        status = process.wait(timeout=PATIENCE)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        return status
 
     def run(self, *words: str) -> Ran:
         """Run the loader to its end."""

@@ -62,6 +62,18 @@ def test_without_history_the_day_says_whose_turn_it_is(tmp_path: Path, monkeypat
     assert turns == list(slices.SLICES)
 
 
+def test_whose_turn_it_is_counts_for_one_command_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others ask nobody for the number of commits."""
+    turns = ["waves"]
+    monkeypatch.setattr(slices, "due", turns.pop)
+    for command in ("unit", "test", "test-long"):
+        assert run_tests.chosen(command, None)
+    assert run_tests.chosen("test-slice", next(iter(slices.SLICES)))
+    assert turns == ["waves"]
+    ((part, _),) = run_tests.chosen("test-slice", None)
+    assert (part.name, turns) == ("waves", [])
+
+
 def test_the_build_of_kubernetes_comes_before_the_others_and_unit_tests_after_them() -> None:
     """What a fresh machine takes longest for is not held up by what all others wait for at the end."""
     (parts,) = run_tests.stages(long=False)

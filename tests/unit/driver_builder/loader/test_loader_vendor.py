@@ -3,7 +3,6 @@
 import gzip
 import json
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
@@ -370,5 +369,4 @@ def test_the_program_is_not_started_on_another_kernel(program: World) -> None:
     with program.start("prepare") as waiting:
         assert waiting.stdout is not None
         assert waiting.stdout.readline().startswith("driverwright: WrongKernel: ")
-        waiting.send_signal(signal.SIGTERM)
-        assert waiting.wait(timeout=PATIENCE) == 0
+        assert program.stop(waiting) == 0

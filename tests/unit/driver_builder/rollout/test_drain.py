@@ -8,7 +8,7 @@ import pytest
 from driver_builder.api.rollout_settings import DrainSettings
 from driver_builder.objects.manifests import DRIVER_LABEL
 from driver_builder.observed.node_pods import EvictionRefused, NodePod, NodePods
-from driver_builder.rollout.drain import Progress, progress
+from driver_builder.rollout.drain import Progress, progress, waits
 from driver_builder.rollout.draining import Draining, parse_draining, render_draining
 from tests.support.driver_builder.factories import NOW
 
@@ -105,6 +105,7 @@ def test_pods_that_do_not_come_back_are_evicted_only_where_the_spec_says_so(
     late = progress(replace(SETTINGS, **settings), RECORD, every, {}, NOW + 300)
     assert late.has_failed
     assert words in late.words
+    assert waits(replace(SETTINGS, **settings), "ns/edu", every, None) is bool(words)
 
 
 @pytest.mark.parametrize(

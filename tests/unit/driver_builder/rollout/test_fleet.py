@@ -2,12 +2,16 @@
 
 from typing import Any
 
+import pytest
+
+from driver_builder.objects.pull_pod import PullPod
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.planning.actions import ReplacePod
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.rollout.fleet import admit
 from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.node_lock import Lock
+from driver_builder.rollout.pulls import Pulls
 from driver_builder.status.rollout_status import Phase, Wave
 from tests.support.driver_builder.factories import NAMESPACE, NOW, driver
 
@@ -101,3 +105,35 @@ def test_a_node_that_is_begun_goes_before_others() -> None:
     assert gone((found,)) == ["xz"]
     assert found.budgeted == frozenset("xz")
     assert [action.node for action in found.reserve] == ["y", "w"]
+
+
+@pytest.mark.parametrize(
+    ("message", "last", "expected"),
+    [
+        pytest.param("", "y", "", id="its image is on its way"),
+        pytest.param("ErrImagePull", "y", "y", id="its image cannot be pulled"),
+        pytest.param("", "", "y", id="a drain waits on neither"),
+        pytest.param("", "xy", "y", id="a drain waits on both"),
+    ],
+)
+def test_a_node_where_a_drain_would_wait_lets_another_one_have_its_image_first(
+    message: str, last: str, expected: str
+) -> None:
+    """It has its image already, because its name comes first; it goes instead where the other one cannot."""
+    pulls = Pulls.of((pull("x", message=message), pull("y", is_proven=True)), NOW)
+    given = part("a", "x", reserve="y", images={"x": "i", "y": "i"}, pulls=1, drained_last=frozenset(last))
+    assert gone(admit((given,), pulls=pulls)) == [expected]
+
+
+def pull(where: str, **changes: Any) -> PullPod:
+    """Make a pod that brings the image of driver a to a node."""
+    values: dict[str, Any] = {
+        "driver": f"{NAMESPACE}/a",
+        "namespace": NAMESPACE,
+        "name": where,
+        "uid": where,
+        "node": where,
+        "image": "i",
+        "created_at": NOW,
+    }
+    return PullPod(**values | changes)

@@ -1,6 +1,6 @@
 """Waves: which nodes of a driver get the new image next."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -69,6 +69,62 @@ def wave(decision: Decision) -> Wave:
 def test_one_working_driver_is_replaced_at_a_time(nodes: Mapping[str, Standing], expected: list[str]) -> None:
     """Without settings one node at a time is without its driver, over all targets."""
     assert chosen(decided(target(nodes))) == expected
+
+
+MANY = {f"n{number:02}": S.WORKING for number in range(30)}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "last", "changes", "expected"),
+    [
+        pytest.param({"a": S.WORKING, "b": S.WORKING}, "a", {}, ["b"], id="another one goes first"),
+        pytest.param({"a": S.WORKING, "b": S.WORKING}, "ab", {}, ["a"], id="all are waited for"),
+        pytest.param({"a": S.WORKING, "b": S.UPDATED}, "a", {}, ["a"], id="the others are done"),
+        pytest.param({"a": S.SILENT, "b": S.WORKING}, "a", {}, ["a"], id="a silent one is unavailable already"),
+        pytest.param({"a": S.SILENT, "b": S.SILENT}, "a", {}, ["b"], id="of silent ones"),
+        pytest.param(
+            {"a": S.WORKING, "b": S.WORKING},
+            "a",
+            {"canary": frozenset("a"), "settings": RolloutSettings(canary_node_selector={"pool": "a"})},
+            ["a"],
+            id="the canary goes before all",
+        ),
+        pytest.param(
+            {"a": S.WORKING, "b": S.WORKING},
+            "a",
+            {"settings": RolloutSettings(canary=Share(1))},
+            ["b"],
+            id="any node is canary",
+        ),
+        pytest.param(
+            {"a": S.WORKING, "b": S.WORKING},
+            "a",
+            {"wanted": frozenset("a"), "settings": RolloutSettings(order=Order.NODE_LABEL)},
+            ["a"],
+            id="the only one with the label",
+        ),
+        pytest.param(MANY, list(MANY)[:21], {}, ["n00"], id="no more than twenty others are looked at"),
+    ],
+)
+def test_nodes_where_a_drain_would_wait_for_pods_go_last(
+    nodes: Mapping[str, Standing], last: Iterable[str], changes: dict[str, Any], expected: list[str]
+) -> None:
+    """Of those that the rules of the wave let go; where there is no other one they go all the same."""
+    assert chosen(decided(target(nodes), last=frozenset(last), **changes)) == expected
+
+
+def test_the_message_names_the_nodes_that_go_last() -> None:
+    """Where that changes the order, and there alone."""
+    words = "after the others, because a drain waits for pods there: a; "
+    assert words in wave(decided(target({"a": S.WORKING, "b": S.WORKING}), last=frozenset("a"))).message
+    assert "drain" not in wave(decided(target({"a": S.WORKING, "b": S.WORKING}), last=frozenset("ab"))).message
+
+
+def test_the_image_comes_to_the_others_first() -> None:
+    """In the order in which the nodes go; those that go last keep it where they have it."""
+    found = decided(target({"a": S.WORKING, "b": S.WORKING, "c": S.WORKING}), last=frozenset("a"))
+    assert (chosen(found), coming(found)) == (["b"], (["c", "a"], 1))
+    assert [node.node for node in found.reserve] == ["c", "a"]
 
 
 def test_the_budget_is_that_of_the_driver() -> None:

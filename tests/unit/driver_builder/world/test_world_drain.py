@@ -160,6 +160,52 @@ def test_an_upgrade_drains_each_node_and_restores_it() -> None:
     assert world.client.evicted == [web_path("web-node-0"), web_path("web-node-1")]
 
 
+class NotebookWorld(DrainWorld):
+    """On some nodes nothing would create the pod again that uses the driver."""
+
+    bare: frozenset[str] = frozenset()
+
+    def turn(self) -> None:
+        """Let the pods of those nodes have no owner."""
+        super().turn()
+        for node in self.bare:
+            if (pod := self.client.objects.get(web_path(f"web-{node}"))) is not None:
+                pod["metadata"].pop("ownerReferences", None)
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "expected"),
+    [(False, ["node-1", "node-2", "node-0"]), (True, ["node-0", "node-1", "node-2"])],
+    ids=["pods are read", "pods may not be read"],
+)
+def test_a_node_whose_pods_a_drain_may_not_evict_goes_last(*, forbidden: bool, expected: list[str]) -> None:
+    """It is upgraded after the others, when its pod has ended; without the right to list pods it goes by its name."""
+    world = NotebookWorld()
+    for name in NODE_NAMES[:3]:
+        world.add_node(name, KERNEL)
+    world.add_driver("edu", rollout={"drain": {**DRAIN, "deadline": "1h"}})
+    world.arrive()
+    world.bare = frozenset({"node-0"})
+    world.turn()
+    if forbidden:
+        world.client.forbidden, world.drains = (PODS.path(),), False
+    world.loads.clear()
+    said: set[str] = set()
+    world.edit_source(GOOD[1])
+    for _ in range(30):
+        world.rounds(1)
+        said.add(world.status().get("rollout", {}).get("message", ""))
+    words = "after the others, because a drain waits for pods there: node-0"
+    assert any(words in message for message in said) is not forbidden
+    if not forbidden:
+        assert [node for _, node in world.loads] == expected[:2]
+        world.bare = frozenset()
+        del world.client.objects[web_path("web-node-0")]
+    world.arrive()
+    assert [node for _, node in world.loads] == expected
+    assert_all_is_well(world)
+
+
 class ClaimWorld(DrainWorld):
     """Pods that use the driver have a ResourceClaim of a template, and request nothing."""
 

@@ -290,6 +290,21 @@ def test_a_toolchain_is_pulled_before_the_build_and_by_another_container() -> No
     assert len(fingerprints) == 2
 
 
+@pytest.mark.parametrize("minor", [None, 20, 29, 31])
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        pytest.param(None, "f6c7ace66c447f47", id="without a toolchain"),
+        pytest.param(JobTask(key=KEY, toolchain=TOOLCHAIN), "f7b4606a2a87f360", id="with one"),
+    ],
+)
+def test_an_upgrade_of_the_controller_ends_no_build(task: JobTask | None, expected: str, minor: int | None) -> None:
+    """A Job of an earlier version has this fingerprint; another one is deleted, and its build begins anew."""
+    assert (
+        job(action(), SETTINGS, task=task, minor=minor)["metadata"]["annotations"][FINGERPRINT_ANNOTATION] == expected
+    )
+
+
 def test_a_registry_without_a_password_gives_a_toolchain_to_everybody() -> None:
     """No Secret is mounted that does not exist."""
     made = job(action(registry=RegistrySettings(plain_http=True)), SETTINGS, task=JobTask(key=KEY, toolchain=TOOLCHAIN))
