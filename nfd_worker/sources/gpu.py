@@ -142,7 +142,7 @@ def _device(index: int, raw: Mapping[str, Any]) -> Attributes:
     values = {"index": str(index), **{name: _word(name, value) for name, value in known.items()}}
     if "compute_major" in known:
         values["family"] = family(known["compute_major"], known["compute_minor"])
-    if "nvlink_links" in known:
+    if "nvlink_links" in known or raw["nvlink_peers"]:
         values["nvlink_peers"] = str(len(raw["nvlink_peers"]))
         values["nvlink_peer_ids"] = ",".join(raw["nvlink_peers"])
     return values
