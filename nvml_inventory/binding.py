@@ -1,6 +1,11 @@
 """NVIDIA's Python package ``pynvml``, which an installation may lack."""
 
+from typing import Any
+
 try:
-    import pynvml as nvml  # type: ignore[import-untyped]
+    import pynvml  # type: ignore[import-untyped]
 except ImportError:
-    nvml = None
+    pynvml = None
+
+nvml: Any = pynvml
+"""The package; None without it."""
