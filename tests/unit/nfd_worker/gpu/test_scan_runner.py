@@ -52,8 +52,8 @@ class World:
         self, root: Path, command: tuple[str, ...] = OK, vendor: str = "0x10de", device_class: str = "0x030200"
     ) -> None:
         boot_id = Path("/", BOOT_ID).read_text()
-        device = pci_device("0000:01:00.0", vendor, device_class)
-        self.host: Host = host(root, {BOOT_ID: boot_id, **device})
+        card = pci_device("0000:01:00.0", vendor, device_class)
+        self.host: Host = host(root, {BOOT_ID: boot_id, **card})
         self.changes: list[float] = []
         self.scans = ScanRunner(command, on_change=self.changes.append)
         self._pids = root / "pids"
@@ -206,10 +206,8 @@ def scan_each(world: World, root: Path, *answers: str) -> None:
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     """Return level and reason of what was logged."""
-    about, page = (
-        "gpu: this node has an NVIDIA card and no GPU labels (the kernel module nvidia is ",
-        "; see docs/gpu.md",
-    )
+    about = "gpu: this node has an NVIDIA card and no GPU labels (the kernel module nvidia is "
+    page = "; see docs/gpu.md"
     found = [(record.levelname, record.message) for record in caplog.records]
     assert all(message.startswith(about) and message.endswith(page) for _, message in found)
     return [(level, message.removeprefix(about).removesuffix(page)) for level, message in found]
