@@ -139,6 +139,14 @@ def test_a_driver_that_is_not_there_is_absent(scan: Scan, code: int) -> None:
     assert answer["reason"].startswith("NVML cannot start: ")
 
 
+def test_a_driver_that_answers_as_if_it_were_not_loaded_has_advice(scan: Scan) -> None:
+    """So NVML answers also where the driver is loaded and its device nodes are missing."""
+    advice = (
+        "where the kernel module nvidia is loaded, check that this container may use /dev/nvidiactl and /dev/nvidia*"
+    )
+    assert scan(f"fault init 9\n{TWO}")["reason"].endswith(f"; {advice}")
+
+
 def test_a_node_without_the_library_is_absent(scan: Scan, tmp_path: Path) -> None:
     """Without NVML in the loader's path and on the host the driver counts as absent."""
     assert scan(TWO, {"root": str(tmp_path)}, tmp_path) == {"state": "absent", "reason": f"there is no {SONAME}"}
