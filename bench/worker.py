@@ -348,7 +348,7 @@ def install(folder: Path) -> Path:
     base = _base_python()
     subprocess.run([base, "-m", "venv", "--without-pip", str(folder)], check=True)
     (packages,) = folder.glob("lib/python3*/site-packages")
-    for package in ("nfd_worker", "feature_rules", "file_watch", "kube_api"):
+    for package in ("nfd_worker", "feature_rules", "file_watch", "kube_api", "nvml_inventory"):
         shutil.copytree(REPOSITORY / package, packages / package, ignore=shutil.ignore_patterns("__pycache__"))
     # The image has no libyaml, which would be mapped and not used.
     yaml = Path(_output(sys.executable, "-c", "import yaml; print(yaml.__path__[0])").strip())

@@ -46,6 +46,7 @@ CHECKS: dict[str, list[str]] = {
         "feature_rules",
         "device_resources",
         "file_watch",
+        "nvml_inventory",
         "nfd_worker",
         "driver_builder",
         "device_agent",

@@ -43,6 +43,7 @@ _SOURCE = (
     "feature_rules",
     "device_resources",
     "file_watch",
+    "nvml_inventory",
     "nfd_worker",
     "driver_builder",
     "device_agent",

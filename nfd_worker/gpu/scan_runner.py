@@ -6,6 +6,7 @@ time, and none other is started before.
 """
 
 import json
+import logging
 import select
 import sys
 import time
@@ -16,6 +17,8 @@ from nfd_worker.child import Child, spawn
 from nfd_worker.errors import HostReadError
 from nfd_worker.host import Host
 from nfd_worker.sources import gpu
+
+log = logging.getLogger(__name__)
 
 SCAN_COMMAND = (sys.executable, "-I", "-m", "nfd_worker.gpu.gpu_scan")
 
@@ -41,6 +44,8 @@ class ScanRunner:
         self._command = command
         self._on_change = on_change
         self._outcome: Features | Failed | None = None
+        self._cards = gpu.Cards(are_there=False, have_driver=False)
+        self._logged = ""
         self._child: Child | None = None
         self._deadline = _WAS_KILLED
         self._due = 0.0
@@ -95,8 +100,10 @@ class ScanRunner:
     def _start(self, now: float, host: Host) -> None:
         try:
             if not gpu.needs_scan(host):
+                self._logged = ""
                 self._tell(now, Features())
                 return
+            self._cards = gpu.cards(host)
             self._child = spawn(json.dumps({"root": host.root}).encode(), self._command)
         except (HostReadError, OSError) as error:
             self._conclude(now, Failed(f"cannot scan for GPUs: {error}"))
@@ -111,7 +118,23 @@ class ScanRunner:
         if self._deadline == _WAS_KILLED:
             return
         died = Failed(f"the GPU scan ended with status {ended.status}")
-        self._conclude(now, died if ended.status else gpu.parse_answer(ended.output))
+        outcome = died if ended.status else gpu.parse_answer(ended.output)
+        if isinstance(outcome, Features):
+            self._log(gpu.why_no_gpus(outcome, ended.output))
+        self._conclude(now, outcome)
+
+    def _log(self, why: str) -> None:
+        """Log why a node with an NVIDIA card has no GPU labels, once until the reason changes.
+
+        It is a warning where the driver is loaded. Where it is not, it may not be installed yet, or the card may be
+        passed to a virtual machine.
+        """
+        level, state = (logging.WARNING, "loaded") if self._cards.have_driver else (logging.INFO, "not loaded")
+        about = f"gpu: this node has an NVIDIA card and no GPU labels (the kernel module nvidia is {state})"
+        message = f"{about}: {why}; see docs/gpu.md" if why and self._cards.are_there else ""
+        if message and message != self._logged:
+            log.log(level, "%s", message)
+        self._logged = message
 
     def _conclude(self, now: float, outcome: Features | Failed) -> None:
         if isinstance(outcome, Failed) or "gpu.driver" not in outcome.attributes:

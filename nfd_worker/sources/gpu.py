@@ -6,7 +6,7 @@ this module says whether the node needs one at all. Labels have the names and va
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from feature_rules.features import Attributes, Failed, Features
 from nfd_worker.errors import HostReadError
@@ -16,6 +16,9 @@ from nfd_worker.sources.gpu_labels import MIG_LABELS, gpu_labels
 from nfd_worker.sources.settings import SourceSettings
 
 _VENDOR = "10de"
+_DISPLAY_CONTROLLER = "03"
+"""The PCI base class of graphics cards; NVIDIA also makes switches, sound and USB controllers, and network adapters."""
+_DRIVER = "proc/driver/nvidia"
 
 _MODE = {0: "disabled", 1: "enabled"}
 _WORDS: Mapping[str, Mapping[int, str]] = {
@@ -35,6 +38,13 @@ _FAMILIES = {1: "tesla", 2: "fermi", 3: "kepler", 5: "maxwell", 6: "pascal", 9: 
 _BLACKWELL = (10, 11, 12)
 
 
+class Cards(NamedTuple):
+    """What the kernel knows of NVIDIA's graphics cards: whether there are any, and whether their driver is loaded."""
+
+    are_there: bool
+    have_driver: bool
+
+
 def needs_scan(host: Host) -> bool:
     """Return whether a child has to ask NVML: this machine has a PCI device of NVIDIA's, or the driver is loaded.
 
@@ -45,7 +55,20 @@ def needs_scan(host: Host) -> bool:
     """
     if not host.is_live:
         return False
-    return host.has("proc/driver/nvidia") or any(one.vendor == _VENDOR for one in pci.identities(host).values())
+    return host.has(_DRIVER) or any(one.vendor == _VENDOR for one in pci.identities(host).values())
+
+
+def cards(host: Host) -> Cards:
+    """Look for NVIDIA's graphics cards without asking NVML.
+
+    Raises:
+        HostReadError: as :func:`needs_scan`.
+    """
+    found = (
+        one.vendor == _VENDOR and one.device_class.startswith(_DISPLAY_CONTROLLER)
+        for one in pci.identities(host).values()
+    )
+    return Cards(are_there=any(found), have_driver=host.has(_DRIVER))
 
 
 def discover(host: Host, _settings: SourceSettings) -> Features:
@@ -78,6 +101,17 @@ def parse_answer(line: bytes) -> Features | Failed:
                 return Failed(f"the GPU scan returned the unknown state {state!r}")
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         return Failed(f"the GPU scan's output {line[:80]!r} cannot be read: {error!r}")
+
+
+def why_no_gpus(found: Features, line: bytes) -> str:
+    """Say why a scan found no GPU, by the line that its features were made of; empty when it found some.
+
+    A driver may also list none: a container that may not use a GPU's device node does not see it.
+    """
+    if found.instances.get("gpu.device"):
+        return ""
+    reason = json.loads(line).get("reason") or "NVML lists no GPU; check that this container may use /dev/nvidia*"
+    return str(reason)
 
 
 def labels(features: Features, settings: SourceSettings) -> dict[str, str]:
@@ -142,7 +176,7 @@ def _device(index: int, raw: Mapping[str, Any]) -> Attributes:
     values = {"index": str(index), **{name: _word(name, value) for name, value in known.items()}}
     if "compute_major" in known:
         values["family"] = family(known["compute_major"], known["compute_minor"])
-    if "nvlink_links" in known:
+    if "nvlink_links" in known or raw["nvlink_peers"]:
         values["nvlink_peers"] = str(len(raw["nvlink_peers"]))
         values["nvlink_peer_ids"] = ",".join(raw["nvlink_peers"])
     return values

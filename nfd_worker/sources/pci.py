@@ -33,6 +33,11 @@ class Identity(NamedTuple):
     optional: tuple[str, ...]
 
     @property
+    def device_class(self) -> str:
+        """Base and sub class, as four hexadecimal digits."""
+        return self.fields[FIELDS.index("class")]
+
+    @property
     def vendor(self) -> str:
         """The vendor, as four hexadecimal digits."""
         return self.fields[FIELDS.index("vendor")]

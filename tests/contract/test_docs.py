@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOLDERS = (
     "bench", "demo", "deploy", "device_agent", "device_resources", "docs", "dockerfiles", "driver_builder", "examples",
-    "feature_rules", "file_watch", "kube_api", "nfd_worker", "testbed", "tests", "tools",
+    "feature_rules", "file_watch", "kube_api", "nfd_worker", "nvml_inventory", "testbed", "tests", "tools",
 )  # fmt: skip
 PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))])
 CODE = sorted(

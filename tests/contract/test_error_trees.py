@@ -11,12 +11,14 @@ import driver_builder.errors
 import feature_rules.errors
 import kube_api.errors
 import nfd_worker.errors
+import nvml_inventory.errors
 
 MODULES = [
     pytest.param(kube_api.errors, id="kube_api"),
     pytest.param(driver_builder.errors, id="driver_builder"),
     pytest.param(nfd_worker.errors, id="nfd_worker"),
     pytest.param(device_agent.errors, id="device_agent"),
+    pytest.param(nvml_inventory.errors, id="nvml_inventory"),
     pytest.param(feature_rules.errors, id="feature_rules"),
 ]
 

@@ -5,12 +5,27 @@ from pathlib import Path
 
 SONAME = "libnvidia-ml.so.1"
 
+DRIVER = "driver 550.54.15\ncuda 12040\n"
+H100 = """
+gpu
+name NVIDIA H100 80GB HBM3
+uuid GPU-{n}
+pci 00000000:{n}B:00.0
+memory 85520809984
+compute 9 0
+ecc 1
+persistence 0
+migmode 0
+virtualization 0
+"""
+"""What the library is told of a driver, and of the n-th GPU."""
+
 _SOURCE = Path(__file__).with_name("fake_nvml.c")
 
 
-def build(directory: Path) -> Path:
+def build(directory: Path, *more_options: str) -> Path:
     """Compile the library into a directory for LD_LIBRARY_PATH; needs gcc."""
     library = directory / SONAME
     options = ("-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{SONAME}")
-    subprocess.run(["gcc", *options, "-o", str(library), str(_SOURCE)], check=True)
+    subprocess.run(["gcc", *options, *more_options, "-o", str(library), str(_SOURCE)], check=True)
     return library

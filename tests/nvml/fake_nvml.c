@@ -1,6 +1,6 @@
 /*
- * A libnvidia-ml.so.1 for tests: the part of NVML's interface that nfd_worker.gpu.gpu_scan uses, answering for a machine
- * that a text file describes (FAKE_NVML_MACHINE). Structures and numbers are those of NVIDIA's public NVML reference.
+ * A libnvidia-ml.so.1 for tests: the part of NVML's interface that nvml_inventory uses, answering for a machine that a
+ * text file describes (FAKE_NVML_MACHINE). Structures and numbers are those of NVIDIA's public NVML reference.
  *
  * One "key value" a line. "gpu" begins a GPU, "mig" a MIG device of the GPU above, "link" an NVLink of it; what is not
  * said is answered with "not supported".
@@ -11,10 +11,13 @@
  *   name NVIDIA H100        uuid GPU-1        pci 00000000:3B:00.0
  *   memory 85520809984      compute 9 0       ecc 1   persistence 1   migmode 1   virtualization 2
  *   link 0 00000000:4C:00.0 (type of the remote device: 0 GPU, 2 switch; "link off" is inactive)
+ *   p2p 0 5 6               status of NVLink to each GPU by index, as in nvmlGpuP2PStatus_t; "fault p2p 999"
+ *   lost 15                 this error to every question about the GPU above; it is counted as before
  *   mig                     name ...          uuid MIG-1
  *   attributes 14 1 0 0 0 0 1 1 4864         as in nvmlDeviceAttributes_t, memory in MiB last
  *
- * nvmlInit and nvmlShutdown append their names to the file FAKE_NVML_LOG.
+ * nvmlInit and nvmlShutdown append their names to the file FAKE_NVML_LOG. Built with -DWITHOUT_P2P it is a library of an
+ * old driver, without nvmlDeviceGetP2PStatus.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +25,7 @@
 #include <unistd.h>
 
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, UNKNOWN = 999 };
+enum { P2P_CAPS_NVLINK = 2 };
 enum { MAX_GPUS = 16, MAX_MIGS = 7, MAX_LINKS = 18, MAX_FAULTS = 8, TEXT = 96 };
 
 typedef struct { char where[16]; int code; } fault_t;   /* code -1: hang */
@@ -31,6 +35,7 @@ typedef struct device {
     char name[TEXT], uuid[TEXT], pci[32];
     unsigned long long memory;
     int major, minor, ecc, persistence, mig_mode, virtualization;   /* -1: not supported */
+    int lost, p2p_count, p2p[MAX_GPUS];
     unsigned int attributes[8];
     unsigned long long mig_memory;
     link_t links[MAX_LINKS];
@@ -93,6 +98,16 @@ static void parse_link(device_t *device, const char *text)
     link->is_active = sscanf(text, "%d %31s", &link->type, link->pci) == 2;
 }
 
+static void parse_p2p(device_t *device, const char *text)
+{
+    int read = 0;
+
+    while (device->p2p_count < MAX_GPUS && sscanf(text, "%d%n", &device->p2p[device->p2p_count], &read) == 1) {
+        device->p2p_count++;
+        text += read;
+    }
+}
+
 static void parse_value(device_t *gpu, device_t *device, const char *key, const char *value)
 {
     unsigned int *a = device ? device->attributes : NULL;
@@ -129,6 +144,10 @@ static void parse_value(device_t *gpu, device_t *device, const char *key, const 
         device->virtualization = atoi(value);
     else if (!strcmp(key, "link"))
         parse_link(device, value);
+    else if (!strcmp(key, "p2p"))
+        parse_p2p(device, value);
+    else if (!strcmp(key, "lost"))
+        device->lost = atoi(value);
     else if (!strcmp(key, "attributes"))
         sscanf(value, "%u %u %u %u %u %u %u %u %llu", a, a + 1, a + 2, a + 3, a + 4, a + 5, a + 6, a + 7,
                &device->mig_memory);
@@ -203,7 +222,7 @@ static int number(int value, unsigned int *to)
 
 static int failing(const device_t *device, const char *where)
 {
-    return fault(device->faults, device->fault_count, where);
+    return device->lost ? device->lost : fault(device->faults, device->fault_count, where);
 }
 
 int nvmlSystemGetDriverVersion(char *version, unsigned int size)
@@ -240,7 +259,8 @@ int nvmlDeviceGetName(device_t *device, char *name, unsigned int size)
 
 int nvmlDeviceGetUUID(device_t *device, char *uuid, unsigned int size)
 {
-    return text(device->uuid, uuid, size);
+    int code = failing(device, "uuid");
+    return code ? code : text(device->uuid, uuid, size);
 }
 
 static void fill_pci(pci_info_t *info, const char *bus_id)
@@ -260,14 +280,16 @@ int nvmlDeviceGetMemoryInfo(device_t *device, memory_t *memory)
 {
     memory->total = memory->free = device->memory;
     memory->used = 0;
-    return device->memory ? SUCCESS : NOT_SUPPORTED;
+    int code = failing(device, "memory");
+    return code ? code : device->memory ? SUCCESS : NOT_SUPPORTED;
 }
 
 int nvmlDeviceGetCudaComputeCapability(device_t *device, int *major, int *minor)
 {
     *major = device->major;
     *minor = device->minor;
-    return device->major < 0 ? NOT_SUPPORTED : SUCCESS;
+    int code = failing(device, "compute");
+    return code ? code : device->major < 0 ? NOT_SUPPORTED : SUCCESS;
 }
 
 int nvmlDeviceGetEccMode(device_t *device, unsigned int *current, unsigned int *pending)
@@ -279,22 +301,28 @@ int nvmlDeviceGetEccMode(device_t *device, unsigned int *current, unsigned int *
 
 int nvmlDeviceGetPersistenceMode(device_t *device, unsigned int *mode)
 {
-    return number(device->persistence, mode);
+    int code = failing(device, "persistence");
+    return code ? code : number(device->persistence, mode);
 }
 
 int nvmlDeviceGetMigMode(device_t *device, unsigned int *current, unsigned int *pending)
 {
+    int code = failing(device, "migmode");
     *pending = 0;
-    return number(device->mig_mode, current);
+    return code ? code : number(device->mig_mode, current);
 }
 
 int nvmlDeviceGetVirtualizationMode(device_t *device, unsigned int *mode)
 {
-    return number(device->virtualization, mode);
+    int code = failing(device, "virtualization");
+    return code ? code : number(device->virtualization, mode);
 }
 
 int nvmlDeviceGetNvLinkState(device_t *device, unsigned int link, unsigned int *is_active)
 {
+    int code = failing(device, "link");
+    if (code)
+        return code;
     if (!device->link_count)
         return NOT_SUPPORTED;
     if (link >= (unsigned int)device->link_count)
@@ -314,6 +342,26 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(device_t *device, unsigned int link, pci
     fill_pci(info, device->links[link].pci);
     return SUCCESS;
 }
+
+#ifndef WITHOUT_P2P
+int nvmlDeviceGetP2PStatus(device_t *one, device_t *other, int caps_index, int *status)
+{
+    int at = 0, code = failing(one, "p2p");
+
+    if (!code)
+        code = failing(other, "p2p");
+    if (code)
+        return code;
+    while (at < machine.gpu_count && machine.gpus[at] != other)
+        at++;
+    if (caps_index != P2P_CAPS_NVLINK || at == machine.gpu_count || one == other)
+        return INVALID_ARGUMENT;
+    if (at >= one->p2p_count)
+        return NOT_SUPPORTED;
+    *status = one->p2p[at];
+    return SUCCESS;
+}
+#endif
 
 int nvmlDeviceGetMaxMigDeviceCount(device_t *device, unsigned int *count)
 {

@@ -24,8 +24,8 @@ def recorded(name: str) -> Host:
     return Host(str(HOSTS / name))
 
 
-def pci_device(address: str, vendor: str) -> dict[str, str]:
+def pci_device(address: str, vendor: str, device_class: str = "0x030200") -> dict[str, str]:
     """Write the files of a PCI device: all that each has, the vendor such as ``0x10de``."""
-    values = {"class": "0x030200", "vendor": vendor, "device": "0x2330", "subsystem_vendor": vendor,
+    values = {"class": device_class, "vendor": vendor, "device": "0x2330", "subsystem_vendor": vendor,
               "subsystem_device": "0x16c1"}  # fmt: skip
     return {f"sys/bus/pci/devices/{address}/{name}": f"{value}\n" for name, value in values.items()}

@@ -10,32 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from feature_rules.features import Failed, Features
-from nfd_worker.gpu.gpu_scan import pci_address
 from nfd_worker.gpu.scan_runner import SCAN_COMMAND, ScanRunner
 from nfd_worker.host import BOOT_ID
 from nfd_worker.sources.gpu import labels, parse_answer
 from nfd_worker.sources.settings import SourceSettings
-from tests.nvml import SONAME, build
+from tests.nvml import DRIVER, H100, SONAME, build
 from tests.support.nfd_worker.trees import host, pci_device
 from tests.support.programs import require_program
 
-DRIVER = "driver 550.54.15\ncuda 12040\n"
-H100 = """
-gpu
-name NVIDIA H100 80GB HBM3
-uuid GPU-{n}
-pci 00000000:{n}B:00.0
-memory 85520809984
-compute 9 0
-ecc 1
-persistence 0
-migmode 0
-virtualization 0
-"""
 TWO = DRIVER + H100.format(n=1) + H100.format(n=2)
 
 
@@ -155,6 +139,14 @@ def test_a_driver_that_is_not_there_is_absent(scan: Scan, code: int) -> None:
     assert answer["reason"].startswith("NVML cannot start: ")
 
 
+def test_a_driver_that_answers_as_if_it_were_not_loaded_has_advice(scan: Scan) -> None:
+    """So NVML answers also where the driver is loaded and its device nodes are missing."""
+    advice = (
+        "where the kernel module nvidia is loaded, check that this container may use /dev/nvidiactl and /dev/nvidia*"
+    )
+    assert scan(f"fault init 9\n{TWO}")["reason"].endswith(f"; {advice}")
+
+
 def test_a_node_without_the_library_is_absent(scan: Scan, tmp_path: Path) -> None:
     """Without NVML in the loader's path and on the host the driver counts as absent."""
     assert scan(TWO, {"root": str(tmp_path)}, tmp_path) == {"state": "absent", "reason": f"there is no {SONAME}"}
@@ -207,6 +199,25 @@ def test_one_bad_gpu_among_several_fails_the_scan(scan: Scan, tmp_path: Path, fa
     assert answer["state"] == "failed"
     assert answer["reason"].startswith(reason)
     assert calls(tmp_path) == ["init", "shutdown"]
+
+
+def test_each_gpu_that_cannot_be_read_is_named(scan: Scan) -> None:
+    """Who repairs a node sees at once how much of it is broken."""
+    answer = scan(f"{DRIVER}{H100.format(n=1)}lost 15\n{H100.format(n=2)}{H100.format(n=3)}lost 999\n")
+    assert answer["state"] == "failed"
+    assert "GPU 0 cannot be read: GPU is lost; " in answer["reason"]
+    assert "; GPU 2 cannot be read: Unknown Error; " in answer["reason"]
+
+
+def test_gpus_behind_nvswitch_have_each_other_as_peers(scan: Scan) -> None:
+    """The other end of each link is a switch, and not a GPU."""
+    links = "link 2 00000000:F1:00.0\nlink 2 00000000:F2:00.0\n"
+    machine = f"{DRIVER}{H100.format(n=1)}{links}p2p 6 0\n{H100.format(n=2)}{links}p2p 0 6\n"
+    features = parse_answer(json.dumps(scan(machine)).encode())
+    assert isinstance(features, Features)
+    names = ("nvlink_links", "nvlink_peers", "nvlink_peer_ids")
+    found = [[device[name] for name in names] for device in features.instances["gpu.device"]]
+    assert found == [["2", "1", "0000:2b:00.0"], ["2", "1", "0000:1b:00.0"]]
 
 
 def test_a_shutdown_that_fails_spoils_nothing(scan: Scan) -> None:
@@ -264,12 +275,6 @@ def test_the_answer_becomes_labels(scan: Scan) -> None:
     assert isinstance(features, Features)
     found = labels(features, SourceSettings())
     assert (found["nvidia.com/gpu.product"], found["nvidia.com/gpu.count"]) == ("NVIDIA-H100-80GB-HBM3", "2")
-
-
-@given(st.integers(0, 0xFFFFFFFF), st.integers(0, 255), st.integers(0, 31))
-def test_pci_addresses_are_spelt_as_sysfs_does(domain: int, bus: int, number: int) -> None:
-    """NVML gives eight upper-case digits of the domain."""
-    assert pci_address(f"{domain:08X}:{bus:02X}:{number:02X}.0") == f"{domain:04x}:{bus:02x}:{number:02x}.0"
 
 
 def test_a_driver_that_hangs_is_killed_at_the_deadline(

@@ -1,5 +1,7 @@
 """ScanRunner: when a scan child is started, and what becomes of it. The children are real processes."""
 
+import json
+import logging
 import os
 import select
 import sys
@@ -13,6 +15,7 @@ from nfd_worker.gpu import scan_runner
 from nfd_worker.gpu.scan_runner import RESCAN_SECONDS, RETRY_SECONDS, SCAN_DEADLINE_SECONDS, ScanRunner
 from nfd_worker.host import BOOT_ID, Host
 from tests.support.nfd_worker.trees import host, pci_device
+from tests.unit.nfd_worker.sources.test_gpu import device
 
 PATIENCE = 120.0
 """Seconds: a child on a busy machine takes its time."""
@@ -29,6 +32,8 @@ def script(code: str) -> tuple[str, ...]:
 
 OK = script(f"print('''{FOUND}''')")
 ABSENT = script('print(\'{"state": "absent", "reason": "no driver"}\')')
+ANSWERS = script("print(open(root + '/answer').read())")
+"""Prints what a file says."""
 HANGS = script("import time; time.sleep(600)")
 UNKILLABLE = script(
     "import time\n"
@@ -43,9 +48,12 @@ UNKILLABLE = script(
 class World:
     """Scans on a machine with an NVIDIA device, and when they told of a change."""
 
-    def __init__(self, root: Path, command: tuple[str, ...] = OK, vendor: str = "0x10de") -> None:
+    def __init__(
+        self, root: Path, command: tuple[str, ...] = OK, vendor: str = "0x10de", device_class: str = "0x030200"
+    ) -> None:
         boot_id = Path("/", BOOT_ID).read_text()
-        self.host: Host = host(root, {BOOT_ID: boot_id, **pci_device("0000:01:00.0", vendor)})
+        card = pci_device("0000:01:00.0", vendor, device_class)
+        self.host: Host = host(root, {BOOT_ID: boot_id, **card})
         self.changes: list[float] = []
         self.scans = ScanRunner(command, on_change=self.changes.append)
         self._pids = root / "pids"
@@ -179,6 +187,82 @@ def test_hardware_without_a_driver_is_looked_at_again_sooner(tmp_path: Path) -> 
     world.wait(0.0)
     assert world.scans.outcome() == Features()
     assert world.step(1.0) == RETRY_SECONDS
+
+
+NO_LIBRARY = '{"state": "absent", "reason": "there is no libnvidia-ml.so.1"}'
+NOT_LOADED = '{"state": "absent", "reason": "NVML cannot start: Driver Not Loaded"}'
+ONE_GPU = json.dumps({**json.loads(FOUND), "devices": [device()]})
+HAS_FAILED = '{"state": "failed", "reason": "GPU 0 cannot be read: GPU is lost"}'
+
+
+def scan_each(world: World, root: Path, *answers: str) -> None:
+    """Scan once for each of these answers."""
+    for answer in answers:
+        (root / "answer").write_text(answer)
+        world.scans.poke()
+        world.step(0.0)
+        world.wait(0.0)
+
+
+def logged(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """Return level and reason of what was logged."""
+    about = "gpu: this node has an NVIDIA card and no GPU labels (the kernel module nvidia is "
+    page = "; see docs/gpu.md"
+    found = [(record.levelname, record.message) for record in caplog.records]
+    assert all(message.startswith(about) and message.endswith(page) for _, message in found)
+    return [(level, message.removeprefix(about).removesuffix(page)) for level, message in found]
+
+
+@pytest.mark.parametrize(
+    ("answers", "reasons"),
+    [
+        pytest.param((NO_LIBRARY,) * 3, ["there is no libnvidia-ml.so.1"], id="once"),
+        pytest.param(
+            (NO_LIBRARY, NOT_LOADED, NOT_LOADED),
+            ["there is no libnvidia-ml.so.1", "NVML cannot start: Driver Not Loaded"],
+            id="again when the reason changes",
+        ),
+        pytest.param(
+            (NO_LIBRARY, ONE_GPU, NO_LIBRARY), ["there is no libnvidia-ml.so.1"] * 2, id="again after GPUs were found"
+        ),
+        pytest.param(
+            (NO_LIBRARY, HAS_FAILED, NO_LIBRARY), ["there is no libnvidia-ml.so.1"], id="a failure between is no change"
+        ),
+        pytest.param(
+            (FOUND,),
+            ["NVML lists no GPU; check that this container may use /dev/nvidia*"],
+            id="a driver that lists none",
+        ),
+        pytest.param((ONE_GPU,), [], id="GPUs"),
+    ],
+)
+def test_why_a_node_with_an_nvidia_card_has_no_labels_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, answers: tuple[str, ...], reasons: list[str]
+) -> None:
+    """Not at each scan, of which there is one a minute."""
+    caplog.set_level(logging.INFO)
+    scan_each(World(tmp_path, ANSWERS), tmp_path, *answers)
+    assert logged(caplog) == [("INFO", f"not loaded): {reason}") for reason in reasons]
+
+
+def test_no_labels_with_a_loaded_driver_are_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The node has all that it needs, and the worker's container lacks something."""
+    world = World(tmp_path, ANSWERS)
+    (tmp_path / "proc/driver/nvidia").mkdir(parents=True)
+    scan_each(world, tmp_path, NO_LIBRARY)
+    assert logged(caplog) == [("WARNING", "loaded): there is no libnvidia-ml.so.1")]
+
+
+@pytest.mark.parametrize(
+    "device_class", [pytest.param("0x068000", id="NVSwitch"), pytest.param("0x040300", id="sound")]
+)
+def test_a_node_without_an_nvidia_card_lacks_no_labels(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, device_class: str
+) -> None:
+    """Another device of NVIDIA's is no card."""
+    caplog.set_level(logging.INFO)
+    scan_each(World(tmp_path, ANSWERS, device_class=device_class), tmp_path, NO_LIBRARY)
+    assert logged(caplog) == []
 
 
 def test_a_host_that_cannot_be_read_is_a_failure(tmp_path: Path) -> None:

@@ -155,6 +155,12 @@ def test_what_a_gpu_does_not_know_is_no_attribute() -> None:
     assert not found.keys() & {*unknown, "family", "nvlink_peers", "nvlink_peer_ids"}
 
 
+def test_peers_that_are_known_without_links_are_attributes() -> None:
+    """A driver may say which GPUs reach each other, and nothing of the links between them."""
+    (found,) = answer(device(nvlink_links=None, nvlink_peers=["0000:4c:00.0"])).instances["gpu.device"]
+    assert (found["nvlink_peers"], found["nvlink_peer_ids"], "nvlink_links" in found) == ("1", "0000:4c:00.0", False)
+
+
 def test_mig_devices_become_instances_that_name_their_gpu() -> None:
     """By its index and its product."""
     features = answer(device(A100), cut("1g.5gb", "3g.20gb"))

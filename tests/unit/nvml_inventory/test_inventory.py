@@ -1,0 +1,153 @@
+"""The inventory with the real pynvml, on a small library of our own in place of the driver's (tests/nvml).
+
+Each is read in a process of its own: a process loads one NVML library, and keeps it.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.nvml import DRIVER, H100, build
+from tests.support.programs import require_program
+
+READ = """
+import json, sys
+from nvml_inventory.inventory import read_inventory
+found = read_inventory(library=sys.argv[1])
+cards = [{"kind": type(card).__name__, **card._asdict()} for card in found.cards]
+print(json.dumps({"driver": found.driver, "cuda": found.cuda, "cards": cards}))
+"""
+
+Read = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the library once."""
+    require_program("gcc")
+    return build(tmp_path_factory.mktemp("nvml"))
+
+
+@pytest.fixture
+def read(library: Path, tmp_path: Path) -> Read:
+    """Give a function that reads the inventory of a machine."""
+
+    def run(machine: str, library: Path = library) -> dict[str, Any]:
+        (tmp_path / "machine").write_text(machine, errors="surrogateescape")
+        environment = {
+            "PATH": os.environ["PATH"],
+            "FAKE_NVML_MACHINE": str(tmp_path / "machine"),
+            "FAKE_NVML_LOG": str(tmp_path / "log"),
+        }
+        command = (sys.executable, "-I", "-c", READ, str(library))
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        found = json.loads(done.stdout)
+        assert isinstance(found, dict)
+        return found
+
+    return run
+
+
+def peers(found: dict[str, Any]) -> list[list[str]]:
+    """Return which GPUs each GPU reaches, by the digit of their bus."""
+    return [[address[5] for address in card["nvlink_peers"]] for card in found["cards"] if card["kind"] == "Card"]
+
+
+def gpus(*facts: str) -> str:
+    """Describe a machine of so many GPUs, with what is said of each besides."""
+    return DRIVER + "".join(f"{H100.format(n=n)}{more}\n" for n, more in enumerate(facts, 1))
+
+
+# ---------------------------------------------------------------- card by card
+
+
+@pytest.mark.parametrize(
+    ("trouble", "reason"),
+    [
+        pytest.param("lost 15", "GPU is lost; the kernel log has an Xid message", id="lost"),
+        pytest.param("lost 999", "Unknown Error; check that this container may use", id="lost, with an unknown error"),
+        pytest.param("fault ecc 16", "GPU requires restart; drain the node", id="lost while it is read"),
+        pytest.param("fault link 15", "GPU is lost; ", id="lost while its links are read"),
+        pytest.param("name \udcff", "NVML's answer makes no sense: ", id="a name that is no text"),
+        pytest.param("pci nonsense", "NVML's answer makes no sense: ", id="a PCI address that is none"),
+    ],
+)
+def test_a_card_that_cannot_be_read_has_a_reason_and_the_others_are_there(
+    read: Read, tmp_path: Path, trouble: str, reason: str
+) -> None:
+    """NVML counts a lost card as before; the place in the list stays its index. NVML is shut down."""
+    found = read(gpus("", trouble, ""))
+    assert (found["driver"], found["cuda"]) == ("550.54.15", 12040)
+    assert [card["kind"] for card in found["cards"]] == ["Card", "Unreadable", "Card"]
+    assert [card.get("uuid") for card in found["cards"]] == ["GPU-1", None, "GPU-3"]
+    assert found["cards"][1]["reason"].startswith(f"GPU 1 cannot be read: {reason}")
+    assert (tmp_path / "log").read_text().split() == ["init", "shutdown"]
+
+
+def test_a_node_whose_cards_are_all_lost_has_a_driver(read: Read) -> None:
+    """Each card has its own reason."""
+    found = read(gpus("lost 15", "lost 15"))
+    assert found["driver"] == "550.54.15"
+    assert [card["reason"][:20] for card in found["cards"]] == ["GPU 0 cannot be read", "GPU 1 cannot be read"]
+
+
+# ---------------------------------------------------------------- NVLink
+
+SWITCH = "link 2 00000000:F1:00.0"
+"""A link to NVSwitch."""
+TO = "link 0 00000000:{}B:00.0"
+"""A link to the GPU with this digit."""
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        pytest.param(
+            (f"{SWITCH}\np2p 6 0 0", f"{SWITCH}\np2p 0 6 0", f"{SWITCH}\np2p 0 0 6"),
+            [["2", "3"], ["1", "3"], ["1", "2"]],
+            id="behind NVSwitch",
+        ),
+        pytest.param((f"{SWITCH}\np2p 6 5", f"{SWITCH}\np2p 5 6"), [[], []], id="behind NVSwitch without a fabric"),
+        pytest.param((SWITCH, SWITCH), [[], []], id="behind NVSwitch, with an old driver"),
+        pytest.param(
+            ("p2p 6 5 0 5", "p2p 5 6 5 0", "p2p 0 5 6 5", "p2p 5 0 5 6"),
+            [["3"], ["4"], ["1"], ["2"]],
+            id="islands of two",
+        ),
+        pytest.param((f"{TO.format(2)}\np2p 6 4", f"{TO.format(1)}\np2p 4 6"), [[], []], id="linked and switched off"),
+        pytest.param((TO.format(2), TO.format(1)), [["2"], ["1"]], id="status not supported"),
+        pytest.param(
+            (f"{TO.format(2)}\np2p 6 6", f"{TO.format(1)}\np2p 6 6"), [["2"], ["1"]], id="status unknown to NVML"
+        ),
+        pytest.param(
+            (f"{TO.format(2)}\nfault p2p 999\np2p 6 5", TO.format(1)), [["2"], ["1"]], id="status with an error"
+        ),
+        pytest.param(
+            (f"{TO.format(2)}\n{TO.format(7)}\np2p 6 0", f"{TO.format(1)}\np2p 0 6"),
+            [["2", "7"], ["1"]],
+            id="a GPU that the container does not see",
+        ),
+        pytest.param(
+            (f"{SWITCH}\np2p 6 0 0", "lost 15\np2p 0 6 0", f"{SWITCH}\np2p 0 0 6"),
+            [["3"], ["1"]],
+            id="one lost behind NVSwitch",
+        ),
+    ],
+)
+def test_a_card_names_the_cards_that_it_reaches_over_nvlink(
+    read: Read, facts: tuple[str, ...], expected: list[list[str]]
+) -> None:
+    """NVML's status of each pair counts, otherwise the other ends of the links."""
+    assert peers(read(gpus(*facts))) == expected
+
+
+def test_a_library_that_knows_no_status_of_pairs_is_asked_for_links(read: Read, tmp_path: Path) -> None:
+    """A driver of before the function is read as before."""
+    old = build(tmp_path, "-DWITHOUT_P2P")
+    assert peers(read(gpus(TO.format(2), TO.format(1), SWITCH), old)) == [["2"], ["1"], []]
