@@ -83,7 +83,8 @@ class BuildSettings:
 
     ``reuse_across_kernels`` allows modules of one kernel on another one that takes them. ``secrets`` are names.
     ``packages`` are further ones that a build needs, by the ``ID`` of the operating system. ``tools_image`` is the
-    Debian image of the tools that templates of other distributions need.
+    Debian image of the tools that templates of other distributions need. ``ca_config_map`` has certificates, in
+    PEM, that builds trust besides those of their images.
     """
 
     template: str | None
@@ -98,6 +99,7 @@ class BuildSettings:
     packages: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     tools_image: str | None = None
     proxy: BuildProxy | None = None
+    ca_config_map: ConfigMapKey | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

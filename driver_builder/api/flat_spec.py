@@ -77,6 +77,7 @@ class FlatSpec:
     build_proxy: BuildProxy | None = None
     in_tree_modules_to_load: tuple[str, ...] = ()
     firmware_host_path: str | None = None
+    build_ca: ConfigMapKey | None = None
 
 
 def flattened(spec: DriverSpec) -> FlatSpec:
@@ -119,6 +120,7 @@ def flattened(spec: DriverSpec) -> FlatSpec:
         build_proxy=build.proxy,
         in_tree_modules_to_load=module.in_tree_modules_to_load,
         firmware_host_path=module.firmware_host_path,
+        build_ca=build.ca_config_map,
     )
 
 
@@ -162,6 +164,7 @@ def _build(flat: FlatSpec) -> BuildSettings:
         packages=flat.build_packages,
         tools_image=flat.tools_image,
         proxy=flat.build_proxy,
+        ca_config_map=flat.build_ca,
     )
 
 

@@ -178,17 +178,21 @@ def _depends_on(spec: Reader) -> tuple[str, ...]:
 
 
 def _registry(registry: Reader) -> RegistrySettings:
-    given = registry.object("caConfigMap")
-    ca = None
-    if registry.has("caConfigMap"):
-        key = given.text("key", CONFIG_MAP_KEY) or DEFAULT_CA_KEY
-        ca = ConfigMapKey(name=given.needed("name", OBJECT_NAME), key=key)
+    ca = _ca(registry)
     plain_http = registry.flag("plainHttp")
     if ca and plain_http:
         registry.wrong(
             "plainHttp and caConfigMap exclude each other, because plain HTTP uses no certificate: remove one"
         )
     return RegistrySettings(secret=registry.reference("secretRef"), plain_http=plain_http, ca_config_map=ca)
+
+
+def _ca(fields: Reader) -> ConfigMapKey | None:
+    given = fields.object("caConfigMap")
+    if not fields.has("caConfigMap"):
+        return None
+    key = given.text("key", CONFIG_MAP_KEY) or DEFAULT_CA_KEY
+    return ConfigMapKey(name=given.needed("name", OBJECT_NAME), key=key)
 
 
 def _build(build: Reader) -> BuildSettings:
@@ -205,6 +209,7 @@ def _build(build: Reader) -> BuildSettings:
         packages=_packages(build.object("packages")),
         tools_image=build.text("toolsImage", BASE_IMAGE),
         proxy=_proxy(build.object("proxy")) if build.has("proxy") else None,
+        ca_config_map=_ca(build),
     )
 
 

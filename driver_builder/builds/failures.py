@@ -20,6 +20,7 @@ from driver_builder.errors import (
     RegistryUnavailable,
     VerificationFailed,
 )
+from driver_builder.model.build_proxy import CA_FIELD
 from driver_builder.reasons import Reason
 from kube_api.errors import KubeApiError
 
@@ -30,6 +31,9 @@ REPOSITORY_UNREACHABLE = 67
 SOURCE_NOT_FOUND = 68
 NOT_FOR_THIS_KERNEL = 69
 KILLED = 137
+
+_FETCHING = (HEADERS_NOT_FOUND, REPOSITORY_UNREACHABLE, SOURCE_NOT_FOUND)
+_UNTRUSTED = f"; the certificate of a server is not trusted: if a private CA signed it, name that in {CA_FIELD}"
 
 _REASONS: tuple[tuple[type[DriverBuilderError], Reason], ...] = (
     (RegistryFull, Reason.REGISTRY_FULL),
@@ -66,6 +70,11 @@ _FATAL = compiled(r"^(?:fatal|E|tar): (?P<text>.*)")
 """Why git, apt and tar give up."""
 _NOT_SAID = compiled(r"\s*\d* +\||(?:\[\d+/\d+\] )?(?:Step|STEP) \d+/\d+ ?:|Removing intermediate container| ---> ")
 """Source that GCC quotes (``  223 | text``), and commands that the engine announces: neither describes a failure."""
+_NOT_TRUSTED = compiled(
+    r"(?i)certificate (?:verification|verify) failed|SSL certificate problem|No system certificates available"
+    r"|certificate is not trusted"
+)
+"""What apt, curl, git, dnf and zypper say of a server whose CA they do not know."""
 _SAID = compiled(r"^driverwright: (?P<text>.*)")
 """What our templates print before they exit."""
 _LOOKING = compiled(r"^driverwright: looking for ")
@@ -156,7 +165,8 @@ def classify(exit_code: int | None, error: str, log: Sequence[str]) -> tuple[Rea
         NOT_FOR_THIS_KERNEL: _not_applicable,
     }
     if exit_code in by_code:
-        return by_code[exit_code](failure)
+        reason, words = by_code[exit_code](failure)
+        return reason, words + (_UNTRUSTED if exit_code in _FETCHING and failure.first(_NOT_TRUSTED) else "")
     return _engine_error(failure) if exit_code is None else _unknown(failure)
 
 

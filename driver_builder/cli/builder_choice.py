@@ -20,6 +20,7 @@ from driver_builder.errors import BuildFailed, ConfigurationError, DriverBuilder
 from driver_builder.model.build import Builder, LogSink
 from driver_builder.model.build_proxy import variables
 from driver_builder.planning.actions import StartBuild
+from driver_builder.references.build_ca import read_build_ca
 from driver_builder.references.named_objects import ReferenceNotFound, read_secret
 from driver_builder.references.proxy_password import proxy_password
 from driver_builder.references.registry_access import PUSH_PATIENCE, Registries
@@ -119,6 +120,7 @@ def engine_builder(action: StartBuild, settings: Settings, registries: Registrie
     Raises:
         TemporaryError: when the engine does not answer.
         RegistryRefused: when the registry's Secret is missing.
+        BuildFailed: when the Secret of the proxy, or the ConfigMap with the CA, cannot be used.
     """
     # The SDK of engines needs 8 MiB, and only those who build with an engine have it.
     from driver_builder.builds.docker.docker_builder import DockerBuilder  # noqa: PLC0415 - see above
@@ -126,7 +128,8 @@ def engine_builder(action: StartBuild, settings: Settings, registries: Registrie
 
     with docker_engine(settings.docker_host, certificates=settings.docker_cert_path) as api:
         known = registries.credentials(action.namespace, action.registry, action.image.host)
-        password = proxy_password(action, client)
+        password = proxy_password(action.namespace, action.proxy, client)
+        ca = read_build_ca(client, action.namespace, action.ca_config_map)
         yield DockerBuilder(
             api,
             owner=action.owner,
@@ -134,6 +137,7 @@ def engine_builder(action: StartBuild, settings: Settings, registries: Registrie
             credentials=known,
             network=settings.build_network,
             proxy=variables(action.proxy, password) if action.proxy else None,
+            ca=ca,
         )
 
 
@@ -174,7 +178,7 @@ def secret_values(action: StartBuild, client: Reader) -> tuple[str, ...]:
     """Read all Secrets of a build, line by line, to redact them from the log; the builder reports missing Secrets."""
     lines: list[str] = []
     with suppress(BuildFailed, TemporaryError):
-        known = proxy_password(action, client)
+        known = proxy_password(action.namespace, action.proxy, client)
         lines += (known.password, known.in_url) if known else ()
     for name in action.build_secrets:
         with suppress(ReferenceNotFound):

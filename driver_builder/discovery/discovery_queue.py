@@ -11,6 +11,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from driver_builder import telemetry
+from driver_builder.builds.build_logs import Redactor
 from driver_builder.errors import DriverBuilderError
 from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.planning.actions import DiscoverKernels
@@ -82,8 +83,10 @@ class DiscoveryQueue:
             logger.info("%s: %d kernels", action, len(releases))
         except (DriverBuilderError, KubeApiError) as error:
             # KubeApiError: the registry's Secret could not be read.
-            found = replace(known, error=printable(str(error)), error_at=self._clock())
-            logger.warning("%s: failed: %s", action, error)
+            # Programs may print the address of a proxy, with its password.
+            words = Redactor()(str(error))
+            found = replace(known, error=printable(words), error_at=self._clock())
+            logger.warning("%s: failed: %s", action, words)
         except Exception as error:
             # A bug must not keep the repository in the queue forever.
             logger.exception("%s: internal error", action)

@@ -17,12 +17,13 @@ from driver_builder.discovery.kernel_script import KernelScript, script_for
 from driver_builder.model.engine_images import DISCOVERY
 from driver_builder.model.repositories import Repository
 from driver_builder.registry.credentials import Credentials
+from driver_builder.templates.trust import trusting
 
 
 class DockerKernelDiscovery:
     """Asks with the engine behind ``api``; ``credentials`` by host are for the base image, ``clock`` counts seconds.
 
-    ``network`` is that of builds.
+    ``network``, ``proxy`` and ``ca`` are those of builds.
     """
 
     def __init__(
@@ -31,9 +32,12 @@ class DockerKernelDiscovery:
         *,
         credentials: Mapping[str, Credentials] | None = None,
         network: str = "host",
+        proxy: Mapping[str, str] | None = None,
+        ca: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._engine = DockerBuilder(api, credentials=credentials, network=network, clock=clock)
+        self._engine = DockerBuilder(api, credentials=credentials, network=network, proxy=proxy, ca=ca, clock=clock)
+        self._has_ca = bool(ca)
         self._clock = clock
 
     def discover(self, repository: Repository, *, cancelled: Event) -> tuple[str, ...]:
@@ -47,7 +51,8 @@ class DockerKernelDiscovery:
         lines = ReleaseLines()
         name = hashlib.sha256(repr(repository).encode()).hexdigest()[:32]
         limits = BuildLimits(DEADLINE_SECONDS, cancelled, self._clock)
-        self._engine.run(build_context(repository), name=f"{DISCOVERY}/{name}:latest", log=lines.take, limits=limits)
+        context = build_context(repository, has_ca=self._has_ca)
+        self._engine.run(context, name=f"{DISCOVERY}/{name}:latest", log=lines.take, limits=limits)
         return lines.releases()
 
 
@@ -58,16 +63,18 @@ def dockerfile(repository: Repository, script: KernelScript) -> str:
     return f"FROM {repository.base_image}\nCOPY {script.name} {place}\nRUN {command}\n"
 
 
-def build_context(repository: Repository) -> bytes:
-    """The tar of that Dockerfile and the script.
+def build_context(repository: Repository, *, has_ca: bool = False) -> bytes:
+    """The tar of that Dockerfile and the script; with ``has_ca`` the script trusts further CAs.
 
     Raises:
         ConfigurationError: as :func:`~driver_builder.discovery.kernel_script.script_for`.
     """
     script = script_for(repository)
+    commands = dockerfile(repository, script)
+    commands = trusting(commands) if has_ca else commands
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for name, text in (("Dockerfile", dockerfile(repository, script)), (script.name, script.text)):
+        for name, text in (("Dockerfile", commands), (script.name, script.text)):
             content = text.encode()
             entry = tarfile.TarInfo(name)
             entry.size = len(content)

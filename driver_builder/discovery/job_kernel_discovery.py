@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Event
 from typing import Any
 
+from driver_builder.api.driver_spec import ConfigMapKey
 from driver_builder.builds.build_limits import BuildLimits
 from driver_builder.builds.build_output import BuildOutput
 from driver_builder.builds.failures import classify
@@ -18,14 +19,24 @@ from driver_builder.builds.job.job_manifest import (
     BUILD_LABEL,
     FINGERPRINT_ANNOTATION,
     HAND_OVER_CONTAINER,
+    PROXY_MOUNT,
+    ca_volumes,
+    environment,
+    job_script,
     job_spec,
     pod_base,
+    proxy_volumes,
 )
 from driver_builder.builds.job.job_run import JobRun, Patience
 from driver_builder.discovery.kernel_discovery import DEADLINE_SECONDS, ReleaseLines
 from driver_builder.discovery.kernel_script import script_for
 from driver_builder.errors import BuildFailed
+from driver_builder.model import build_proxy
+from driver_builder.model.build_proxy import BuildProxy
 from driver_builder.model.repositories import Repository
+from driver_builder.references.build_ca import read_build_ca
+from driver_builder.references.proxy_password import proxy_password
+from driver_builder.templates.trust import CA_FILE, runner
 from kube_api.client import Client
 from kube_api.resources import JOBS
 
@@ -37,12 +48,14 @@ PATIENCE = Patience(start=300.0)
 CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
 """What package managers need to write their lists as root and to fetch them as another user."""
 
+_CA_MOUNT: Json = {"name": "build-ca", "mountPath": CA_FILE.rpartition("/")[0], "readOnly": True}
+
 
 class JobKernelDiscovery:
     """Asks from Jobs in ``namespace``; ``pull_secret`` is for the base image, ``clock`` counts seconds.
 
     ``node_selector`` is added to the repository's architecture, ``tolerations`` are the pod's, ``host_network`` is for
-    clusters without a pod network.
+    clusters without a pod network, ``proxy`` and ``ca`` are those of builds.
     """
 
     def __init__(
@@ -54,6 +67,8 @@ class JobKernelDiscovery:
         node_selector: Mapping[str, str] | None = None,
         tolerations: Sequence[Json] = (),
         host_network: bool = False,
+        proxy: BuildProxy | None = None,
+        ca: ConfigMapKey | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._client = client
@@ -62,16 +77,22 @@ class JobKernelDiscovery:
         self._node_selector = dict(node_selector or {})
         self._tolerations = tuple(tolerations)
         self._host_network = host_network
+        self._proxy = proxy
+        self._ca = ca
         self._clock = clock
 
     def discover(self, repository: Repository, *, cancelled: Event) -> tuple[str, ...]:
         """Run a Job and read the releases from its log, in order.
 
         Raises:
-            BuildFailed: the repository, or the base image, cannot be reached; or it was cancelled.
+            BuildFailed: the repository, or the base image, cannot be reached; it was cancelled; or the Secret of the
+                proxy, or the ConfigMap with the CAs, cannot be used.
             TemporaryError: the cluster is unavailable.
             ConfigurationError: such a repository cannot be asked.
         """
+        # A pod whose Secret or ConfigMap is missing would wait.
+        proxy_password(self._namespace, self._proxy, self._client)
+        read_build_ca(self._client, self._namespace, self._ca)
         cluster = JobCluster(self._client, self._namespace, pause=cancelled.wait)
         limits = BuildLimits(DEADLINE_SECONDS, cancelled, self._clock)
         job, _ = cluster.ensure_job(self._manifest(repository, cluster.server_minor(limits)), limits)
@@ -93,6 +114,8 @@ class JobKernelDiscovery:
             node_selector=self._node_selector,
             tolerations=self._tolerations,
             host_network=self._host_network,
+            proxy=self._proxy,
+            ca=self._ca,
             minor=minor,
         )
         # A Job that an earlier controller left has another date: it is replaced.
@@ -114,6 +137,8 @@ def manifest(
     node_selector: Mapping[str, str] | None = None,
     tolerations: Sequence[Json] = (),
     host_network: bool = False,
+    proxy: BuildProxy | None = None,
+    ca: ConfigMapKey | None = None,
     minor: int | None = None,
 ) -> Json:
     """Build the Job of a kernel discovery: its only container runs the script in the base image.
@@ -137,10 +162,16 @@ def manifest(
             "seccompProfile": {"type": "RuntimeDefault"},
         },
     }
-    asking = {
+    volumes = [*proxy_volumes(proxy), *ca_volumes(ca)]
+    text = f"{job_script('proxy.sh')}\n{script.text}" if proxy_volumes(proxy) else script.text
+    command = ["/bin/bash", "-c", text, script.name, *script.arguments]
+    asking: Json = {
         "name": BUILD_CONTAINER,
-        "command": ["/bin/bash", "-c", script.text, script.name, *script.arguments],
+        "command": [*runner(), *command] if ca else command,
+        **({"env": environment(build_proxy.variables(proxy))} if proxy else {}),
     }
+    mounts = [*([PROXY_MOUNT] if proxy_volumes(proxy) else []), *([_CA_MOUNT] if ca else [])]
+    asking |= {"volumeMounts": mounts} if mounts else {}
     base = pod_base(
         repository.architecture,
         node_selector=node_selector or {},
@@ -152,6 +183,7 @@ def manifest(
         "initContainers": [{**container, **asking}],
         "containers": [{**container, "name": HAND_OVER_CONTAINER, "command": ["/bin/bash", "-c", ":"]}],
         **({"imagePullSecrets": [{"name": pull_secret}]} if pull_secret else {}),
+        **({"volumes": volumes} if volumes else {}),
     }
     return {
         "apiVersion": JOBS.api_version,

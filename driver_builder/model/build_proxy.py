@@ -11,6 +11,8 @@ USERNAME, PASSWORD = "username", "password"
 """The keys of its Secret, as those of the type ``kubernetes.io/basic-auth``."""
 
 PROXY_FIELD = "spec.build.proxy.secretRef"
+CA_FIELD = "spec.build.caConfigMap"
+"""Certificates that builds trust besides those of their images, also for what is behind a proxy that ends TLS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,16 +3,20 @@
 A repository is known by its base image: the question is what a build in that image would get.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Repository:
-    """The kernels that a build in ``base_image`` can use; ``template`` says how to ask for them."""
+    """The kernels that a build in ``base_image`` can use; ``template`` says how to ask for them.
+
+    ``access`` distinguishes builds that reach it by a proxy or with CAs of their own; empty for all others.
+    """
 
     template: str
     base_image: str
     architecture: str
+    access: str = field(default="", repr=False)
 
     def __str__(self) -> str:
         return f"{self.base_image} ({self.architecture})"

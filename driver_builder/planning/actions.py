@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from driver_builder.api.driver_spec import BuilderKind, RegistrySettings
+from driver_builder.api.driver_spec import BuilderKind, ConfigMapKey, RegistrySettings
 from driver_builder.desired.desired_target import Exporter
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.build_proxy import BuildProxy
@@ -32,8 +32,8 @@ class ReuseCandidate:
 class StartBuild:
     """Build, verify and push one image, or make it from one in ``reuse``; ``waiting`` is how many nodes wait for it.
 
-    The builder (None: the controller's default), Secrets, resources, tolerations and proxy are not part of the build
-    key.
+    The builder (None: the controller's default), Secrets, resources, tolerations, proxy and CA are not part of the
+    build key.
     ``owner`` is the uid of the DriverContainer.
     """
 
@@ -51,6 +51,7 @@ class StartBuild:
     exporters: tuple[Exporter, ...] = ()
     """Images of other drivers whose symbols the build gets."""
     proxy: BuildProxy | None = None
+    ca_config_map: ConfigMapKey | None = None
 
     def __str__(self) -> str:
         nodes = "node waits" if self.waiting == 1 else "nodes wait"
@@ -72,13 +73,15 @@ class CancelBuild:
 class DiscoverKernels:
     """Ask a package repository for its kernels, with a builder (None: the controller's default).
 
-    Credentials for its base image are those of ``registry``.
+    Credentials for its base image are those of ``registry``; proxy and CAs are those of builds.
     """
 
     repository: Repository
     namespace: str
     registry: RegistrySettings
     builder: BuilderKind | None = None
+    proxy: BuildProxy | None = None
+    ca_config_map: ConfigMapKey | None = None
 
     def __str__(self) -> str:
         return f"discover the kernels that {self.repository} offers"

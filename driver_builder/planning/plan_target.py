@@ -291,6 +291,7 @@ def start_build(
         tolerations=spec.tolerations,
         owner=driver.uid,
         proxy=spec.build.proxy,
+        ca_config_map=spec.build.ca_config_map,
     )
 
 

@@ -20,15 +20,15 @@ FIELD = "spec.registry.caConfigMap"
 MAX_FILES = 200
 
 
-def read_ca(client: Reader, namespace: str, wanted: ConfigMapKey) -> str:
-    """Read the certificates of a driver, in PEM.
+def read_ca(client: Reader, namespace: str, wanted: ConfigMapKey, *, field: str = FIELD) -> str:
+    """Read the certificates that a field names, in PEM.
 
     Raises:
         ConfigurationError: naming the ConfigMap and what is wrong with it.
     """
-    text = read_text(client, namespace, wanted, field=FIELD)
+    text = read_text(client, namespace, wanted, field=field)
     if (wrong := _why_unusable(text)) is not None:
-        place = f"{FIELD}: ConfigMap {namespace}/{wanted.name}, key {wanted.key!r}"
+        place = f"{field}: ConfigMap {namespace}/{wanted.name}, key {wanted.key!r}"
         raise ConfigurationError(f"{place}, holds no certificate in PEM: {wrong}")
     return text
 

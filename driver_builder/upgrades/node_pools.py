@@ -4,6 +4,7 @@ Only nodes that a driver with ``spec.preflight.followRepository`` selects make a
 is the result of this controller's discovery, or that in the driver's status: the later of the two.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -73,8 +74,16 @@ def pools_of(snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec) -> t
             continue
         key = (target.os, target.architecture, stream)
         groups.setdefault(key, {})[target] = nodes
-        places[key] = (stream, Repository(family, base_image, target.architecture))
+        places[key] = (stream, Repository(family, base_image, target.architecture, _access(driver, spec)))
     return tuple(Pool(stream=places[key][0], repository=places[key][1], nodes=groups[key]) for key in sorted(groups))
+
+
+def _access(driver: DriverContainer, spec: DriverSpec) -> str:
+    """Return how builds reach repositories, where Secret and ConfigMap are those of a namespace; empty: directly."""
+    proxy, ca = spec.build.proxy, spec.build.ca_config_map
+    if proxy is None and ca is None:
+        return ""
+    return hashlib.sha256(repr((driver.namespace, proxy, ca)).encode()).hexdigest()[:16]
 
 
 def known_of(snapshot: Snapshot, driver: DriverContainer, pool: Pool) -> Knowledge:

@@ -91,7 +91,12 @@ def _plan_pool(view: DriverView, spec: DriverSpec, pool: Pool, current: Mapping[
     is_running = pool.repository in view.snapshot.running_discoveries
     is_due = view.snapshot.now >= due_at and not is_running and refusal is None
     ask = DiscoverKernels(
-        repository=pool.repository, namespace=view.driver.namespace, registry=spec.registry, builder=spec.build.builder
+        repository=pool.repository,
+        namespace=view.driver.namespace,
+        registry=spec.registry,
+        builder=spec.build.builder,
+        proxy=spec.build.proxy,
+        ca_config_map=spec.build.ca_config_map,
     )
     times = [part.requeue_at if part is not None else None, due_at if due_at > view.snapshot.now else None]
     nodes = len(pool.behind(knowledge.newest)) if knowledge.newest is not None else 0

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import multiprocessing
+import shutil
 import socket
 import tarfile
 import threading
@@ -20,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from driver_builder.api.driver_spec import BuilderKind, RegistrySettings
+from driver_builder.api.driver_spec import BuilderKind, ConfigMapKey, RegistrySettings
 from driver_builder.archives.image_archive import read_image_archive
 from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.builds.job.job_builder import JobBuilder
@@ -32,6 +33,7 @@ from driver_builder.errors import BuildFailed, DriverBuilderError, RegistryRefus
 from driver_builder.images.pipeline import build_and_push
 from driver_builder.images.toolchain_image import keep_toolchain
 from driver_builder.model.build import BuildRequest, BuiltImage, ModuleSpec, SourceFiles
+from driver_builder.model.build_proxy import BuildProxy
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import KERNEL_LABEL, KEY_LABEL, MODULES_LABEL, USERSPACE_LABEL, ImageRef
 from driver_builder.model.kernels import KernelTarget, KernelVersion
@@ -41,6 +43,7 @@ from driver_builder.reasons import Reason
 from driver_builder.references.registry_access import Registries
 from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry import RegistryClient
+from driver_builder.templates.templates import templates_directory
 from kube_api.client import Client
 from kube_api.connection import ServiceAccount
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, JOBS, PODS, SECRETS
@@ -50,9 +53,10 @@ from testbed.ports import free_ports
 from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
 from tests.support.loopback import ALLOWED, ALLOWING, LOOPBACK
-from tests.support.real_parts import libraries
+from tests.support.real_parts import build_network, libraries
 from tests.support.real_parts.build_bench import LeapingClock
 from tests.support.real_parts.cluster_setup import Json, admin, as_service_account, create_quietly, install
+from tests.support.real_parts.images import derive
 from tools import product_images
 
 NAMESPACE = "driverwright"
@@ -169,7 +173,7 @@ class Build:
             self.action,
             settings=self.settings or self.place.settings,
             registry=self.place.registry,
-            templates=self.place.templates if self.action.request.template in ("quick", "staged") else None,
+            templates=self.place.templates if self.action.request.template in ("quick", "staged", "network") else None,
             is_leaving=self.is_leaving,
             patience=self.patience,
             clock=self.clock,
@@ -218,6 +222,8 @@ def place(ground: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Place:
     templates = tmp_path_factory.mktemp("templates")
     (templates / "quick.Dockerfile.j2").write_text(QUICK_TEMPLATE)
     (templates / "staged.Dockerfile.j2").write_text(STAGED_TEMPLATE)
+    (templates / "network.Dockerfile.j2").write_text(build_network.TEMPLATE)
+    shutil.copytree(templates_directory() / "parts", templates / "parts")
     return Place(
         ground=ground,
         root=root,
@@ -390,6 +396,58 @@ def test_a_driver_is_built_in_a_job_without_a_package_manager(place: Place, tmp_
     assert from_toolchain == []
     assert any(line.startswith("building from toolchain ") for line in logs[1])
     assert isinstance(place.registry.inspect(REPOSITORY, "real-2"), Present)
+
+
+@pytest.fixture
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[build_network.Network]:
+    """What builds fetch by a proxy."""
+    with build_network.build_network(tmp_path_factory.mktemp("network")) as made:
+        yield made
+
+
+@pytest.mark.long
+def test_a_job_builds_by_a_proxy_from_servers_of_a_private_ca(
+    place: Place, network: build_network.Network, tmp_path: Path
+) -> None:
+    """With the password out of its Secret and the CA out of its ConfigMap: neither stays in driver and toolchain."""
+    secret = {"username": build_network.USER, "password": build_network.PASSWORD}
+    create_quietly(place.root, SECRETS.path(namespace=NAMESPACE), {"metadata": {"name": "proxy"}, "stringData": secret})
+    create_quietly(
+        place.root,
+        CONFIG_MAPS.path(namespace=NAMESPACE),
+        {"metadata": {"name": "build-ca"}, "data": {"bundle.pem": f"# ours\n{network.ca}"}},
+    )
+    host = place.ground.registry.host
+    with contextlib.closing(place.ground.engine.client(timeout=600)) as api:
+        derive(place.ground, build_network.IMAGE, {}, build_network.INSTALL, network="host")
+        base_image = product_images.push_base_image(api, host, base_image=build_network.IMAGE)
+    action = place.action(
+        "network",
+        template="network",
+        base_image=base_image,
+        source=network.git,
+        args={"HEADERS_MIRROR": network.direct},
+    )
+    action = replace(
+        action,
+        proxy=BuildProxy(https=network.proxy.url, no_proxy="127.0.0.1", secret="proxy"),
+        ca_config_map=ConfigMapKey(name="build-ca", key="bundle.pem"),
+    )
+    network.proxy.asked.clear()
+    build = Build(place, action, tmp_path / "driver")
+    images = [build().archive]
+    assert "git.example.com" in network.proxy.asked
+    toolchain = build.builder().toolchain(
+        action.request, directory=tmp_path, log=build.lines.append, cancelled=threading.Event()
+    )
+    assert toolchain is not None
+    images.append(toolchain)
+    hidden = build_network.hidden_words(network)
+    assert [name for path in images for name in build_network.entries_with(path, hidden)] == []
+    assert not [line for line in build.lines for words in hidden if words in line]
+
+    failed = Build(place, replace(action, ca_config_map=None), tmp_path / "failed").failure()
+    assert "SSL certificate problem" in "\n".join(getattr(failed, "log_tail", ())), failed
 
 
 def _preflight(

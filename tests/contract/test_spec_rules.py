@@ -48,6 +48,7 @@ FULL: Json = {
         "reuseAcrossKernels": True,
         "toolsImage": "debian:12",
         "proxy": {"httpProxy": "http://a:1", "httpsProxy": "http://a:1", "noProxy": ".b", "secretRef": {"name": "a"}},
+        "caConfigMap": {"name": "a", "key": "b"},
         "packages": {"a": ["b"]},
         "secrets": [{"name": "a"}],
         "resources": {"requests": {"cpu": 1}, "limits": {"memory": "1Gi"}},

@@ -31,6 +31,7 @@ from driver_builder.reasons import Reason
 from testbed.command import run
 from testbed.kernels import CLOUD, KernelPackage, newest_kernel
 from testbed.packages import ensure_packages
+from testbed.pki import CertificateAuthority
 from testbed.progress import PlainLines
 from testbed.testbed import Testbed
 from tests.kernel.test_loader_on_real_kernels import SOURCE
@@ -69,7 +70,7 @@ REPO = (
 )
 SUITE = "bookworm"
 """Of the base image, which apt's mirrors are named by."""
-IMAGE, IMAGE_AWAY = "package-managers/base:1", "package-managers/away:1"
+IMAGE, IMAGE_AWAY, IMAGE_TLS = (f"package-managers/{name}:1" for name in ("base", "away", "tls"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,8 @@ class Archives:
     rpm_key: bytes
     apt_key: bytes
     apt_mirror_key: bytes
+    root: Path
+    """The folder that is served."""
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +173,7 @@ def archives(kernel: KernelPackage, tmp_path_factory: pytest.TempPathFactory) ->
             suites = [SUITE, f"{SUITE}-updates", f"{SUITE}-security"]
             made = stack.enter_context(served_headers(folder, like=kernel.release, kernel=release, suites=suites))
             urls["apt", name], apt_keys[name] = made.url, made.public_key
-        yield Archives(urls, distribution.public_key.encode(), apt_keys["base"], apt_keys["mirror"])
+        yield Archives(urls, distribution.public_key.encode(), apt_keys["base"], apt_keys["mirror"], root)
 
 
 @pytest.fixture(scope="module")
@@ -347,6 +350,41 @@ def test_a_kernel_discovery_lists_the_releases(api: docker.APIClient, node: Node
     found = DockerKernelDiscovery(api).discover(Repository(node.template, IMAGE, "amd64"), cancelled=threading.Event())
     offered = sorted(other.kernel for other in NODES if other.package_manager == node.package_manager)
     assert [release for release in found if not release.endswith("amd64") and "-common" not in release] == offered
+
+
+@pytest.fixture(scope="module")
+def private_ca(
+    engine_ground: Testbed, api: docker.APIClient, archives: Archives, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """An image whose repositories have TLS by a private CA, which this returns."""
+    assert api
+    authority = CertificateAuthority(tmp_path_factory.mktemp("authority"))
+    certificate = authority.issue_files("server", "server", hosts=["127.0.0.1"])
+    with served(archives.root, certificate=certificate) as url:
+        places = "/etc/yum.repos.d/base.repo /etc/zypp/repos.d/base.repo"
+        apt = f'echo "deb {url}/apt/base {SUITE} main" >/etc/apt/sources.list.d/base.list'
+        derive(
+            engine_ground,
+            IMAGE_TLS,
+            {},
+            "RUN apt-get install -q --yes --no-install-recommends ca-certificates openssl",
+            f"RUN sed -i -E s,http://127.0.0.1:[0-9]+/,{url}/, {places}; {apt}",
+            base=IMAGE,
+            network="host",
+        )
+        yield authority.file.read_text()
+
+
+@by_template(tuple(node for node in NODES if node is not FEDORA))
+def test_repositories_of_a_private_ca_are_believed_where_the_build_names_it(
+    api: docker.APIClient, private_ca: str, node: Node
+) -> None:
+    """By each package manager; without it the failure says which field is missing."""
+    repository = Repository(node.template, IMAGE_TLS, "amd64")
+    assert node.kernel in DockerKernelDiscovery(api, ca=private_ca).discover(repository, cancelled=threading.Event())
+    with pytest.raises(BuildFailed, match=r"name that in spec\.build\.caConfigMap") as caught:
+        DockerKernelDiscovery(api).discover(repository, cancelled=threading.Event())
+    assert caught.value.reason is Reason.REPOSITORY_UNAVAILABLE
 
 
 @by_template(NODES)

@@ -27,7 +27,7 @@ from docker.types import CancellableStream
 
 from driver_builder.archives.image_files import MAX_IMAGE
 from driver_builder.builds.build_limits import BuildLimits
-from driver_builder.builds.build_output import BuildOutput
+from driver_builder.builds.build_output import BuildOutput, plain
 from driver_builder.builds.docker.docker_engine import engine_errors
 from driver_builder.builds.failures import classify
 from driver_builder.builds.kernel_metadata import (
@@ -55,6 +55,7 @@ from driver_builder.templates.templates import (
     templates_directory,
 )
 from driver_builder.templates.toolchain_stage import from_toolchain, toolchain_dockerfile
+from driver_builder.templates.trust import runner, trusting, variables
 
 MAX_ARCHIVE = MAX_IMAGE + (64 << 20)
 """Bytes of a saved image: its layers and what is around them."""
@@ -73,7 +74,8 @@ class DockerBuilder:
     ``owner`` is the uid of the DriverContainer: what stays in the engine gets names that others cannot guess.
     ``templates`` is the folder of the templates (None: ours), ``credentials`` are by registry host, for the base and
     source images that the engine pulls; ``network`` is the engine's word for what a build reaches, ``proxy`` has the
-    variables of a proxy, which the commands of a build see; ``clock`` counts seconds.
+    variables of a proxy, which the commands of a build see, ``ca`` certificates that they trust besides those of their
+    images (PEM); ``clock`` counts seconds.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class DockerBuilder:
         credentials: Mapping[str, Credentials] | None = None,
         network: str = "host",
         proxy: Mapping[str, str] | None = None,
+        ca: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._api = api
@@ -93,7 +96,9 @@ class DockerBuilder:
         self._credentials = dict(credentials or {})
         self._network = network
         # An engine knows these names: it writes them to no history, and they change nothing in its cache.
-        self._arguments = {"buildargs": json.dumps(dict(proxy))} if proxy else {}
+        arguments = {**(proxy or {}), **(variables(ca) if ca else {})}
+        self._arguments = {"buildargs": json.dumps(arguments)} if arguments else {}
+        self._has_ca = bool(ca)
         self._clock = clock
         self._rendered: tuple[BuildRequest, str] | None = None
         self._toolchain: ImageRef | None = None
@@ -167,7 +172,8 @@ class DockerBuilder:
         """The request's Dockerfile, kept for the second run: rendering a custom template starts a process."""
         if self._rendered is None or self._rendered[0] != request:
             text = render(request, templates_directory(self._templates))
-            self._rendered = request, from_toolchain(text, str(self._toolchain)) if self._toolchain else text
+            text = from_toolchain(text, str(self._toolchain)) if self._toolchain else text
+            self._rendered = request, trusting(text) if self._has_ca else text
         return self._rendered[1]
 
     def _run(self, context: bytes, parameters: Mapping[str, str], log: LogSink, limits: BuildLimits) -> str:
@@ -194,7 +200,14 @@ class DockerBuilder:
                 output.error = _message(response)
             else:
                 self._follow(response, output, log, limits)
+        output.error = self._shown(output.error)
         return output
+
+    def _shown(self, text: str) -> str:
+        """Leave out the script by which each command is run, in both forms in which an engine announces it."""
+        if self._has_ca:
+            text = text.replace(plain(f"{' '.join(runner())} "), "").replace(f"{json.dumps(runner())[1:-1]}, ", "")
+        return text
 
     def _post_build(self, context: bytes, parameters: Mapping[str, str], limits: BuildLimits) -> requests.Response:
         """Start a build. Not with ``APIClient.build``: it hides the response, which cancelling needs."""
@@ -224,7 +237,7 @@ class DockerBuilder:
         with limits.closing(stream):
             for item in stream:
                 for line in output.take(item):
-                    log(line)
+                    log(self._shown(line))
         for line in output.end():
             log(line)
 

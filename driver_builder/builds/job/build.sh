@@ -11,20 +11,12 @@ if [ -e /building/toolchain.missing ]; then
     cat /building/toolchain.log
     exit 125
 fi
-# The password of a proxy as a URL has it: each byte as %XX. buildah gives these variables to every RUN, and writes them
-# to no image.
-escaped() {
-    printf %s "$(cat "/proxy/$1")" | od -An -v -tx1 | tr -d ' \n' | sed 's/../%&/g'
-}
-if [ -e /proxy/password ]; then
-    user="$(escaped username):$(escaped password)"
-    [ -z "${HTTP_PROXY:-}" ] || export HTTP_PROXY="${HTTP_PROXY%%://*}://$user@${HTTP_PROXY#*://}"
-    [ -z "${HTTPS_PROXY:-}" ] || export HTTPS_PROXY="${HTTPS_PROXY%%://*}://$user@${HTTPS_PROXY#*://}"
-    [ -z "${HTTP_PROXY:-}" ] || export http_proxy="$HTTP_PROXY"
-    [ -z "${HTTPS_PROXY:-}" ] || export https_proxy="$HTTPS_PROXY"
-fi
+# shellcheck source=driver_builder/builds/job/proxy.sh
+. /context/proxy.sh
 mkdir -p /building/context /building/facts
 tar -xzf /context/context.tar.gz -C /building/context
+# Where the commands of the build look for them (driver_builder/templates/trust.py).
+[ ! -e /build-ca/ca.crt ] || cp /build-ca/ca.crt /building/facts/
 
 # chroot: RUN needs neither a container runtime nor cgroups. Docker's format, for SHELL. Without layers: nothing would
 # find them in this cache.

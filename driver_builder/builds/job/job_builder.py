@@ -29,10 +29,12 @@ from driver_builder.model.images import ImageRef
 from driver_builder.model.toolchain import toolchain_image
 from driver_builder.planning.actions import StartBuild
 from driver_builder.reasons import Reason
+from driver_builder.references.build_ca import read_build_ca
 from driver_builder.references.proxy_password import proxy_password
 from driver_builder.registry.registry import RegistryClient
 from driver_builder.templates.templates import Variant, build_context, render, templates_directory
 from driver_builder.templates.toolchain_stage import from_toolchain, toolchain_dockerfile
+from driver_builder.templates.trust import trusting
 from kube_api.client import Client
 
 
@@ -122,9 +124,10 @@ class JobBuilder:
         action = replace(self._action, request=request)
         cluster = JobCluster(self._client, action.namespace, pause=cancelled.wait)
         limits = BuildLimits(request.deadline_seconds, cancelled, self._clock)
-        context = build_context(request, dockerfile)
-        # A pod whose Secret is missing would wait; the password itself is mounted there.
-        proxy_password(action, self._client)
+        context = build_context(request, trusting(dockerfile) if action.ca_config_map else dockerfile)
+        # A pod whose Secret or ConfigMap is missing would wait; what is in them is mounted there.
+        proxy_password(action.namespace, action.proxy, self._client)
+        read_build_ca(self._client, action.namespace, action.ca_config_map)
         authfile, minor = _authfile(action, cluster), cluster.server_minor(limits)
         manifest = job_manifest.job(action, self._settings, authfile=authfile, task=task, minor=minor)
         job, was_there = cluster.ensure_job(manifest, limits)

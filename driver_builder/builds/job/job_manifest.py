@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
+from driver_builder.api.driver_spec import ConfigMapKey
 from driver_builder.config import DEFAULT_OUTPUT_SIZE, DEFAULT_WORK_SIZE
 from driver_builder.errors import BuildFailed
 from driver_builder.model import build_proxy, quantities
@@ -41,7 +42,7 @@ DOCKER_CONFIG = ".dockerconfigjson"
 """A build Secret with this key is what buildah pulls with."""
 
 _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
-SCRIPTS = ("build.sh", "pull.sh", "storage.sh")
+SCRIPTS = ("build.sh", "proxy.sh", "pull.sh", "storage.sh")
 LOCAL_TOOLCHAIN = "localhost/driverwright-toolchain"
 """The name of a toolchain in the pod, once it is pulled."""
 
@@ -76,6 +77,12 @@ _AS_NOBODY: Json = {
     "capabilities": {"drop": ["ALL"]},
     "seccompProfile": {"type": "RuntimeDefault"},
 }
+PROXY_MOUNT: Json = {"name": "proxy", "mountPath": "/proxy", "readOnly": True}
+_BUILD_CA_MOUNTS: list[Json] = [
+    {"name": "build-ca", "mountPath": "/build-ca", "readOnly": True},
+    {"name": "build-ca", "mountPath": "/certificates/build-ca.crt", "subPath": "ca.crt", "readOnly": True},
+]
+"""For the commands of a build, and for buildah itself."""
 _CA_MOUNT: Json = {"name": "context", "mountPath": "/certificates/ca.crt", "subPath": "ca.crt", "readOnly": True}
 _AS_BUILDER: Json = {
     "runAsUser": 0,
@@ -232,11 +239,16 @@ def config_map(action: StartBuild, settings: JobSettings, *, context: bytes, uid
         "immutable": True,
         "binaryData": {"context.tar.gz": base64.b64encode(packed).decode()},
         "data": {
-            **{name: files("driver_builder.builds.job").joinpath(name).read_text() for name in SCRIPTS},
+            **{name: job_script(name) for name in SCRIPTS},
             "registries.conf": _registries(action),
             "ca.crt": settings.ca,
         },
     }
+
+
+def job_script(name: str) -> str:
+    """Read a script of ours."""
+    return files("driver_builder.builds.job").joinpath(name).read_text()
 
 
 def _labels(key: str) -> Json:
@@ -258,7 +270,8 @@ def _pod_spec(action: StartBuild, settings: JobSettings, authfile: str | None, t
         {"name": "work", "emptyDir": {"sizeLimit": settings.work_size}},
         {"name": "out", "emptyDir": {"sizeLimit": settings.output_size}},
         *({"name": f"secret-{number}", "secret": {"secretName": name}} for number, name in secrets.items()),
-        *_proxy_volumes(action.proxy),
+        *proxy_volumes(action.proxy),
+        *ca_volumes(action.ca_config_map),
     ]
     if action.registry.secret is not None:
         volumes.append({"name": "registry", "secret": {"secretName": action.registry.secret}})
@@ -280,17 +293,30 @@ def _pod_spec(action: StartBuild, settings: JobSettings, authfile: str | None, t
 
 
 def _with_variables(build: Json, action: StartBuild, task: JobTask) -> Json:
-    """Add the form of the result, and the proxy, which ``build.sh`` completes with the password."""
+    """Add the form of the result, and the proxy, which ``proxy.sh`` completes with the password."""
     values = {"ARCHIVE": "oci-archive"} if task.is_toolchain else {}
     values |= build_proxy.variables(action.proxy) if action.proxy else {}
-    return build | ({"env": [{"name": name, "value": value} for name, value in values.items()]} if values else {})
+    return build | ({"env": environment(values)} if values else {})
 
 
-def _proxy_volumes(proxy: BuildProxy | None) -> list[Json]:
+def environment(values: Mapping[str, str]) -> list[Json]:
+    """Build the variables of a container."""
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def proxy_volumes(proxy: BuildProxy | None) -> list[Json]:
+    """Build the volume with the user name and password of a proxy, where it has any."""
     if proxy is None or proxy.secret is None:
         return []
     items = [{"key": key, "path": key} for key in (build_proxy.USERNAME, build_proxy.PASSWORD)]
     return [{"name": "proxy", "secret": {"secretName": proxy.secret, "items": items}}]
+
+
+def ca_volumes(ca: ConfigMapKey | None) -> list[Json]:
+    """Build the volume with the CAs that a build trusts, where it names any."""
+    if ca is None:
+        return []
+    return [{"name": "build-ca", "configMap": {"name": ca.name, "items": [{"key": ca.key, "path": "ca.crt"}]}}]
 
 
 def _pull(action: StartBuild, settings: JobSettings, toolchain: ImageRef) -> Json:
@@ -320,7 +346,7 @@ def _pull(action: StartBuild, settings: JobSettings, toolchain: ImageRef) -> Jso
 def _build(action: StartBuild, settings: JobSettings, secrets: Mapping[int, str], authfile: str | None) -> Json:
     options = [f"--volume=/secrets/{name}:/run/secrets/{name}:ro" for name in secrets.values()]
     options += [f"--authfile={authfile}"] if authfile else []
-    options += ["--cert-dir=/certificates"] if settings.ca else []
+    options += ["--cert-dir=/certificates"] if settings.ca or action.ca_config_map else []
     mounts: list[Json] = [
         {"name": "context", "mountPath": "/context", "readOnly": True},
         {"name": "work", "mountPath": "/building"},
@@ -328,7 +354,8 @@ def _build(action: StartBuild, settings: JobSettings, secrets: Mapping[int, str]
     ]
     if settings.ca:
         mounts.append(_CA_MOUNT)
-    mounts += [{"name": "proxy", "mountPath": "/proxy", "readOnly": True}] if _proxy_volumes(action.proxy) else []
+    mounts += [PROXY_MOUNT] if proxy_volumes(action.proxy) else []
+    mounts += _BUILD_CA_MOUNTS if action.ca_config_map else []
     mounts += (
         {"name": f"secret-{number}", "mountPath": secret_folder(name), "readOnly": True}
         for number, name in secrets.items()

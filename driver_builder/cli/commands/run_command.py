@@ -41,9 +41,12 @@ from driver_builder.images import toolchain_queue
 from driver_builder.images.toolchain_queue import ToolchainQueue
 from driver_builder.metrics import CacheCollector, StateCollector
 from driver_builder.model.build import LogSink
+from driver_builder.model.build_proxy import variables
 from driver_builder.node_features.sync import NodeFeaturesSync
 from driver_builder.observed.node_pods import EvictionRefused
 from driver_builder.planning.actions import DiscoverKernels, StartBuild
+from driver_builder.references.build_ca import read_build_ca
+from driver_builder.references.proxy_password import proxy_password
 from driver_builder.references.registry_access import Registries
 from driver_builder.references.signing_secrets import SigningSecrets
 from driver_builder.retention.recorder import ImageRecorder
@@ -268,6 +271,8 @@ def _discovery_work(client: Client, settings: Settings, registries: Registries) 
                 node_selector=settings.job_node_selector,
                 tolerations=settings.job_tolerations,
                 host_network=settings.job_host_network,
+                proxy=action.proxy,
+                ca=action.ca_config_map,
             )
             return by_job.discover(action.repository, cancelled=cancelled)
         # The SDK of engines needs 8 MiB, and only those who build with an engine have it.
@@ -276,7 +281,14 @@ def _discovery_work(client: Client, settings: Settings, registries: Registries) 
 
         with docker_engine(settings.docker_host, certificates=settings.docker_cert_path) as api:
             known = registries.credentials(action.namespace, action.registry)
-            discovery = DockerKernelDiscovery(api, credentials=known, network=settings.build_network)
+            password = proxy_password(action.namespace, action.proxy, client)
+            discovery = DockerKernelDiscovery(
+                api,
+                credentials=known,
+                network=settings.build_network,
+                proxy=variables(action.proxy, password) if action.proxy else None,
+                ca=read_build_ca(client, action.namespace, action.ca_config_map),
+            )
             return discovery.discover(action.repository, cancelled=cancelled)
 
     return work

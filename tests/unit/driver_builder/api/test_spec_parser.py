@@ -56,6 +56,7 @@ def test_a_whole_spec_becomes_values() -> None:
                 "deadline": "1h30m5s",
                 "builder": "job",
                 "reuseAcrossKernels": False,
+                "caConfigMap": {"name": "build-ca", "key": "bundle.pem"},
             },
             kernelMappings=[
                 {"literal": "6.1.0+", "args": {"W": "2"}, "template": "other", "signing": MODULE_SIGNING},
@@ -113,6 +114,7 @@ def test_a_whole_spec_becomes_values() -> None:
             resources={"limits": {"memory": "2Gi"}},
             deadline_seconds=5405.0,
             builder=BuilderKind.JOB,
+            ca_config_map=ConfigMapKey(name="build-ca", key="bundle.pem"),
         ),
         kernel_mappings=read.kernel_mappings,
         module=ModuleSettings(
@@ -162,6 +164,7 @@ def test_a_ca_lies_under_the_usual_key() -> None:
     """What most tools call it."""
     read = parse_spec(spec(registry={"caConfigMap": {"name": "ca"}, "plainHttp": False}))
     assert read.registry == RegistrySettings(ca_config_map=ConfigMapKey(name="ca", key="ca.crt"))
+    assert parse_spec(spec(build={"caConfigMap": {"name": "ca"}})).build.ca_config_map == read.registry.ca_config_map
 
 
 @pytest.mark.parametrize(

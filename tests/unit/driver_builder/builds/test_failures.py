@@ -213,3 +213,21 @@ def test_what_is_said_of_a_field_is_not_said_of_the_source() -> None:
     """The message begins with what has to be corrected."""
     log = ["driverwright: spec.build.packages: g is in no repository of the base image"]
     assert classify(68, "", log) == (F.SOURCE_MISSING, "spec.build.packages: g is in no repository of the base image")
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "names_field"),
+    [
+        pytest.param(67, "Certificate verification failed: The certificate is NOT trusted.", True, id="apt"),
+        pytest.param(
+            68, "fatal: unable to access 'https://x/': server certificate verification failed.", True, id="git"
+        ),
+        pytest.param(64, "curl: (60) SSL certificate problem: self-signed certificate", True, id="curl"),
+        pytest.param(65, "x.c:1:1: error: SSL certificate problem", False, id="the compiler"),
+        pytest.param(67, "Could not connect to deb.debian.org:80", False, id="no answer"),
+    ],
+)
+def test_a_certificate_that_is_not_trusted_names_the_field(code: int, said: str, names_field: bool) -> None:
+    """Whatever was fetched; in what a compiler prints the words mean nothing."""
+    _, message = classify(code, "", [said, "driverwright: x"])
+    assert ("spec.build.caConfigMap" in message) is names_field

@@ -125,3 +125,9 @@ def test_answers_of_long_ago_are_dropped() -> None:
         bench.pool.waiting.pop(0)()
     assert len(queue.states().done) == MAX_REPOSITORIES
     assert Repository("debian", f"debian:{MAX_REPOSITORIES + 4}", "amd64") in queue.states().done
+
+
+def test_the_password_of_a_proxy_is_not_reported() -> None:
+    """Programs print the address that they were given."""
+    bench = Bench(BuildFailed(Reason.REPOSITORY_UNAVAILABLE, "no answer of http://me:s3cret@proxy.example.com:3128"))
+    assert bench.run().error == "no answer of http://me:***@proxy.example.com:3128"

@@ -6,15 +6,18 @@ from typing import Any
 
 import pytest
 
+from driver_builder.api.driver_spec import ConfigMapKey
 from driver_builder.builds.job.job_cluster import JobCluster
 from driver_builder.builds.job.job_log import PodLog
 from driver_builder.builds.job.job_state import Building, HandingOver, JobState, Lost, NotBuilt, TimedOut, Waiting
 from driver_builder.discovery.job_kernel_discovery import JobKernelDiscovery, manifest
 from driver_builder.discovery.kernel_script import script_for
 from driver_builder.errors import BuildFailed, DriverBuilderError, TemporaryError
+from driver_builder.model.build_proxy import BuildProxy
 from driver_builder.model.repositories import Repository
 from driver_builder.objects.tolerations import OURS
 from driver_builder.reasons import Reason
+from driver_builder.templates.trust import CA_FILE, runner
 from driver_builder.upgrades.newest_kernel import STREAMS
 from kube_api.client import Client
 from kube_api.names import is_label_value
@@ -31,6 +34,24 @@ def test_the_job_runs_the_script_that_an_engine_runs(family: str) -> None:
     assert asking["command"] == ["/bin/bash", "-c", script.text, script.name, *script.arguments]
     assert "env" not in asking, "no variable of the pod can be meant"
     assert "$$" not in script.text
+
+
+def test_the_script_goes_the_way_of_builds() -> None:
+    """By their proxy, completed with its password in the pod, and with their CAs; no variable of the pod is meant."""
+    proxy = BuildProxy(https="http://proxy.example.com:3128", secret="proxy")
+    made = manifest(DEBIAN, "drivers", proxy=proxy, ca=ConfigMapKey(name="build-ca", key="ca.crt"))
+    pod = made["spec"]["template"]["spec"]
+    (asking,), (end,) = pod["initContainers"], pod["containers"]
+    *before, shell, option, text, name, family = asking["command"]
+    assert (before, shell, option, name, family) == (runner(), "/bin/bash", "-c", "apt.sh", "debian")
+    assert text.endswith(script_for(DEBIAN).text)
+    assert {item["name"] for item in asking["env"]} == {"HTTPS_PROXY", "https_proxy"}
+    assert not [item["name"] for item in asking["env"] if f"$({item['name']})" in "".join(asking["command"])]
+    assert {mount["mountPath"]: mount["name"] for mount in asking["volumeMounts"]} == {
+        "/proxy": "proxy", CA_FILE.rpartition("/")[0]: "build-ca",
+    }  # fmt: skip
+    assert {volume["name"] for volume in pod["volumes"]} == {"proxy", "build-ca"}
+    assert not {"env", "volumeMounts"} & end.keys()
 
 
 def test_the_pod_is_of_the_nodes_kind_and_may_little() -> None:

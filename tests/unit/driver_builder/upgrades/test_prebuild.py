@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driver_builder.api.driver_spec import ConfigMapKey
 from driver_builder.desired.resolve_node import resolve_for
 from driver_builder.model import permissions
+from driver_builder.model.build_proxy import BuildProxy
 from driver_builder.model.image_state import Absent, ImageState, Unauthorized
 from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.observed.snapshot import Snapshot, Suspension
@@ -88,6 +90,17 @@ def test_the_prebuilt_image_is_the_one_that_preflight_builds() -> None:
     assert item is not None
     assert (action.request, action.waiting) == (getattr(item, "request", None), 0)
     assert action.request.key in plan(world, SETTINGS).drivers[0].needed
+
+
+def test_a_discovery_goes_the_way_of_builds() -> None:
+    """One that a proxy or CAs lead to is another repository; without them the result of before counts."""
+    build = {"proxy": {"httpProxy": "http://p:1"}, "caConfigMap": {"name": "ca"}}
+    (action,) = of_kind(decided(drivers=(following(spec={"build": build}),)), DiscoverKernels)
+    assert action.proxy == BuildProxy(http="http://p:1")
+    assert action.ca_config_map == ConfigMapKey(name="ca", key="ca.crt")
+    assert action.repository != DEBIAN
+    assert (str(action.repository), repr(action.repository)) == (str(DEBIAN), repr(DEBIAN))
+    assert not of_kind(decided(), DiscoverKernels)
 
 
 @pytest.mark.parametrize(

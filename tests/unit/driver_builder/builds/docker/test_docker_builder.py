@@ -1,6 +1,8 @@
 """An engine that loses a layer of its cache to another build: a race that a real one cannot be made to run."""
 
+import io
 import json
+import tarfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -20,6 +22,7 @@ from driver_builder.errors import BuildFailed, TemporaryError
 from driver_builder.model import engine_images
 from driver_builder.model.build import BuildRequest
 from driver_builder.reasons import Reason
+from driver_builder.templates.trust import runner, trusting
 from tests.support.driver_builder.factories import node, snapshot
 from tests.support.driver_builder.plans import request_of
 from tests.support.driver_builder.scripted_registry import Reply, Request, scripted_registry
@@ -31,7 +34,7 @@ BROKEN = {"error": "The command 'make' returned a non-zero code: 65", "errorDeta
 
 @contextmanager
 def engine(
-    *builds: object, network: str = "host", proxy: Mapping[str, str] | None = None
+    *builds: object, network: str = "host", proxy: Mapping[str, str] | None = None, ca: str = ""
 ) -> Iterator[tuple[DockerBuilder, list[Request]]]:
     """A builder whose engine's builds end like this, one after the other; returns what the engine was asked, too."""
     left = list(builds)
@@ -43,7 +46,7 @@ def engine(
         scripted_registry(script) as server,
         closing(docker.APIClient(f"tcp://{server.host}", version="1.41")) as api,
     ):
-        yield DockerBuilder(api, network=network, proxy=proxy), server.requests
+        yield DockerBuilder(api, network=network, proxy=proxy, ca=ca), server.requests
 
 
 def names_of(request: BuildRequest, owner: str) -> set[str]:
@@ -91,6 +94,51 @@ def test_a_proxy_is_given_to_the_commands_of_a_build() -> None:
     (build,), (other,) = ([one for one in asked if one.path.endswith("/build")] for asked in (requests, others))
     assert json.loads(parse_qs(build.query)["buildargs"][0]) == {"http_proxy": "http://p:1"}
     assert "buildargs" not in parse_qs(other.query)
+
+
+def dockerfile_of(request: Request) -> str:
+    """Return the Dockerfile that an engine was given."""
+    with tarfile.open(fileobj=io.BytesIO(request.body)) as context:
+        file = context.extractfile("Dockerfile")
+        assert file is not None
+        return file.read().decode()
+
+
+def test_certificates_are_given_beside_a_build(tmp_path: Path) -> None:
+    """By arguments that an engine knows, and not in the Dockerfile, which is as before but for what runs commands."""
+    request, pem = request_of(snapshot(node())), "-----BEGIN CERTIFICATE-----\nTUlJ\n-----END CERTIFICATE-----"
+    asked = []
+    for ca in ("", pem):
+        with engine(BROKEN, proxy={"http_proxy": "http://p:1"}, ca=ca) as (builder, requests), suppress(BuildFailed):
+            builder.build(request, directory=tmp_path, log=lambda _: None, cancelled=Event())
+        asked += [one for one in requests if one.path.endswith("/build")]
+    without, build = asked
+    assert json.loads(parse_qs(build.query)["buildargs"][0]) == {
+        "http_proxy": "http://p:1", "FTP_PROXY": pem, "ftp_proxy": "",
+    }  # fmt: skip
+    assert "TUlJ" not in dockerfile_of(build)
+    assert dockerfile_of(build) == trusting(dockerfile_of(without)) != dockerfile_of(without)
+
+
+def test_what_runs_commands_is_not_in_log_and_message() -> None:
+    """They are those of the template, with and without a CA."""
+    announced = f"Step 2/9 : SHELL {json.dumps([*runner(), '/bin/bash', '-c'])}\n"
+    failed = {"error": f"The command '{' '.join(runner())} /bin/bash -c false' returned a non-zero code: 1"}
+    lines: list[str] = []
+
+    def script(asked: Request) -> Reply:
+        items = [{"stream": announced}, {**failed, "errorDetail": {"code": 1}}]
+        return Reply(body="\n".join(map(json.dumps, items)).encode() if asked.path.endswith("/build") else b"{}")
+
+    with (
+        scripted_registry(script) as server,
+        closing(docker.APIClient(f"tcp://{server.host}", version="1.41")) as api,
+        pytest.raises(BuildFailed, match="The command '/bin/bash -c false' returned"),
+    ):
+        DockerBuilder(api, ca="-").run(
+            b"", name="test/image:latest", log=lines.append, limits=BuildLimits(60.0, Event(), time.monotonic)
+        )
+    assert lines == ['Step 2/9 : SHELL ["/bin/bash", "-c"]']
 
 
 @pytest.mark.parametrize("network", ["host", "none"])

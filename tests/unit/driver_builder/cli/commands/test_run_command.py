@@ -143,7 +143,8 @@ class Slow(MemoryClient):
         self.holder = ""
         self._signals = signals
         self.objects[NODE_FEATURE_RULES.path(name="boards")] = rule_object("boards", GOOD)
-        self.objects[CONFIG_MAPS.path(namespace=NAMESPACE, name=CONFIG_MAP)] = {"metadata": {"resourceVersion": "1"}}
+        known = {"name": CONFIG_MAP, "namespace": NAMESPACE, "uid": "1", "resourceVersion": "1"}
+        self.objects[CONFIG_MAPS.path(namespace=NAMESPACE, name=CONFIG_MAP)] = {"metadata": known}
 
     def watch(self, *_: Any, **__: Any) -> Iterator[WatchEvent]:
         """Nothing happens until the end of the test."""
