@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from driver_builder.objects.manifests import DRIVER_LABEL
-from driver_builder.planning.actions import Action
 from kube_api import names
 from kube_api.client import Object, WatchEvent
 from kube_api.resources import DRIVER_CONTAINERS, NODES
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
 from tests.unit.driver_builder.world import test_world_rollout as waves
+from tests.unit.driver_builder.world.hostile_histories import Happening, Making, play_steps, some_node
 from tests.unit.driver_builder.world.test_world_drain import DRAIN, DrainWorld, web_path
 from tests.unit.driver_builder.world.test_world_rollout import BAD, GOOD, NODE_NAMES, driver_of, holder_of
 
@@ -106,10 +106,6 @@ class AttackWorld(DrainWorld):
 # ---------------------------------------------------------------- events
 
 
-def _some(world: AttackWorld, chance: random.Random) -> str:
-    return chance.choice(sorted(world.kernels))
-
-
 def _daemon_sets(world: AttackWorld) -> list[str]:
     return sorted(path for path in world.client.objects if "/daemonsets/" in path)
 
@@ -143,7 +139,7 @@ def _leave(world: AttackWorld, node: str) -> None:
 def register_anew(world: AttackWorld, chance: random.Random) -> None:
     """``kubectl delete node``, and its kubelet registers it again; a reconcile has seen what was there before."""
     world.reconcile(world.look)
-    forget_node(world, _some(world, chance))
+    forget_node(world, some_node(world, chance))
 
 
 def forget_node(world: AttackWorld, node: str) -> None:
@@ -157,7 +153,7 @@ def forget_node(world: AttackWorld, node: str) -> None:
 
 def replace_machine(world: AttackWorld, chance: random.Random) -> None:
     """Another machine comes under the name of one."""
-    node = _some(world, chance)
+    node = some_node(world, chance)
     _leave(world, node)
     world.add_node(node, chance.choice((KERNEL, OTHER_KERNEL)))
     for nodes in world.taken.values():
@@ -216,17 +212,17 @@ def invalid_edit(world: AttackWorld, chance: random.Random) -> None:
 
 def reboot(world: AttackWorld, chance: random.Random) -> None:
     """A node boots the same kernel again."""
-    waves._reboot(world, _some(world, chance))
+    waves._reboot(world, some_node(world, chance))
 
 
 def silence(world: AttackWorld, chance: random.Random) -> None:
     """A kubelet stops to report, or goes on."""
-    waves._silence(world, _some(world, chance), chance.random() < 0.5)
+    waves._silence(world, some_node(world, chance), chance.random() < 0.5)
 
 
 def cordon(world: AttackWorld, chance: random.Random) -> None:
     """A node is cordoned, or is not any more."""
-    waves._cordon(world, _some(world, chance), chance.random() < 0.5)
+    waves._cordon(world, some_node(world, chance), chance.random() < 0.5)
 
 
 def kill(world: AttackWorld, _chance: random.Random) -> None:
@@ -243,13 +239,7 @@ EVENTS: tuple[Callable[[AttackWorld, random.Random], None], ...] = (
 # ---------------------------------------------------------------- histories
 
 
-@dataclass(frozen=True)
-class Happening:
-    """An event with chances of its own, and the rounds after it, each with the write after which it is killed."""
-
-    name: str
-    seed: float
-    rounds: tuple[int | None, ...]
+MAKING = Making(least=3, most=9, rounds=4, killed=0.1, writes=3)
 
 
 @dataclass(frozen=True)
@@ -266,17 +256,12 @@ class History:
 def history(seed: int) -> History:
     """Make the history of a seed: it stays the same while the events do."""
     chance = random.Random(seed)  # noqa: S311  # no secret
-
-    def happening() -> Happening:
-        ends = (chance.randint(0, 3) if chance.random() < 0.1 else None for _ in range(chance.randint(0, 4)))
-        return Happening(chance.choice(EVENTS).__name__, chance.random(), tuple(ends))
-
     return History(
         kernels=tuple(chance.choice((KERNEL, KERNEL, OTHER_KERNEL)) for _ in range(chance.randint(2, 4))),
         budget=chance.choice((1, 1, 2)),
         is_drained=chance.random() < 0.6,
         has_canary=chance.random() < 0.5,
-        steps=tuple(happening() for _ in range(chance.randint(3, 9))),
+        steps=MAKING.steps(chance, EVENTS),
     )
 
 
@@ -291,31 +276,12 @@ def play(made: History) -> None:
     world.budget, world.drains = made.budget, made.is_drained
     world.arrive()
     world.edit_source(GOOD[1])
-    events = {event.__name__: event for event in EVENTS}
-    for step in made.steps:
-        events[step.name](world, random.Random(step.seed))  # noqa: S311  # no secret
-        for end in step.rounds:
-            _round(world, end)
+    play_steps(world, made.steps, EVENTS)
     began = world.now
     world.heal()
     world.arrive()
     assert world.now - began < 2 * DAY_SECONDS
     _assert_in_order(world)
-
-
-def _round(world: AttackWorld, end: int | None) -> None:
-    writes = 0
-
-    def look(action: Action) -> bool:
-        nonlocal writes
-        world.look(action)
-        writes += 1
-        return end is not None and writes > end
-
-    world.reconcile(look)
-    world.finish_builds()
-    world.turn()
-    world.now += 20.0
 
 
 def _assert_in_order(world: AttackWorld) -> None:

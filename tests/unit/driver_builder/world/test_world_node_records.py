@@ -184,6 +184,20 @@ def test_the_record_of_a_node_that_leaves_says_what_its_pod_has_loaded() -> None
     assert json.loads(text)["loads"][0]["modules"] == [f"edudrv:{identities(world)[node]}"]
 
 
+def moving_node(world: AttackWorld) -> str:
+    """Let the wave reach its first node: it has the label, and no pod of the next image yet."""
+    while True:
+        world.reconcile(world.look)
+        world.finish_builds()
+        labelled = world.wave_labels()
+        if not labelled:
+            world.turn()
+        world.now += 1.0
+        if labelled:
+            (node,) = labelled
+            return node
+
+
 def registered_anew(world: AttackWorld) -> str:
     """Let the wave reach a node, and register that one anew, without any label or record."""
     first = identities(world)
@@ -208,13 +222,7 @@ def test_a_node_that_is_registered_anew_keeps_what_the_wave_has_brought() -> Non
 def test_a_node_that_is_registered_anew_as_it_moves_waits_for_the_wave() -> None:
     """It is not known which image its modules are of: it is replaced under the lock, or not at all (N9)."""
     world = fleet(canary=1, soak="1h")
-    while not world.wave_labels():
-        world.reconcile(world.look)
-        world.finish_builds()
-        if not world.wave_labels():
-            world.turn()
-        world.now += 1.0
-    (node,) = world.wave_labels()
+    node = moving_node(world)
     forget_node(world, node)
     pass_rounds(world, 12)
     assert node in ready_nodes(world)
@@ -257,15 +265,9 @@ def test_a_node_that_is_registered_anew_in_an_undone_wave_goes_back_under_its_lo
 def test_an_invalid_spec_leaves_a_node_that_has_just_moved_its_lock() -> None:
     """The pod with the next image comes all the same, and its modules are replaced; the label is put back as well."""
     world = fleet(canary=1, soak="1h")
-    while not world.wave_labels():
-        world.reconcile(world.look)
-        world.finish_builds()
-        if not world.wave_labels():
-            world.turn()
-        world.now += 1.0
+    node = moving_node(world)
     world.client.patch(_driver("edu"), {"spec": {"version": "not valid!!"}})
     pass_rounds(world, 3)
-    (node,) = world.wave_labels()
     brought = identities(world)[node]
     forget_node(world, node)
     pass_rounds(world, 3)
