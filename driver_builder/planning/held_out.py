@@ -26,7 +26,7 @@ from driver_builder.planning.actions import ApplyDaemonSet, LabelNode
 from driver_builder.planning.kept_modules import may_reload
 from driver_builder.planning.plan_view import DriverView, TargetPart
 from driver_builder.planning.pod_loads import load_of
-from driver_builder.status.rollout_status import previous_wave
+from driver_builder.status.rollout_status import MAX_REACHED, previous_wave
 
 MAX_KEPT_OUT = 200
 """Nodes that one reconcile keeps the pods of a DaemonSet from before it is for them."""
@@ -78,7 +78,8 @@ def _has_waited(view: DriverView, node: Node) -> bool:
 
 def waits_unrecorded(view: DriverView, nodes: Iterable[str], target: str) -> bool:
     """Return whether a node of a target without a record waits, and the status does not say so yet."""
-    if not _was_deleted(view, target):
+    wave = previous_wave(view.driver.status)
+    if not _was_deleted(view, target) or (wave is not None and len(wave.reached) >= MAX_REACHED):
         return False
     kept_out = (view.nodes[name] for name in nodes if name in view.nodes and is_kept_out(view, view.nodes[name]))
     return any(_is_unrecorded(view, node, target) and not _has_waited(view, node) for node in kept_out)
@@ -138,7 +139,9 @@ def _is_recorded(view: DriverView, node: Node) -> bool:
 
 def _is_unrecorded(view: DriverView, node: Node, target: str) -> bool:
     """Return whether nothing says what a node has whose DaemonSet is missing: it may have been registered anew."""
-    if _is_recorded(view, node) or any(pod.target == target for pod in view.pods_on(node.name)):
+    if node.boot_id is None or _is_recorded(view, node):
+        return False
+    if any(pod.target == target for pod in view.pods_on(node.name)):
         return False
     return _was_deleted(view, target)
 

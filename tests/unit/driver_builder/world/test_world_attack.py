@@ -6,7 +6,7 @@ registered anew or are other machines, images that a registry has lost, clocks a
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from kube_api.client import Object, WatchEvent
 from kube_api.resources import DRIVER_CONTAINERS, NODES
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
 from tests.unit.driver_builder.world import test_world_rollout as waves
-from tests.unit.driver_builder.world.hostile_histories import Happening, Making, play_steps, some_node
+from tests.unit.driver_builder.world.hostile_histories import Event, Happening, Making, play_steps, some_node
 from tests.unit.driver_builder.world.test_world_drain import DRAIN, DrainWorld, web_path
 from tests.unit.driver_builder.world.test_world_rollout import BAD, GOOD, NODE_NAMES, driver_of, holder_of
 
@@ -47,12 +47,13 @@ MENDS = {
     "N9: locks of nodes that move stay under an invalid spec": 639,
     "A4: a drain that began while a clock was ahead counts from now": 65,
 }
-"""By mend, a seed that was red without it when it was made: those below ``FEW`` run in ``make test``.
-
-Without one: A1 (no event removes annotations), a refused image under ``immediate`` (no history has that strategy), and
-N3 (no event moves a node to another pool); they have tests of their own in ``test_world_node_records`` and
-``test_world_drain``.
-"""
+"""By mend, a seed that was red without it when it was made: those below ``FEW`` run in ``make test``."""
+WIDER_MENDS = {
+    "A1: a drain ends though its record is removed": 0,
+    "N3: a node that leaves records what its pods have reported": 353,
+    "N1: what was refused goes nowhere under immediate either": 376,
+}
+"""The same, of histories with more kinds of events (``MORE_EVENTS``)."""
 
 
 class AttackWorld(DrainWorld):
@@ -60,6 +61,8 @@ class AttackWorld(DrainWorld):
 
     is_stale = False
     """Whether the watches have stopped: the controller knows what was there before."""
+    refused: frozenset[str] | None = None
+    """While the strategy is ``immediate``, the modules that a wave has refused: these alone may not come."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,6 +83,9 @@ class AttackWorld(DrainWorld):
             for module in live.keys() & self.live[node].keys() if boot == self.boots[node] else ():
                 if self.live[node][module] == live[module] or self._is_broken(node, live[module]):
                     continue
+                if self.refused is not None:
+                    assert self.live[node][module] not in self.refused, f"{module} is replaced by what was refused"
+                    continue
                 driver = module.removesuffix("drv")
                 replaced[driver] += 1
                 assert holder == f"{NAMESPACE}/{driver}", f"{module} is replaced without the lock"
@@ -91,6 +97,11 @@ class AttackWorld(DrainWorld):
 
     def _is_broken(self, node: str, identity: str) -> bool:
         return node in self.dead_devices or identity in self.bad
+
+    def take(self, driver: str, node: str) -> None:
+        """Check that a wave goes by its rules; ``immediate`` has none."""
+        if self.refused is None:
+            super().take(driver, node)
 
     def hear(self, name: str) -> None:
         """Let a node's kubelet report again; a pod whose loader has not reported yet is not ready."""
@@ -235,10 +246,43 @@ def kill(world: AttackWorld, _chance: random.Random) -> None:
     world.kill()
 
 
-EVENTS: tuple[Callable[[AttackWorld, random.Random], None], ...] = (
+def lose_record(world: AttackWorld, _chance: random.Random) -> None:
+    """A tool removes the annotation of a drain that is under way."""
+    for _ in range(8):
+        for name in sorted(world.kernels):
+            path = NODES.path(name=name)
+            if names.DRAINING_ANNOTATION in (world.client.objects[path]["metadata"].get("annotations") or {}):
+                world.client.patch(path, {"metadata": {"annotations": {names.DRAINING_ANNOTATION: None}}})
+                return
+        world.one_round()
+
+
+def move_pool(world: AttackWorld, chance: random.Random) -> None:
+    """A node is given to a pool that the driver does not select, or comes back."""
+    world.move_node(some_node(world, chance), chance.choice(("edu", "web")))
+
+
+def hurry(world: AttackWorld, chance: random.Random) -> None:
+    """The strategy is ``immediate`` for some rounds, of which a controller whose watches have stopped knows nothing."""
+    if world.is_stale:
+        return
+    has_refused = "refused" in world.status().get("rollout", {})
+    world.refused = frozenset(world.bad if has_refused else ())
+    world.roll({"strategy": "immediate"})
+    for _ in range(chance.randint(1, 5)):
+        world.one_round()
+    world.roll({"strategy": "waves"})
+    for _ in range(3):
+        world.one_round()
+    world.refused = None
+
+
+EVENTS: tuple[Event[AttackWorld], ...] = (
     delete_daemon_set, strip_daemon_set, register_anew, replace_machine, lose_image, edit, edit_and_back, undo,
     wrong_clock, stale_cache, invalid_edit, reboot, silence, cordon, kill,
 )  # fmt: skip
+
+MORE_EVENTS = (*EVENTS, lose_record, move_pool, move_pool, hurry)
 
 
 # ---------------------------------------------------------------- histories
@@ -258,7 +302,7 @@ class History:
     steps: tuple[Happening, ...]
 
 
-def history(seed: int) -> History:
+def history(seed: int, events: tuple[Event[AttackWorld], ...] = EVENTS) -> History:
     """Make the history of a seed: it stays the same while the events do."""
     chance = random.Random(seed)  # noqa: S311  # no secret
     return History(
@@ -266,7 +310,7 @@ def history(seed: int) -> History:
         budget=chance.choice((1, 1, 2)),
         is_drained=chance.random() < 0.6,
         has_canary=chance.random() < 0.5,
-        steps=MAKING.steps(chance, EVENTS),
+        steps=MAKING.steps(chance, events),
     )
 
 
@@ -281,7 +325,7 @@ def play(made: History) -> None:
     world.budget, world.drains = made.budget, made.is_drained
     world.arrive()
     world.edit_source(GOOD[1])
-    play_steps(world, made.steps, EVENTS)
+    play_steps(world, made.steps, MORE_EVENTS)
     began = world.now
     world.heal()
     world.arrive()
@@ -320,6 +364,12 @@ def seeds(every: range) -> Iterator[object]:
 def test_a_hostile_history(seed: int) -> None:
     """Nothing that works is replaced but under the lock, in the budget and without users; all ends in order."""
     play(history(seed))
+
+
+@pytest.mark.parametrize("seed", WIDER_MENDS.values(), ids=WIDER_MENDS)
+def test_a_wider_hostile_history(seed: int) -> None:
+    """The same, where drains lose their record, nodes leave the pool, and the strategy is ``immediate`` for a while."""
+    play(history(seed, MORE_EVENTS))
 
 
 def test_when_watches_go_on_a_pod_that_came_and_went_meanwhile_is_gone() -> None:

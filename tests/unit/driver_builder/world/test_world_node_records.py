@@ -379,6 +379,20 @@ def test_killed_before_the_status_names_them_such_nodes_still_wait(writes: int) 
     assert ready_nodes(world) == set(NODE_NAMES)
 
 
+def test_nodes_whose_boot_is_not_known_hold_up_no_daemon_set() -> None:
+    """The status could not say that they wait: they get their driver as a new node does."""
+    world = fleet()
+    world.reconcile(world.look)
+    world.finish_builds()
+    for node in NODE_NAMES:
+        forget_node(world, node)
+        world.patch_node(node, {"metadata": {"annotations": {names.BOOT_ID_ANNOTATION: None}}})
+        world.live[node] = {}
+    delete_daemon_sets(world, is_any)
+    pass_rounds(world, 6)
+    assert [path for path in world.client.objects if "/daemonsets/" in path] != []
+
+
 def test_a_target_that_was_skipped_has_its_driver_at_once() -> None:
     """Its DaemonSet was deleted by the plan: nothing is loaded that a wave would have to answer for."""
     world = fleet(canary=1, soak="1h")
