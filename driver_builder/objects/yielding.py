@@ -69,7 +69,7 @@ def has_yielded(labels: Mapping[str, str], annotations: Mapping[str, str], drive
 
 
 def yield_labels(labels: Mapping[str, str], annotations: Mapping[str, str]) -> list[str]:
-    """Return the labels by which drivers yield on a Node; those of drivers that were outside it are others."""
+    """Return the labels by which drivers yield on a Node, without those of drivers that were outside."""
     record = yielding_of(annotations)
     is_named_so = record is not None and bool(record.first) and driver_key.name_of(record.first) == OUTSIDE
     return [key for key, value in labels.items() if is_yield_label(key) and (value != OUTSIDE or is_named_so)]

@@ -147,8 +147,11 @@ class Clearance:
         """Return whether what a driver that yields would get is known to be built for what another one has."""
         return self.known.placed(node, driver) is not None and self.known.fits(node, driver, first)
 
-    def returning(self, node: Node, driver: str) -> Return:
-        """Decide what comes next where the drivers that have yielded are to be loaded again."""
+    def returning(self, node: Node, driver: str, *, is_kept: bool = False) -> Return:
+        """Decide what comes next where the drivers that have yielded are to be loaded again.
+
+        Where the driver ``is_kept``, because one of them is not unloaded, what is loaded of them is not replaced.
+        """
         record = self.known.record(node, driver)
         if record is None:
             return Return()
@@ -165,7 +168,7 @@ class Clearance:
                 return found
             words = f"loading {', '.join(reversed(labelled))} again on {node.name}"
             there = _relabelled(node, lanes)
-            kept = [key for key in labelled if self.known.would_reload(there, key)]
+            kept = [key for key in labelled if is_kept and self.known.would_reload(there, key)]
             labels = {label_of(key): OUTSIDE if key in kept else None for key in labelled}
             return Return(labels={**lanes, **labels}, words=words)
         # One that is kept away until its own wave does not come back before.

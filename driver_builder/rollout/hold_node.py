@@ -210,7 +210,8 @@ class Hold:
         failed = Draining(driver=self.driver, failed=why, retry_at=int(self.now + REST_SECONDS), dependent=found.stuck)
         annotations = {names.LOCK_ANNOTATION: self._lock(node), names.DRAINING_ANNOTATION: render_draining(failed)}
         action = self._write(node, annotations, why=f"it keeps its driver: {why}")
-        labels = {**restored(node, record), **self.order.clearance.returning(node, self.driver).labels}
+        back = self.order.clearance.returning(node, self.driver, is_kept=True)
+        labels = {**restored(node, record), **back.labels}
         action = replace(action, labels=labels, taint=None if record is None else False)
         words = f"{node.name} keeps its driver: {why}"
         return Step(actions=(action,), stuck=why, words=words, requeue_at=self.now + LOOK_SECONDS)
