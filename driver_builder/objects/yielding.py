@@ -4,7 +4,8 @@ Where a driver is replaced that others depend on, these yield meanwhile: that is
 
 The record is an annotation of the Node, written in the same patch as the labels of these drivers, and removed once they
 are loaded again: a controller that is killed anywhere continues from it. A label with the value :data:`OUTSIDE` has no
-record: the node was outside the driver's selector, and still had its modules.
+record: the node was outside the driver's selector, and still had its modules. Such a driver keeps that value until it
+is its turn to yield, also where a record names it.
 """
 
 import json
@@ -59,7 +60,19 @@ def is_held_out(labels: Mapping[str, str], annotations: Mapping[str, str], drive
     if labels.get(label_of(driver)) != OUTSIDE:
         return False
     record = yielding_of(annotations)
-    return record is None or driver not in record.drivers
+    return record is None or driver not in record.drivers or driver_key.name_of(record.first) != OUTSIDE
+
+
+def has_yielded(labels: Mapping[str, str], annotations: Mapping[str, str], driver: str) -> bool:
+    """Return whether a driver's pods are kept from a Node because the driver yields there."""
+    return label_of(driver) in labels and not is_held_out(labels, annotations, driver)
+
+
+def yield_labels(labels: Mapping[str, str], annotations: Mapping[str, str]) -> list[str]:
+    """Return the labels by which drivers yield on a Node, without those of drivers that were outside."""
+    record = yielding_of(annotations)
+    is_named_so = record is not None and bool(record.first) and driver_key.name_of(record.first) == OUTSIDE
+    return [key for key, value in labels.items() if is_yield_label(key) and (value != OUTSIDE or is_named_so)]
 
 
 def is_yield_label(label: str) -> bool:

@@ -7,7 +7,7 @@ just what they would load. Where they would load something else, a wave lets the
 works (:mod:`driver_builder.rollout`).
 
 The same holds where a DaemonSet is gone that no plan deleted: before another one is for its nodes, pods are kept from
-those that record other live modules.
+those that record other live modules, and from those without a record: that proves nothing.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ from driver_builder.planning.actions import ApplyDaemonSet, LabelNode
 from driver_builder.planning.kept_modules import may_reload
 from driver_builder.planning.plan_view import DriverView, TargetPart
 from driver_builder.planning.pod_loads import load_of
-from driver_builder.status.rollout_status import previous_wave
+from driver_builder.status.rollout_status import MAX_REACHED, previous_wave
 
 MAX_KEPT_OUT = 200
 """Nodes that one reconcile keeps the pods of a DaemonSet from before it is for them."""
@@ -68,12 +68,21 @@ def waiting(
 
 
 def _has_waited(view: DriverView, node: Node) -> bool:
-    """Return whether a Node without a record waited on this boot, as the status says: it has been registered anew."""
-    if view.record in node.annotations or node.boot_id is None:
+    """Return whether a Node waits of which the status says so on this boot, and its record nothing."""
+    if _is_recorded(view, node) or node.boot_id is None:
         return False
     wave = previous_wave(view.driver.status)
     found = wave.reached.get(node.name) if wave is not None else None
     return found is not None and found.label == OUTSIDE and found.is_on(node.boot_id)
+
+
+def waits_unrecorded(view: DriverView, nodes: Iterable[str], target: str) -> bool:
+    """Return whether a node of a target without a record waits, and the status does not say so yet."""
+    wave = previous_wave(view.driver.status)
+    if not _was_deleted(view, target) or (wave is not None and len(wave.reached) >= MAX_REACHED):
+        return False
+    kept_out = (view.nodes[name] for name in nodes if name in view.nodes and is_kept_out(view, view.nodes[name]))
+    return any(_is_unrecorded(view, node, target) and not _has_waited(view, node) for node in kept_out)
 
 
 def returned(view: DriverView, parts: Iterable[TargetPart]) -> frozenset[str]:
@@ -117,7 +126,33 @@ def _is_of_left(view: DriverView, node: Node, left: DaemonSet | None) -> bool:
 
 
 def _is_exposed(view: DriverView, node: Node, item: DaemonSet) -> bool:
-    return view.yield_label not in node.labels and not has_all_of(view, node, item)
+    if view.yield_label in node.labels:
+        return False
+    return _is_unrecorded(view, node, item.target) or not has_all_of(view, node, item)
+
+
+def _is_recorded(view: DriverView, node: Node) -> bool:
+    """Return whether a Node's record says what is loaded on this boot."""
+    known = loaded.parse(node.annotations.get(view.record))
+    return known is not None and (not known.loads or any(load.is_live(node.boot_id) for load in known.loads))
+
+
+def _is_unrecorded(view: DriverView, node: Node, target: str) -> bool:
+    """Return whether nothing says what a node has whose DaemonSet is missing: it may have been registered anew."""
+    if node.boot_id is None or _is_recorded(view, node):
+        return False
+    if any(pod.target == target for pod in view.pods_on(node.name)):
+        return False
+    return _was_deleted(view, target)
+
+
+def _was_deleted(view: DriverView, target: str) -> bool:
+    """Return whether a DaemonSet of a target is missing that its nodes had, as the status says."""
+    known = view.daemon_sets.get(target)
+    if known is not None and (known.slot.place is Place.ALL or target in view.pairs):
+        return False
+    before = (view.before.get(item.target.id) for item in view.wanted if item.target.short_hash == target)
+    return any(status is not None and status.rolled_out is not None for status in before)
 
 
 def has_all_of(view: DriverView, node: Node, item: DaemonSet) -> bool:
@@ -138,7 +173,7 @@ def _live(view: DriverView, node: Node) -> list[Load]:
 def _may_come(view: DriverView, node: Node, target: str, written: frozenset[str]) -> bool:
     """Return whether the next pod on a node takes no loaded modules away."""
     if not _live(view, node):
-        return True
+        return not _is_unrecorded(view, node, target)
     pair = view.pairs.get(target)
     item = pair.of_node(node, view.wave_label) if pair is not None else view.daemon_sets.get(target)
     if item is None or item.name in written:

@@ -51,7 +51,8 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
     kept_out = _kept_out(view, item, found, written)
     actions: list[Action] = [*(kept_out or place(view, item.target.id, found, written))]
     is_other = found.front is None or _is_written_otherwise(found.front, written)
-    if is_other and not (found.waits or kept_out):
+    is_early = held_out.waits_unrecorded(view, item.nodes, item.target.short_hash)
+    if is_other and not (found.waits or kept_out or is_early):
         actions.append(
             ApplyDaemonSet(
                 namespace=view.driver.namespace,

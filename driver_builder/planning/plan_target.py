@@ -53,8 +53,8 @@ def plan_target(
 
 def _with_rolled_out(view: DriverView, spec: DriverSpec, item: DesiredTarget, part: TargetPart) -> TargetPart:
     """Remember what nodes have, and make the DaemonSet of it anew where it is missing."""
-    if not item.nodes:
-        return part
+    if not item.nodes or isinstance(item, SkippedTarget):
+        return replace(part, status=replace(part.status, rolled_out=None))
     rolled_out = rolled_out_to(view, item)
     part = replace(part, status=replace(part.status, rolled_out=rolled_out))
     missing = remade(view, spec, item, rolled_out) if isinstance(item, TargetToBuild) else None

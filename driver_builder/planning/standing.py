@@ -12,7 +12,7 @@ from typing import Any
 from driver_builder.objects import loaded
 from driver_builder.objects.load_report import HELD
 from driver_builder.objects.slots import Place, Slot
-from driver_builder.objects.yielding import label_of, yielding_of
+from driver_builder.objects.yielding import has_yielded, yielding_of
 from driver_builder.observed.evidence import Finding, NodeEvidence, ValidationState, judge
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import DaemonSet, DriverPod
@@ -248,7 +248,7 @@ def _stand(node: Node, pods: list[DriverPod], by: Weighing) -> NodeStanding:
         why=why,
         moves=not is_in_front,
         can_return=is_in_front and not is_kept_out and by.lanes is not None and by.lanes.spare is not None,
-        yields=yields and label_of(by.driver) in node.labels,
+        yields=yields and has_yielded(node.labels, node.annotations, by.driver),
         is_live=standing is Standing.UNPROVEN and is_in_front and _is_live(node, pods, by),
         works=works,
     )

@@ -167,7 +167,7 @@ def _why_in(view: DriverView, node: Node) -> str:
 
 def _is_to_yield(view: DriverView, node: Node) -> bool:
     record = yielding_of(node.annotations)
-    return record is not None and view.driver.key in record.drivers
+    return record is not None and view.driver.key in record.drivers and not held_out.is_kept_out(view, node)
 
 
 def left(view: DriverView, others: Collection[str]) -> Iterator[str]:

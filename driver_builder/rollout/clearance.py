@@ -14,7 +14,7 @@ from driver_builder.model import driver_key
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.objects import loaded
 from driver_builder.objects.bound_pod import PodKind
-from driver_builder.objects.yielding import Yielding, label_of, yielding_of
+from driver_builder.objects.yielding import OUTSIDE, Yielding, has_yielded, is_held_out, label_of, yielding_of
 from driver_builder.observed import inventory
 from driver_builder.observed.by_driver import of_driver
 from driver_builder.observed.evidence import Finding, judge
@@ -76,7 +76,7 @@ class Clearance:
         left = tuple(key for key in begun if is_own and key not in known and not self.known.is_gone(node, key))
         every = (*left, *(key for key in known if key in found or key in begun))
         for key in every:
-            if label_of(key) not in node.labels or not is_own:
+            if not (is_own and has_yielded(node.labels, node.annotations, key)):
                 return Clearing(
                     record=Yielding(first=driver, drivers=every),
                     label=label_of(key),
@@ -99,6 +99,9 @@ class Clearance:
 
     def may_return(self, node: Node, driver: str) -> bool:
         """Return whether those that yield to a driver can be loaded again: it works there, or is gone for good."""
+        if is_held_out(node.labels, node.annotations, driver):
+            # It has what it had before, and theirs may be built for what its own wave is to bring.
+            return False
         part = self.known.parts.get(driver)
         if part is not None and node.name in part.yielded:
             return part.yielded[node.name]
@@ -132,7 +135,8 @@ class Clearance:
         if record is None or back is None or not self.known.is_overtaken(node, driver):
             return None
         is_next = not any(self.known.is_behind(node, first) for first, _ in self.known.needs.get(driver, NONE).first)
-        yielding = [key for key in record.drivers if label_of(key) in node.labels and self.known.way_back(node, key)]
+        yielded = (key for key in record.drivers if has_yielded(node.labels, node.annotations, key))
+        yielding = [key for key in yielded if self.known.way_back(node, key)]
         unfit = (key for key in yielding if not (self._is_fit(node, key, driver) or self.known.has_wanted(node, key)))
         key = next((key for key in unfit if not is_next or self.known.placed(node, key) is None), None)
         if key is None:
@@ -143,12 +147,15 @@ class Clearance:
         """Return whether what a driver that yields would get is known to be built for what another one has."""
         return self.known.placed(node, driver) is not None and self.known.fits(node, driver, first)
 
-    def returning(self, node: Node, driver: str) -> Return:
-        """Decide what comes next where the drivers that have yielded are to be loaded again."""
+    def returning(self, node: Node, driver: str, *, is_kept: bool = False) -> Return:
+        """Decide what comes next where the drivers that have yielded are to be loaded again.
+
+        Where the driver ``is_kept``, because one of them is not unloaded, what is loaded of them is not replaced.
+        """
         record = self.known.record(node, driver)
         if record is None:
             return Return()
-        labelled = [key for key in record.drivers if label_of(key) in node.labels]
+        labelled = [key for key in record.drivers if has_yielded(node.labels, node.annotations, key)]
         if ending := [key for key in reversed(labelled) if self._is_unloading(node, key)]:
             # A pod that loads beside it could be proven by modules that are about to go.
             return Return(words=f"{', '.join(ending)} is still being unloaded from {node.name}")
@@ -160,14 +167,19 @@ class Clearance:
             if (found := self._moved(node, record, lanes)) is not None:
                 return found
             words = f"loading {', '.join(reversed(labelled))} again on {node.name}"
-            return Return(labels={**lanes, **dict.fromkeys(map(label_of, labelled))}, words=words)
-        late = {key: why for key in reversed(record.drivers) if (why := self._why_not_back(node, key))}
+            there = _relabelled(node, lanes)
+            kept = [key for key in labelled if is_kept and self.known.would_reload(there, key)]
+            labels = {label_of(key): OUTSIDE if key in kept else None for key in labelled}
+            return Return(labels={**lanes, **labels}, words=words)
+        # One that is kept away until its own wave does not come back before.
+        coming = [key for key in reversed(record.drivers) if not is_held_out(node.labels, node.annotations, key)]
+        late = {key: why for key in coming if (why := self._why_not_back(node, key))}
         words = "; ".join(f"loading {key} again on {node.name}: {why}" for key, why in late.items())
         return Return(words=words, has_failed=bool(late) and all(self._has_failed(node, key) for key in late))
 
     def _moved(self, node: Node, record: Yielding, lanes: Mapping[str, str | None]) -> Return | None:
         """Let one yield as well that has to move and has not yielded: those that do may still use its modules."""
-        labelled = [key for key in record.drivers if label_of(key) in node.labels]
+        labelled = [key for key in record.drivers if has_yielded(node.labels, node.annotations, key)]
         moved = (key for key in record.drivers if key not in labelled and wave_label_of(key) in lanes)
         key = next((key for key in moved if self.known.is_loaded(node, key)), None)
         if key is None or any(self._stuck(node, other) for other in (key, *labelled)):

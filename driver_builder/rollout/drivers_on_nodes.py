@@ -108,6 +108,12 @@ class DriversOnNodes:
         loads = known.on_boot(node.boot_id).loads
         return bool(loads) and all(dict(load.modules) == item.expected for load in loads)
 
+    def would_reload(self, node: Node, driver: str) -> bool:
+        """Return whether modules of a driver are loaded on a node in place of which its pods would load others."""
+        known = loaded.parse(node.annotations.get(loaded.annotation(driver)))
+        is_live = known is not None and any(load.modules for load in known.on_boot(node.boot_id).loads)
+        return is_live and self.daemon_set(node, driver) is not None and not self.has_wanted(node, driver)
+
     def way_back(self, node: Node, driver: str) -> MoveNode | None:
         """Return how a node gets the image of before that a wave has reached; None where it has that."""
         label, placed = wave_label_of(driver), self.placed(node, driver)

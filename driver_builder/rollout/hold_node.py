@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import DrainSettings
-from driver_builder.objects.yielding import is_yield_label, render_yielding
+from driver_builder.objects.yielding import render_yielding, yield_labels
 from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import Snapshot
@@ -68,7 +68,7 @@ def restoration(
     labels = restored(node, record)
     if is_yielded and names.YIELDING_ANNOTATION in node.annotations:
         annotations[names.YIELDING_ANNOTATION] = None
-        labels |= dict.fromkeys(filter(is_yield_label, node.labels))
+        labels |= dict.fromkeys(yield_labels(node.labels, node.annotations))
     return HoldNode(
         node=node.name,
         driver=driver,
@@ -210,7 +210,8 @@ class Hold:
         failed = Draining(driver=self.driver, failed=why, retry_at=int(self.now + REST_SECONDS), dependent=found.stuck)
         annotations = {names.LOCK_ANNOTATION: self._lock(node), names.DRAINING_ANNOTATION: render_draining(failed)}
         action = self._write(node, annotations, why=f"it keeps its driver: {why}")
-        labels = {**restored(node, record), **self.order.clearance.returning(node, self.driver).labels}
+        back = self.order.clearance.returning(node, self.driver, is_kept=True)
+        labels = {**restored(node, record), **back.labels}
         action = replace(action, labels=labels, taint=None if record is None else False)
         words = f"{node.name} keeps its driver: {why}"
         return Step(actions=(action,), stuck=why, words=words, requeue_at=self.now + LOOK_SECONDS)

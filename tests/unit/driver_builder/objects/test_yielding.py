@@ -3,11 +3,15 @@
 import pytest
 
 from driver_builder.objects.yielding import (
+    OUTSIDE,
     Yielding,
+    has_yielded,
+    is_held_out,
     is_yield_label,
     label_of,
     parse_yielding,
     render_yielding,
+    yield_labels,
     yielding_of,
 )
 from kube_api import names
@@ -34,3 +38,21 @@ def test_the_label_names_the_driver_and_is_known_again() -> None:
     assert is_yield_label(label_of("ns/mem"))
     assert not is_yield_label(names.ready_label("ns", "mem"))
     assert len(label_of("ns/mem")) == len(names.ready_label("ns", "mem"))
+
+
+@pytest.mark.parametrize(
+    ("value", "first", "is_outside"),
+    [
+        pytest.param("ofed", "ns/ofed", False, id="it yields"),
+        pytest.param(OUTSIDE, "ns/ofed", True, id="it was outside, and is to yield later"),
+        pytest.param(OUTSIDE, f"ns/{OUTSIDE}", False, id="it yields to a driver of that name"),
+        pytest.param(OUTSIDE, "", True, id="it was outside"),
+    ],
+)
+def test_a_driver_that_was_outside_has_not_yielded_yet(value: str, first: str, is_outside: bool) -> None:
+    """The label is the same; its value and the record say why it is there. Only what yields comes back with others."""
+    record = {names.YIELDING_ANNOTATION: render_yielding(Yielding(first=first, drivers=("ns/mem",)))} if first else {}
+    labels = {label_of("ns/mem"): value, "pool": "edu"}
+    assert is_held_out(labels, record, "ns/mem") is is_outside
+    assert has_yielded(labels, record, "ns/mem") is not is_outside
+    assert yield_labels(labels, record) == ([] if is_outside else [label_of("ns/mem")])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from driver_builder.objects.manifests import DRIVER_LABEL
+from driver_builder.planning.actions import Action
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import DRIVER_CONTAINERS, NODES
@@ -184,6 +185,20 @@ def test_the_record_of_a_node_that_leaves_says_what_its_pod_has_loaded() -> None
     assert json.loads(text)["loads"][0]["modules"] == [f"edudrv:{identities(world)[node]}"]
 
 
+def moving_node(world: AttackWorld) -> str:
+    """Let the wave reach its first node: it has the label, and no pod of the next image yet."""
+    while True:
+        world.reconcile(world.look)
+        world.finish_builds()
+        labelled = world.wave_labels()
+        if not labelled:
+            world.turn()
+        world.now += 1.0
+        if labelled:
+            (node,) = labelled
+            return node
+
+
 def registered_anew(world: AttackWorld) -> str:
     """Let the wave reach a node, and register that one anew, without any label or record."""
     first = identities(world)
@@ -208,13 +223,7 @@ def test_a_node_that_is_registered_anew_keeps_what_the_wave_has_brought() -> Non
 def test_a_node_that_is_registered_anew_as_it_moves_waits_for_the_wave() -> None:
     """It is not known which image its modules are of: it is replaced under the lock, or not at all (N9)."""
     world = fleet(canary=1, soak="1h")
-    while not world.wave_labels():
-        world.reconcile(world.look)
-        world.finish_builds()
-        if not world.wave_labels():
-            world.turn()
-        world.now += 1.0
-    (node,) = world.wave_labels()
+    node = moving_node(world)
     forget_node(world, node)
     pass_rounds(world, 12)
     assert node in ready_nodes(world)
@@ -257,15 +266,9 @@ def test_a_node_that_is_registered_anew_in_an_undone_wave_goes_back_under_its_lo
 def test_an_invalid_spec_leaves_a_node_that_has_just_moved_its_lock() -> None:
     """The pod with the next image comes all the same, and its modules are replaced; the label is put back as well."""
     world = fleet(canary=1, soak="1h")
-    while not world.wave_labels():
-        world.reconcile(world.look)
-        world.finish_builds()
-        if not world.wave_labels():
-            world.turn()
-        world.now += 1.0
+    node = moving_node(world)
     world.client.patch(_driver("edu"), {"spec": {"version": "not valid!!"}})
     pass_rounds(world, 3)
-    (node,) = world.wave_labels()
     brought = identities(world)[node]
     forget_node(world, node)
     pass_rounds(world, 3)
@@ -322,6 +325,82 @@ def test_all_nodes_are_registered_anew_as_the_next_image_arrives() -> None:
         forget_node(world, node)
     pass_rounds(world, 5)
     world.arrive()
+    assert ready_nodes(world) == set(NODE_NAMES)
+
+
+@pytest.mark.parametrize(
+    "forget",
+    [pytest.param(forget_node, id="registered anew"), pytest.param(lambda world, node: world.reboot(node, KERNEL),
+                                                                   id="booted and loaded since")],
+)  # fmt: skip
+def test_nodes_without_a_record_wait_where_their_daemon_set_is_deleted(
+    forget: Callable[[AttackWorld, str], None],
+) -> None:
+    """Nothing says which modules they have, and what they had cannot be made anew: the wave comes to them (N1, N9)."""
+    world = fleet()
+    for node in NODE_NAMES:
+        forget(world, node)
+    world.turn()
+    delete_daemon_sets(world, is_any)
+    before = identities(world)
+    world.is_stale = True
+    pass_rounds(world, 1)
+    world.is_stale = False
+    pass_rounds(world, 6)
+    assert [name for name, identity in identities(world).items() if identity != before[name]] in ([], ["node-0"])
+    world.arrive()
+    assert ready_nodes(world) == set(NODE_NAMES)
+    assert (world.leftovers(), world.wave_labels()) == ([], [])
+
+
+@pytest.mark.parametrize("writes", range(4))
+def test_killed_before_the_status_names_them_such_nodes_still_wait(writes: int) -> None:
+    """The label is there, the status is not: no DaemonSet comes before it."""
+    world = fleet()
+    world.reconcile(world.look)
+    world.finish_builds()
+    for node in NODE_NAMES:
+        forget_node(world, node)
+    delete_daemon_sets(world, is_any)
+    for _ in range(5):
+        done = 0
+
+        def look(action: Action) -> bool:
+            nonlocal done
+            world.look(action)
+            done += 1
+            return done > writes
+
+        world.reconcile(look)
+        world.finish_builds()
+        world.turn()
+        world.now += 1.0
+    world.arrive()
+    assert ready_nodes(world) == set(NODE_NAMES)
+
+
+def test_nodes_whose_boot_is_not_known_hold_up_no_daemon_set() -> None:
+    """The status could not say that they wait: they get their driver as a new node does."""
+    world = fleet()
+    world.reconcile(world.look)
+    world.finish_builds()
+    for node in NODE_NAMES:
+        forget_node(world, node)
+        world.patch_node(node, {"metadata": {"annotations": {names.BOOT_ID_ANNOTATION: None}}})
+        world.live[node] = {}
+    delete_daemon_sets(world, is_any)
+    pass_rounds(world, 6)
+    assert [path for path in world.client.objects if "/daemonsets/" in path] != []
+
+
+def test_a_target_that_was_skipped_has_its_driver_at_once() -> None:
+    """Its DaemonSet was deleted by the plan: nothing is loaded that a wave would have to answer for."""
+    world = fleet(canary=1, soak="1h")
+    world.client.patch(_driver("edu"), {"spec": {"kernelMappings": [{"regexp": ".*", "skip": True}]}})
+    pass_rounds(world, 20)
+    assert set(map(str, world.live.values())) == {"{}"}
+    world.client.patch(_driver("edu"), {"spec": {"kernelMappings": [{"regexp": ".*"}]}})
+    pass_rounds(world, 6)
     assert ready_nodes(world) == set(NODE_NAMES)
 
 
@@ -405,6 +484,44 @@ def test_an_invalid_spec_of_the_first_driver_brings_no_dependent_for_other_symbo
     for _ in range(40):
         _one_round(world)
     assert (world.failed, world.down()) == ([], set())
+
+
+def returned_later(*, is_used: bool, edited: str = FIRST) -> OrderWorld:
+    """Make a world of three drivers whose node has left them, and returned after one was edited; then the first is."""
+    world = ordered(1, third=True)
+    world.move_node("node-0", "web")
+    for _ in range(4):
+        _one_round(world)
+    world.edit(edited, "int y;")
+    if is_used:
+        world.in_use.add("node-0")
+    world.move_node("node-0", "edu")
+    if edited != FIRST:
+        _one_round(world)
+        world.edit(FIRST, "int y;")
+    for _ in range(40):
+        _one_round(world)
+    return world
+
+
+@pytest.mark.parametrize("edited", [FIRST, SECOND])
+def test_drivers_that_waited_yield_in_their_turn(edited: str) -> None:
+    """The last one of the order is unloaded first, and no other one is tried before: each would be in use (N5)."""
+    world = returned_later(is_used=False, edited=edited)
+    assert (world.failed, world.down(), world.leftovers()) == ([], set(), [])
+
+
+@pytest.mark.parametrize("edited", [FIRST, SECOND])
+def test_a_driver_that_waited_and_cannot_yield_keeps_waiting_as_it_was(edited: str) -> None:
+    """Somebody uses it: what is built for the next symbols does not come over those that are loaded (N5)."""
+    world = returned_later(is_used=True, edited=edited)
+    assert world.failed == []
+    assert set(world.live["node-0"]) == set(MODULES.values())
+    world.in_use.clear()
+    for _ in range(80):
+        _one_round(world)
+        world.now += 55.0
+    assert (world.failed, world.down(), world.leftovers()) == ([], set(), [])
 
 
 def _one_round(world: OrderWorld) -> None:

@@ -13,6 +13,7 @@ from driver_builder.model.build import BuildRequest
 from driver_builder.model.images import KEY_LABEL, MODULES_LABEL
 from driver_builder.objects import manifests
 from driver_builder.objects.pull_pod import PULL_LABEL
+from driver_builder.objects.unload_pod import UNLOAD_LABEL
 from driver_builder.objects.yielding import is_yield_label
 from driver_builder.planning.actions import Action, HoldNode, TaintNode, TakeNode
 from kube_api import names
@@ -115,11 +116,19 @@ class OrderWorld(World):
         return ""
 
     def _unload(self) -> None:
-        """A module that another one uses stays."""
-        used = {node for node, live in self.live.items() if self._is_used(node, live)}
-        self.in_use, before = self.in_use | used, self.in_use
-        super()._unload()
-        self.in_use = before
+        """A module that another one uses stays. The newest pod is first: nothing says which one runs before another."""
+        pods = (pod for _, pod in self._objects("pods") if UNLOAD_LABEL in pod["metadata"]["labels"])
+        waiting = [pod for pod in pods if not pod.get("status")]
+        for pod in reversed(waiting):
+            others = [(item, item.get("status")) for item in waiting if item is not pod]
+            for item, _ in others:
+                item["status"] = {"phase": "Pending"}
+            node = pod["spec"]["nodeName"]
+            before, self.in_use = self.in_use, self.in_use | ({node} if self._is_used(node, self.live[node]) else set())
+            super()._unload()
+            self.in_use = before
+            for item, status in others:
+                item["status"] = status or {}
 
     def _is_used(self, node: str, live: dict[str, str]) -> bool:
         """Return whether what an unload pod of a node would unload is used by another module."""
