@@ -70,9 +70,9 @@ def _spread(devices: Mapping[str, OfferedDevice], names: Sequence[str], taken: C
 
 def _node(devices: Mapping[str, OfferedDevice], name: str) -> tuple[int, ...]:
     device = devices.get(name)
-    return device.state.numa_nodes if device else _NOWHERE
+    return device.unit.numa_nodes if device else _NOWHERE
 
 
 def _unit(devices: Mapping[str, OfferedDevice], name: str) -> str:
     device = devices.get(name)
-    return device.state.unit.id if device else name
+    return device.unit.id if device else name
