@@ -16,7 +16,7 @@ from contextlib import ExitStack
 
 from device_agent.config.options import Settings
 from device_agent.errors import ConfigurationError
-from device_agent.followed import Followed, Owners
+from device_agent.followed import Followed
 from device_agent.metrics import Counts, render
 from device_agent.sources.files.files_source import FilesSource
 from device_agent.sources.source import Source
@@ -69,8 +69,8 @@ class Agent:
         """
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
-        owners: Owners = {}
-        self._followed = [Followed(source, self._settings, owners, self._on_look) for source in self._sources]
+        for source in self._sources:
+            self._followed.append(Followed(source, self._settings, self._followed, self._on_look))
         self._configure(self._resources)
         with ExitStack() as stack:
             await self._open(stack)

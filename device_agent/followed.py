@@ -5,7 +5,7 @@ Each source has a task of its own, so that one that takes its time, or never ans
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 from device_agent.config.options import Settings
@@ -20,19 +20,21 @@ _SETTLE_SECONDS = 0.05
 """A device comes with several events at once; they are looked at together."""
 _CLOSE_SECONDS = 5.0
 
-Owners = dict[str, Source]
-"""Resource -> the source that offers it: two would be two plugins of one resource."""
-
 
 class Followed:
-    """A source and its resources. ``on_look`` is called when it was looked at."""
+    """A source and its resources. ``on_look`` is called when it was looked at.
 
-    def __init__(self, source: Source, settings: Settings, owners: Owners, on_look: Callable[[], None]) -> None:
+    ``beside``: all that are followed; what one of them offers no other one does, as the kubelet knows a resource once.
+    """
+
+    def __init__(
+        self, source: Source, settings: Settings, beside: Sequence["Followed"], on_look: Callable[[], None]
+    ) -> None:
         self.source = source
         self._served: dict[str, Served] = {}
         self.has_looked = False
         self._settings = settings
-        self._owners = owners
+        self._beside = beside
         self._refused: set[str] = set()
         self._on_look = on_look
         self._loop = asyncio.get_running_loop()
@@ -136,16 +138,19 @@ class Followed:
         gone = [name for name in self._served if name not in known]
         await asyncio.gather(*(self._served[name].stop() for name in gone))
         for name in gone:
-            del self._served[name], self._owners[name]
-        self._refused &= known.keys()
+            del self._served[name]
+        for other in self._beside if gone else ():
+            if other is not self:
+                other.wake()
 
     def _name_new(self) -> None:
-        for name in self.source.resources:
-            owner = self._owners.setdefault(name, self.source)
-            if owner is self.source:
-                self._refused.discard(name)
-                if name not in self._served:
-                    self._served[name] = Served(name, self._settings.plugin_dir, self.wake)
-            elif name not in self._refused:
-                self._refused.add(name)
-                log.error("%s: not offered for %s: it is offered for %s already", name, self.source.name, owner.name)
+        refused: set[str] = set()
+        for name in [name for name in self.source.resources if name not in self._served]:
+            owner = next((other.source.name for other in self._beside if name in other._served), None)
+            if owner is None:
+                self._served[name] = Served(name, self._settings.plugin_dir, self.wake)
+                continue
+            refused.add(name)
+            if name not in self._refused:
+                log.error("%s: not offered for %s: it is offered for %s already", name, self.source.name, owner)
+        self._refused = refused
