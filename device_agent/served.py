@@ -18,7 +18,7 @@ class Served:
     def __init__(self, resource: str, folder: str, on_change: Callable[[], None]) -> None:
         self.resource = resource
         self.plugin = Plugin(resource, folder, on_change)
-        self._units: Sequence[Unit] = ()
+        self._units: Sequence[Unit] | None = None
         self._changes = 0
         self._has_excess = False
         self._registrar: asyncio.Task[None] | None = None
@@ -29,7 +29,9 @@ class Served:
             self._registrar = tasks.create_task(self.plugin.keep_registered(period))
 
     async def show(self, units: Sequence[Unit]) -> None:
-        """Show the kubelet these units, and change its list if it is another one."""
+        """Show the kubelet these units, and change its list if it is another one; the same object needs no look."""
+        if units is self._units:
+            return
         self._note(units)
         self._units = units
         self._note_excess(is_too_much(units))
@@ -39,7 +41,7 @@ class Served:
 
     def forget(self) -> None:
         """Forget how units were: they are described anew. The kubelet keeps its list until they are shown."""
-        self._units = ()
+        self._units = None
 
     async def stop(self) -> None:
         """End the registration, empty the kubelet's list, and leave."""
@@ -68,7 +70,7 @@ class Served:
 
     def _note(self, units: Sequence[Unit]) -> None:
         """Log what changed, and count units that became healthy or unhealthy."""
-        before = {unit.id: unit.why for unit in self._units}
+        before = {unit.id: unit.why for unit in self._units or ()}
         for unit in units:
             was = before.get(unit.id)
             if was == unit.why:

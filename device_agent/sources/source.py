@@ -8,7 +8,8 @@ from device_resources.resource import Resource
 from file_watch.inotify import Place
 
 Known = Mapping[str, Sequence[Unit] | None]
-"""Resource -> its units; None while they were not looked at yet, also after the resource was described anew."""
+"""Resource -> its units, the same object as long as they are the same; None while they were not looked at yet, also
+after the resource was described anew."""
 
 
 class Source(Protocol):

@@ -107,5 +107,15 @@ class _Described:
         if self.resource.health.command:
             states = judged(states, verdict)
             self.checks.forget(lambda name: name not in asked)
-        self.known = tuple(state.unit for state in states)
-        self.units = units_of(self.resource, states)
+        if not self._has(states):  # there may be thousands
+            self.known = tuple(state.unit for state in states)
+            self.units = units_of(self.resource, states)
+
+    def _has(self, states: Sequence[UnitState]) -> bool:
+        if self.units is None or len(states) != len(self.units):
+            return False
+        known = zip(states, self.known, self.units, strict=True)
+        return all(
+            state.unit == file_unit and state.why == unit.why and state.numa_nodes == unit.numa_nodes
+            for state, file_unit, unit in known
+        )
