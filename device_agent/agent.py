@@ -1,7 +1,8 @@
-"""The agent's loop: looks at devices when something happens, keeps resources registered, until it is stopped.
+"""The agent: follows its sources, and what wakes them, until it is stopped.
 
-What wakes it: uevents, inotify on the folders of device files, on the kubelet's sockets and on the configuration file,
-signals, the results of commands, and a timer. :mod:`device_agent.served` looks at one resource;
+A source is woken by uevents, by inotify on the folders that it names, by what it finds out itself, and by a timer. The
+agent is woken by inotify on the kubelet's sockets and on the configuration file, and by signals.
+:mod:`device_agent.followed` looks at one source, :mod:`device_agent.served` shows one resource to the kubelet, and
 :mod:`device_agent.kubelet.plugin` keeps it registered.
 """
 
@@ -10,15 +11,15 @@ import ctypes
 import gc
 import logging
 import signal
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 from device_agent.config.options import Settings
-from device_agent.devices.command import Running
-from device_agent.devices.find import fixed_folder
 from device_agent.errors import ConfigurationError
+from device_agent.followed import Followed
 from device_agent.metrics import Counts, render
-from device_agent.served import Served
+from device_agent.sources.files.files_source import FilesSource
+from device_agent.sources.source import Source
 from device_agent.telemetry import serve
 from device_agent.uevents import DeviceEvents, watch_devices
 from device_resources.resource import Resource
@@ -29,23 +30,30 @@ from kube_api.text import first_few
 log = logging.getLogger(__name__)
 
 _SETTLE_SECONDS = 0.05
-"""A device comes with several events at once; they are looked at together."""
+"""A file changes with several events at once; it is read after them."""
 _OVERDUE_INTERVALS = 3
 _OVERDUE_SECONDS = 60.0
 _MAX_NAMED = 5
-_DEVICES, _CONFIG, _KUBELET = "devices", "config", "kubelet"
+_CONFIG, _KUBELET = "config", "kubelet"
+"""What changes of files are called; no source has these names."""
 
 Load = Callable[[], tuple[Resource, ...]]
 
 
 class Agent:
-    """The loop. ``load`` reads the resources again; ``resources`` are those it starts with."""
+    """The agent. ``load`` reads the resources again; ``resources`` are those that it starts with.
 
-    def __init__(self, settings: Settings, resources: tuple[Resource, ...], load: Load) -> None:
+    ``sources``: where devices come from; the node's files if nothing else is given.
+    """
+
+    def __init__(
+        self, settings: Settings, resources: tuple[Resource, ...], load: Load, sources: Sequence[Source] | None = None
+    ) -> None:
         self._settings = settings
         self._resources = resources
         self._load = load
-        self._served: dict[str, Served] = {}
+        self._sources = (FilesSource(settings.root),) if sources is None else sources
+        self._followed: list[Followed] = []
         self._files: FileWatch | None = None
         self._is_stopping = False
         self._is_config_asked = False
@@ -61,15 +69,20 @@ class Agent:
         """
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
-        self._commands = Running()
-        self._last_turn = self._loop.time()
+        for source in self._sources:
+            self._followed.append(Followed(source, self._settings, self._followed, self._on_look))
+        self._configure(self._resources)
         with ExitStack() as stack:
             await self._open(stack)
-            async with asyncio.TaskGroup() as self._tasks:
+            async with asyncio.TaskGroup() as tasks:
                 try:
-                    await self._take(self._resources)
+                    for one in self._followed:
+                        one.follow(tasks)
                     while not self._is_stopping:
-                        await self._turn()
+                        await self._woken.wait()
+                        await asyncio.sleep(_SETTLE_SECONDS)
+                        self._woken.clear()
+                        self._reload()
                 finally:
                     await self._leave()
 
@@ -77,7 +90,7 @@ class Agent:
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._on_stop)
         self._loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
-        if files := watch_files(_places(self._settings, self._resources)):
+        if files := watch_files(self._places()):
             self._files = files
             stack.callback(files.close)
             self._loop.add_reader(files.fileno(), self._on_files, files)
@@ -96,26 +109,8 @@ class Agent:
         if self._settings.socket:
             stack.callback((await serve(self._settings.socket, pages)).close)
 
-    async def _turn(self) -> None:
-        """Do what is due, then wait for what comes next."""
-        self._woken.clear()
-        if self._is_config_asked:
-            self._is_config_asked = False
-            await self._reload()
-        for served in self._served.values():
-            await served.refresh()
-        self._commands.collect_strays()
-        self._last_turn = self._loop.time()
-        if not self._is_settled:
-            self._is_settled = True
-            _settle()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.interval):
-                await self._woken.wait()
-            await asyncio.sleep(_SETTLE_SECONDS)
-
     async def _leave(self) -> None:
-        await asyncio.gather(*(served.stop() for served in self._served.values()))
+        await asyncio.gather(*(one.stop() for one in self._followed))
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
@@ -131,21 +126,34 @@ class Agent:
 
     def _on_files(self, files: FileWatch) -> None:
         triggers = files.drain().triggers
-        self._is_config_asked |= _CONFIG in triggers
         if _KUBELET in triggers:
-            for served in self._served.values():
-                served.plugin.nudge()
-        if triggers & {_CONFIG, _DEVICES}:
-            self._woken.set()
+            for one in self._followed:
+                one.nudge()
+        if _CONFIG in triggers:
+            self._on_hangup()
+        for one in self._followed:
+            if one.source.name in triggers:
+                one.wake()
 
     def _on_devices(self, devices: DeviceEvents) -> None:
         if devices.drain():
-            self._woken.set()
+            for one in self._followed:
+                one.wake()
 
-    # --- resources ----------------------------------------------------------------------------------------------------
+    def _on_look(self) -> None:
+        if not self._is_settled and all(one.has_looked for one in self._followed):
+            self._is_settled = True
+            _settle()
 
-    async def _reload(self) -> None:
-        """Take new resources; a file that is wrong leaves the old ones in use."""
+    # --- configuration ------------------------------------------------------------------------------------------------
+
+    def _reload(self) -> None:
+        """Take new resources if that is asked; a file that is wrong leaves the old ones in use."""
+        if not self._is_config_asked:
+            return
+        self._is_config_asked = False
+        for one in self._followed:
+            one.wake()
         try:
             resources = self._load()
         except ConfigurationError as error:
@@ -157,58 +165,47 @@ class Agent:
         self._is_config_current = True
         if resources != self._resources:
             log.info("config: %s changed", self._settings.config_file)
-            await self._take(resources)
+            self._configure(resources)
 
-    async def _take(self, resources: tuple[Resource, ...]) -> None:
-        """Offer these resources and no others."""
+    def _configure(self, resources: tuple[Resource, ...]) -> None:
         self._resources = resources
+        for one in self._followed:
+            one.configure(resources)
         if self._files is not None:
-            self._files.watch(_places(self._settings, resources))
-        by_name = {resource.name: resource for resource in resources}
-        gone = [self._served.pop(name) for name in list(self._served) if name not in by_name]
-        await asyncio.gather(*(served.stop() for served in gone))
-        for name, resource in by_name.items():
-            if name not in self._served:
-                await self._offer(resource)
-            elif self._served[name].resource != resource:
-                await self._served[name].change(resource)
+            self._files.watch(self._places())
 
-    async def _offer(self, resource: Resource) -> None:
-        """Look at the devices first: the kubelet's first list is right then."""
-        served = Served(resource, self._settings.root, self._settings.plugin_dir, self._commands, self._woken.set)
-        self._served[resource.name] = served
-        await served.refresh()
-        served.register(self._tasks, self._settings.interval)
+    def _places(self) -> list[Place]:
+        """Name the files whose change matters."""
+        return [
+            Place(self._settings.config_file, _CONFIG, levels=0),
+            Place(self._settings.plugin_dir, _KUBELET, contents=False),
+            *(place for one in self._followed for place in one.source.places()),
+        ]
 
     # --- what is asked ------------------------------------------------------------------------------------------------
 
-    def _trouble(self) -> str:
+    def _late(self) -> list[str]:
         longest = self._settings.interval * _OVERDUE_INTERVALS + _OVERDUE_SECONDS
-        is_overdue = self._loop.time() - self._last_turn > longest
+        return [one.source.name for one in self._followed if one.seconds_since_look() > longest]
+
+    def _trouble(self) -> str:
+        """Say what a restart may help with: one source of several that does not answer is no reason for it."""
+        is_overdue = self._followed and len(self._late()) == len(self._followed)
         return "the devices were not looked at for too long" if is_overdue else ""
 
     def _missing(self) -> str:
-        missing = [name for name, served in self._served.items() if not served.plugin.is_registered]
-        return f"not registered: {first_few(missing, _MAX_NAMED)}" if missing else ""
+        served = {name: one for each in self._followed for name, one in each.offers().items()}
+        if missing := [name for name, one in served.items() if not one.plugin.is_registered]:
+            return f"not registered: {first_few(missing, _MAX_NAMED)}"
+        late = {*self._late(), *(one.source.name for one in self._followed if not one.has_looked)}
+        return f"not looked at: {first_few(sorted(late), _MAX_NAMED)}" if late else ""
 
     def _counts(self) -> Counts:
         return Counts(
-            resources=tuple(served.counts() for served in self._served.values()),
+            resources=tuple(counts for one in self._followed for counts in one.counts()),
             config_is_current=self._is_config_current,
             reloads=self._reloads,
         )
-
-
-def _places(settings: Settings, resources: tuple[Resource, ...]) -> list[Place]:
-    """Name the files whose change matters."""
-    root = settings.root.rstrip("/")
-    folders = sorted({fixed_folder(path.path) for one in resources for group in one.groups for path in group.paths})
-    return [
-        Place(settings.config_file, _CONFIG, levels=0),
-        Place(settings.plugin_dir, _KUBELET, contents=False),
-        # In /dev somebody always writes to /dev/null.
-        *(Place(f"{root}{folder}", _DEVICES, levels=min(levels, 2), contents=False) for folder, levels in folders),
-    ]
 
 
 def _settle() -> None:

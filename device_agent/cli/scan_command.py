@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from device_agent.config.config_file import read_resources
 from device_agent.config.options import Settings
-from device_agent.devices.command import Running, run_command
-from device_agent.devices.model import MAX_DEVICES, Unit, UnitState, is_too_much, offered
-from device_agent.devices.scan import scan
+from device_agent.devices.model import MAX_DEVICES, Unit, is_too_much, offered
+from device_agent.sources.files.command import Running, run_command
+from device_agent.sources.files.file_unit import FileUnit, units_of
+from device_agent.sources.files.scan import scan
 from device_resources.resource import Resource
 from kube_api.text import printable
 
@@ -25,14 +26,14 @@ def show(settings: Settings) -> int:
 
 
 def _rows(root: str, resource: Resource) -> Iterator[tuple[str, str, str, str, str]]:
-    states = scan(root, resource, (), lambda unit: _verdict(resource, unit))
-    if is_too_much(resource, states):
+    units = units_of(resource, scan(root, resource, (), lambda unit: _verdict(resource, unit)))
+    if is_too_much(units):
         sys.stderr.write(f"{resource.name}: has more than {MAX_DEVICES} devices: the others are left out\n")
-    for name, device in offered(resource, states).items():
-        yield resource.name, name, _numa(device.state), device.state.why or "healthy", _files(device.state.unit)
+    for name, device in offered(units).items():
+        yield resource.name, name, _numa(device.unit), device.unit.why or "healthy", _files(device.unit)
 
 
-def _verdict(resource: Resource, unit: Unit) -> str:
+def _verdict(resource: Resource, unit: FileUnit) -> str:
     if not resource.health.command:
         return ""
     variables = {"DEVICE_ID": unit.id, "DEVICE_PATHS": ":".join(file.path for file in unit.files)}
@@ -40,8 +41,8 @@ def _verdict(resource: Resource, unit: Unit) -> str:
     return why
 
 
-def _numa(state: UnitState) -> str:
-    return ",".join(map(str, state.numa_nodes)) or "-"
+def _numa(unit: Unit) -> str:
+    return ",".join(map(str, unit.numa_nodes)) or "-"
 
 
 def _files(unit: Unit) -> str:

@@ -2,66 +2,73 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from device_agent.devices.model import DeviceFile, OfferedDevice
+from device_agent.devices.model import BindMount, DeviceNode, OfferedDevice, UnitFile
 from device_agent.errors import AllocationRefused
 from device_agent.protocol.messages import ContainerAllocateResponse, DeviceSpec, Mount
-from device_resources.resource import PathType, Resource
 
 _PERMISSIONS = "mrw"
 IDS, PATHS = "$(DEVICE_IDS)", "$(DEVICE_PATHS)"
 """What values of variables may contain: ids, or paths in the container, with commas."""
 
 
-def allocate(resource: Resource, devices: Mapping[str, OfferedDevice], ids: Sequence[str]) -> ContainerAllocateResponse:
-    """Bring devices into one container.
+def allocate(resource: str, devices: Mapping[str, OfferedDevice], ids: Sequence[str]) -> ContainerAllocateResponse:
+    """Bring devices of a resource into one container.
 
     Raises:
         AllocationRefused: when one does not exist or is not healthy, or two have the same path in the container.
     """
     chosen = [_chosen(resource, devices, name) for name in ids]
-    files = _files(resource, [file for device in chosen for file in device.state.unit.files])
-    nodes = [group for group in files.values() if group[0].described.type is PathType.DEVICE]
-    mounts = [group[0] for group in files.values() if group[0].described.type is PathType.MOUNT]
-    words = {IDS: ",".join(device.id for device in chosen), PATHS: ",".join(group[0].mount_path for group in nodes)}
+    files = _files(resource, [file for device in chosen for file in device.unit.files])
+    nodes = [same for same in files.values() if isinstance(same[0], DeviceNode)]
+    mounts = [same[0] for same in files.values() if isinstance(same[0], BindMount)]
+    words = {IDS: ",".join(device.id for device in chosen), PATHS: ",".join(same[0].mount_path for same in nodes)}
     return ContainerAllocateResponse(
-        envs={name: _filled(value, words) for name, value in resource.environment.items()},
+        envs=_environment(chosen, words),
         devices=tuple(
-            DeviceSpec(container_path=group[0].mount_path, host_path=group[0].path, permissions=_permissions(group))
-            for group in nodes
+            DeviceSpec(container_path=same[0].mount_path, host_path=same[0].path, permissions=_permissions(same))
+            for same in nodes
         ),
         mounts=tuple(
-            Mount(container_path=file.mount_path, host_path=file.path, read_only=file.described.read_only)
-            for file in mounts
+            Mount(container_path=mount.mount_path, host_path=mount.path, read_only=mount.read_only) for mount in mounts
         ),
     )
 
 
-def _chosen(resource: Resource, devices: Mapping[str, OfferedDevice], name: str) -> OfferedDevice:
+def _chosen(resource: str, devices: Mapping[str, OfferedDevice], name: str) -> OfferedDevice:
     device = devices.get(name)
     if device is None:
-        raise AllocationRefused(f"{resource.name} has no device {name[:100]!r} on this node")
-    if not device.state.is_healthy:
-        raise AllocationRefused(f"device {name} of {resource.name} is not healthy: {device.state.why}")
+        raise AllocationRefused(f"{resource} has no device {name[:100]!r} on this node")
+    if not device.unit.is_healthy:
+        raise AllocationRefused(f"device {name} of {resource} is not healthy: {device.unit.why}")
     return device
 
 
-def _files(resource: Resource, files: Iterable[DeviceFile]) -> dict[str, list[DeviceFile]]:
+def _files(resource: str, files: Iterable[UnitFile]) -> dict[str, list[UnitFile]]:
     """Sort files by their path in the container; shares of one unit bring the same ones."""
-    by_path: dict[str, list[DeviceFile]] = {}
+    by_path: dict[str, list[UnitFile]] = {}
     for file in files:
         same = by_path.setdefault(file.mount_path, [])
         if same and same[0].path != file.path:
             raise AllocationRefused(
-                f"{same[0].path} and {file.path} of {resource.name} would both be {file.mount_path} in the container: "
+                f"{same[0].path} and {file.path} of {resource} would both be {file.mount_path} in the container: "
                 "request one device, or leave mountPath out"
             )
         same.append(file)
     return by_path
 
 
-def _permissions(files: Sequence[DeviceFile]) -> str:
-    given = {letter for file in files for letter in file.described.permissions}
+def _permissions(files: Sequence[UnitFile]) -> str:
+    given = {letter for file in files if isinstance(file, DeviceNode) for letter in file.permissions}
     return "".join(letter for letter in _PERMISSIONS if letter in given)
+
+
+def _environment(devices: Iterable[OfferedDevice], words: Mapping[str, str]) -> dict[str, str]:
+    """Give each variable the values of all units, each value once."""
+    values: dict[str, dict[str, None]] = {}
+    for device in devices:
+        for name, value in device.unit.environment.items():
+            values.setdefault(name, {})[_filled(value, words)] = None
+    return {name: ",".join(given) for name, given in values.items()}
 
 
 def _filled(value: str, words: Mapping[str, str]) -> str:

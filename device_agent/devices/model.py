@@ -1,61 +1,57 @@
-"""What all parts speak of: files, units and the devices that the kubelet knows. Pure."""
+"""What all parts speak of: the units that sources give, and the devices that the kubelet knows. Pure."""
 
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-
-from device_resources.resource import DevicePath, Resource
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 MAX_DEVICES = 4096
 """Of one resource. The kubelet reads messages of at most 4 MiB; the longest ids make 1.8 of that."""
 
-Matches = Mapping[str, Sequence[str]]
-"""Glob -> the paths of the host that match it, sorted."""
+_NONE: Mapping[str, int] = MappingProxyType({})
+_NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceFile:
-    """A file of a unit: its path on the host, and how it comes into a container."""
+class DeviceNode:
+    """A device node of the host, its path in the container, and what the container may do: letters of ``mrw``."""
 
     path: str
-    described: DevicePath
+    mount_path: str
+    permissions: str = "mrw"
 
-    @property
-    def mount_path(self) -> str:
-        """Return the path in the container."""
-        return self.described.mount_path or self.path
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindMount:
+    """A file or folder of the host, and its path in the container."""
+
+    path: str
+    mount_path: str
+    read_only: bool = True
+
+
+UnitFile = DeviceNode | BindMount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """What is given as a whole: files of the host. One unit is ``count`` devices.
+    """What is given as a whole, and what is known of it now.
 
-    ``group``, ``ordinal``: which one it is in the description.
-    ``required``: the paths that make it what it is; they stay when files vanish.
-    ``files``: those that exist now.
+    ``id``: the same as long as it is the same thing, and after each start.
+    ``shares``: how many containers may have it at once; each share is a device.
+    ``why``: why it is not healthy; empty if it is.
+    ``numa_nodes``: where it is.
+    ``links``: id of another unit -> how many links there are to it.
+    ``files``: device nodes and mounts that come into a container, in the order in which people see them.
+    ``environment``: variables of the container. Where units differ, it gets all values, separated by commas.
     """
 
-    group: int
-    ordinal: int
-    required: tuple[str, ...]
-    files: tuple[DeviceFile, ...]
-
-    @property
-    def id(self) -> str:
-        """Return a name for people that no other unit has: of the first file, and a digest of all."""
-        key = "\0".join((str(self.group), *self.required) if self.required else (str(self.group), str(self.ordinal)))
-        stem = self.required[0].removeprefix("/dev/").strip("/").replace("/", "-") if self.required else "device"
-        # hashlib would cost the resident process OpenSSL.
-        return f"{stem[:100]}-{zlib.crc32(key.encode()):08x}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnitState:
-    """A unit and what is known of it now. ``why``: empty if it is healthy. ``numa_nodes``: where it is."""
-
-    unit: Unit
+    id: str
+    shares: int = 1
     why: str = ""
     numa_nodes: tuple[int, ...] = ()
+    links: Mapping[str, int] = field(default_factory=lambda: _NONE)
+    files: tuple[UnitFile, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=lambda: _NO_VARIABLES)
 
     @property
     def is_healthy(self) -> bool:
@@ -68,26 +64,24 @@ class OfferedDevice:
     """What the kubelet counts: a share of a unit."""
 
     id: str
-    state: UnitState
+    unit: Unit
 
 
-def offered(resource: Resource, states: Sequence[UnitState]) -> dict[str, OfferedDevice]:
-    """List the devices of a resource by id: each unit as often as its group says, while there is room for the next."""
+def offered(units: Sequence[Unit]) -> dict[str, OfferedDevice]:
+    """List the devices of a resource by id: each unit as often as it has shares, while there is room for the next."""
     devices: dict[str, OfferedDevice] = {}
-    for state in states:
-        count = resource.groups[state.unit.group].count
-        if len(devices) + count > MAX_DEVICES:
+    for unit in units:
+        if len(devices) + unit.shares > MAX_DEVICES:
             break
-        devices |= {device.id: device for device in _shares(state, count)}
+        devices |= {device.id: device for device in _shares(unit)}
     return devices
 
 
-def is_too_much(resource: Resource, states: Sequence[UnitState]) -> bool:
+def is_too_much(units: Sequence[Unit]) -> bool:
     """Return whether there are more devices than :func:`offered` lists."""
-    return sum(resource.groups[state.unit.group].count for state in states) > MAX_DEVICES
+    return sum(unit.shares for unit in units) > MAX_DEVICES
 
 
-def _shares(state: UnitState, count: int) -> Iterator[OfferedDevice]:
-    name = state.unit.id
-    for share in range(count):
-        yield OfferedDevice(id=name if count == 1 else f"{name}::{share}", state=state)
+def _shares(unit: Unit) -> Iterator[OfferedDevice]:
+    for share in range(unit.shares):
+        yield OfferedDevice(id=unit.id if unit.shares == 1 else f"{unit.id}::{share}", unit=unit)

@@ -20,7 +20,6 @@ from device_agent.kubelet.server import PluginServer
 from device_agent.kubelet.service import OFFERS, DeviceService
 from device_agent.protocol import messages
 from device_agent.protocol.messages import Empty, RegisterRequest
-from device_resources.resource import Resource
 from kube_api.text import printable
 
 log = logging.getLogger(__name__)
@@ -37,11 +36,11 @@ Identity = tuple[int, int, int]
 class Plugin:
     """A resource at the kubelet. ``folder``: where the kubelet has its socket. ``on_change``: its state is another."""
 
-    def __init__(self, resource: Resource, folder: str, on_change: Callable[[], None]) -> None:
+    def __init__(self, resource: str, folder: str, on_change: Callable[[], None]) -> None:
         self.service = DeviceService(resource)
         self.registrations = {"success": 0, "failure": 0}
         self._folder = folder
-        self._endpoint = endpoint(resource.name)
+        self._endpoint = endpoint(resource)
         self._on_change = on_change
         self._server: PluginServer | None = None
         self._own: Identity | None = None
@@ -115,7 +114,7 @@ class Plugin:
         request = RegisterRequest(
             version=messages.VERSION,
             endpoint=self._endpoint,
-            resource_name=self.service.resource.name,
+            resource_name=self.service.resource,
             options=OFFERS,
         )
         try:
@@ -130,14 +129,14 @@ class Plugin:
         self._kubelet, self._registered_at = kubelet, asyncio.get_running_loop().time()
         self.registrations["success"] += 1
         self._last_failure = ""
-        log.info("%s: registered with the kubelet", self.service.resource.name)
+        log.info("%s: registered with the kubelet", self.service.resource)
         self._on_change()
 
     def _failed(self, why: str) -> None:
         self.registrations["failure"] += 1
         if why != self._last_failure:
             self._last_failure = why
-            log.warning("%s: not registered: %s; it is tried again", self.service.resource.name, why)
+            log.warning("%s: not registered: %s; it is tried again", self.service.resource, why)
         self._on_change()
 
     async def _listen(self) -> None:

@@ -27,7 +27,6 @@ from device_agent.protocol.messages import (
     PreferredAllocationResponse,
     TopologyInfo,
 )
-from device_resources.resource import Resource
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +38,7 @@ Devices = Mapping[str, OfferedDevice]
 class DeviceService:
     """Answers the kubelet. ``publish`` changes the list that it watches; ``leave`` empties it for good."""
 
-    def __init__(self, resource: Resource) -> None:
+    def __init__(self, resource: str) -> None:
         self.resource = resource
         self.devices: Devices = {}
         self.allocations = {"success": 0, "refused": 0}
@@ -62,7 +61,7 @@ class DeviceService:
                 async with asyncio.timeout(seconds):
                     await self._changed.wait_for(lambda: not self.watchers)
             except TimeoutError:
-                log.warning("%s: the kubelet did not read the empty list in time", self.resource.name)
+                log.warning("%s: the kubelet did not read the empty list in time", self.resource)
 
     def __mapping__(self) -> dict[str, Handler]:
         """Name the methods, as grpclib asks for them."""
@@ -118,11 +117,11 @@ class DeviceService:
             answers = tuple(allocate(self.resource, self.devices, one.device_ids) for one in containers)
         except AllocationRefused as error:
             self.allocations["refused"] += 1
-            log.warning("%s: not allocated: %s", self.resource.name, error)
+            log.warning("%s: not allocated: %s", self.resource, error)
             raise GRPCError(Status.FAILED_PRECONDITION, str(error)) from error
         for one in containers:
             self.allocations["success"] += 1
-            log.info("%s: allocated %s", self.resource.name, ", ".join(one.device_ids))
+            log.info("%s: allocated %s", self.resource, ", ".join(one.device_ids))
         await stream.send_message(AllocateResponse(containers=answers))
 
     async def _pre_start(self, stream: Stream[Any, Any]) -> None:
@@ -141,6 +140,6 @@ async def _received(stream: Stream[Any, Any]) -> Any:
 
 
 def _device(device: OfferedDevice) -> Device:
-    nodes = tuple(NUMANode(id=number) for number in device.state.numa_nodes)
-    health = messages.HEALTHY if device.state.is_healthy else messages.UNHEALTHY
+    nodes = tuple(NUMANode(id=number) for number in device.unit.numa_nodes)
+    health = messages.HEALTHY if device.unit.is_healthy else messages.UNHEALTHY
     return Device(id=device.id, health=health, topology=TopologyInfo(nodes=nodes) if nodes else None)

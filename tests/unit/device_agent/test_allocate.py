@@ -4,12 +4,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from device_agent.devices.allocate import allocate
-from device_agent.devices.assemble import assemble
-from device_agent.devices.model import OfferedDevice, UnitState, offered
+from device_agent.devices.model import OfferedDevice
 from device_agent.errors import AllocationRefused
 from device_agent.protocol.messages import ContainerAllocateResponse, DeviceSpec, Mount
+from device_agent.sources.files.assemble import assemble
+from device_agent.sources.files.file_unit import UnitState
 from device_resources.resource import Resource
+from tests.unit.device_agent.file_devices import allocate, offered
 from tests.unit.device_agent.host_tree import resource
 
 MATCHES = {"/dev/a*": ["/dev/a0", "/dev/a1"], "/dev/ctl": ["/dev/ctl"], "/opt/lib": ["/opt/lib"]}

@@ -6,9 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agent.devices.assemble import assemble
-from device_agent.devices.model import MAX_DEVICES, Unit, UnitState, is_too_much, offered
+from device_agent.devices.model import MAX_DEVICES
+from device_agent.sources.files.assemble import assemble
+from device_agent.sources.files.file_unit import FileUnit as Unit
+from device_agent.sources.files.file_unit import UnitState
 from device_resources.resource import Resource
+from tests.unit.device_agent.file_devices import is_too_much, offered
 from tests.unit.device_agent.host_tree import resource
 
 

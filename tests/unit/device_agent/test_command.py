@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.devices.command import NOT_YET, CommandChecks, Running, run_command
-from device_agent.devices.model import Unit
+from device_agent.sources.files.command import NOT_YET, CommandChecks, Running, run_command
+from device_agent.sources.files.file_unit import FileUnit as Unit
 from device_resources.resource import Health
 
 _CHILD_SUBREAPER = 36

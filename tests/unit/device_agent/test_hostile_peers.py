@@ -10,10 +10,10 @@ from pathlib import Path
 import hpack
 import pytest
 
-from device_agent.kubelet.plugin import Plugin
 from device_agent.kubelet.server import MOST_CONNECTIONS
 from device_agent.protocol import messages
 from device_agent.protocol.messages import AllocateRequest, AllocateResponse, ContainerAllocateRequest
+from tests.unit.device_agent.file_devices import Plugin
 from tests.unit.device_agent.kubelet_stand_in import SECONDS, Kubelet
 from tests.unit.device_agent.test_plugin import play, show
 

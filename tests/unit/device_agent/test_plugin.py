@@ -11,10 +11,7 @@ import pytest
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
-from device_agent.devices.assemble import assemble
-from device_agent.devices.model import UnitState, offered
 from device_agent.kubelet import plugin as plugins
-from device_agent.kubelet.plugin import Plugin
 from device_agent.kubelet.server import PluginServer
 from device_agent.protocol import messages
 from device_agent.protocol.messages import (
@@ -28,6 +25,9 @@ from device_agent.protocol.messages import (
     PreferredAllocationResponse,
     RegisterRequest,
 )
+from device_agent.sources.files.assemble import assemble
+from device_agent.sources.files.file_unit import UnitState
+from tests.unit.device_agent.file_devices import Plugin, offered
 from tests.unit.device_agent.host_tree import resource
 from tests.unit.device_agent.kubelet_stand_in import SECONDS, Kubelet
 

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agent.devices.model import OfferedDevice, Unit, UnitState
 from device_agent.devices.preferred import preferred
+from device_agent.sources.files.file_unit import FileUnit as Unit
+from device_agent.sources.files.file_unit import UnitState
+from tests.unit.device_agent.file_devices import OfferedDevice
 
 PLACES = {"a": 0, "b": 0, "c": 1, "d": 1, "e": 1}
 """Unit -> NUMA node."""

@@ -8,10 +8,9 @@ from resource import RLIMIT_NOFILE, getrlimit, setrlimit
 
 import pytest
 
-from device_agent.devices.command import Running
-from device_agent.devices.find import find_files, fixed_folder
-from device_agent.devices.scan import scan
-from device_agent.served import Served
+from device_agent.sources.files.files_source import FilesSource
+from device_agent.sources.files.find import find_files, fixed_folder
+from device_agent.sources.files.scan import scan
 from tests.unit.device_agent.host_tree import HostTree, needs_root, resource
 
 DEVICE = "pci0000:00/0000:00:04.0"
@@ -179,14 +178,16 @@ def test_no_answer_of_the_system_says_nothing_of_devices(tmp_path: Path) -> None
     described = resource({"path": "/run/card*", "type": "Mount"})
 
     async def look() -> list[bool]:
-        served = Served(described, host.path, str(tmp_path), Running(), lambda: None)
-        await served.refresh()
+        source = FilesSource(host.path)
+        source.start(lambda: None)
+        source.configure((described,))
+        await source.look()
         soft, hard = getrlimit(RLIMIT_NOFILE)
         setrlimit(RLIMIT_NOFILE, (3, hard))
         try:
-            await served.refresh()
+            await source.look()
         finally:
             setrlimit(RLIMIT_NOFILE, (soft, hard))
-        return [device.state.is_healthy for device in served.plugin.service.devices.values()]
+        return [unit.is_healthy for unit in source.resources[described.name] or ()]
 
     assert asyncio.run(look()) == [True]

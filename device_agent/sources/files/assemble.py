@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from device_agent.devices.model import MAX_DEVICES, DeviceFile, Matches, Unit
+from device_agent.devices.model import MAX_DEVICES
+from device_agent.sources.files.file_unit import FileUnit, Matches, unit_file
 from device_resources.resource import DeviceGroup, DevicePath, Resource
 
 _GLOB = re.compile(r"\*+|\?|\[[^]]*\]")
@@ -25,7 +26,7 @@ class _Found(NamedTuple):
     there: frozenset[str]
 
 
-def assemble(resource: Resource, matches: Matches, known: Sequence[Unit]) -> tuple[Unit, ...]:
+def assemble(resource: Resource, matches: Matches, known: Sequence[FileUnit]) -> tuple[FileUnit, ...]:
     """Make the units of a resource, those that are known first."""
     found = {glob: _Found(listed, frozenset(listed)) for glob, listed in matches.items()}
     return tuple(
@@ -35,7 +36,9 @@ def assemble(resource: Resource, matches: Matches, known: Sequence[Unit]) -> tup
     )
 
 
-def _group(index: int, group: DeviceGroup, found: Mapping[str, _Found], known: Sequence[Unit]) -> Iterator[Unit]:
+def _group(
+    index: int, group: DeviceGroup, found: Mapping[str, _Found], known: Sequence[FileUnit]
+) -> Iterator[FileUnit]:
     required = [path for path in group.paths if not path.optional]
     # One more than is offered, so that it is seen that there are more.
     most = MAX_DEVICES // group.count + 1
@@ -52,7 +55,7 @@ def _group(index: int, group: DeviceGroup, found: Mapping[str, _Found], known: S
 
 
 def _new_combinations(
-    required: Sequence[DevicePath], found: Mapping[str, _Found], known: Sequence[Unit]
+    required: Sequence[DevicePath], found: Mapping[str, _Found], known: Sequence[FileUnit]
 ) -> list[tuple[str, ...]]:
     listed = _counterparts([(path.path, found[path.path].listed) for path in required])
     free = [
@@ -99,11 +102,13 @@ def _free(path: DevicePath, listed: Sequence[str], used: Sequence[str]) -> list[
     return left
 
 
-def _is_whole(unit: Unit, required: Sequence[DevicePath], found: Mapping[str, _Found]) -> bool:
+def _is_whole(unit: FileUnit, required: Sequence[DevicePath], found: Mapping[str, _Found]) -> bool:
     return all(file in found[path.path].there for path, file in zip(required, unit.required, strict=True))
 
 
-def _unit(index: int, ordinal: int, required: tuple[str, ...], group: DeviceGroup, found: Mapping[str, _Found]) -> Unit:
+def _unit(
+    index: int, ordinal: int, required: tuple[str, ...], group: DeviceGroup, found: Mapping[str, _Found]
+) -> FileUnit:
     wanted = iter(required)
     files = []
     for path in group.paths:
@@ -114,5 +119,5 @@ def _unit(index: int, ordinal: int, required: tuple[str, ...], group: DeviceGrou
         else:
             name = next(wanted)
         if name is not None and name in there:
-            files.append(DeviceFile(path=name, described=path))
-    return Unit(group=index, ordinal=ordinal, required=required, files=tuple(files))
+            files.append(unit_file(name, path))
+    return FileUnit(group=index, ordinal=ordinal, required=required, files=tuple(files))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from device_agent.devices.model import Unit
+from device_agent.sources.files.file_unit import FileUnit
 from device_resources.resource import Health
 from kube_api.text import printable
 
@@ -94,7 +94,7 @@ class CommandChecks:
         self._results: dict[str, _Result] = {}
         self.counts = {"success": 0, "failure": 0}
 
-    def verdict(self, unit: Unit) -> str:
+    def verdict(self, unit: FileUnit) -> str:
         """Return why a unit does not work as far as is known, and ask its command if it is time. Empty if it works."""
         if not self._health.command:
             return ""
@@ -118,7 +118,7 @@ class CommandChecks:
         if tasks:
             await asyncio.wait(tasks, timeout=_LAST_MOMENTS)
 
-    async def _ask(self, unit: Unit, result: _Result) -> None:
+    async def _ask(self, unit: FileUnit, result: _Result) -> None:
         variables = {"DEVICE_ID": unit.id, "DEVICE_PATHS": ":".join(file.path for file in unit.files)}
         try:
             async with self._running.slots:

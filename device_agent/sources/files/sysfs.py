@@ -5,7 +5,7 @@ import stat
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from device_agent.devices.find import raise_if_exhausted
+from device_agent.sources.files.find import raise_if_exhausted
 
 _MAX_LEVELS = 64
 _MAX_DRIVERS = 4096

@@ -1,0 +1,1 @@
+"""Where devices come from: each source gives the units of its resources."""

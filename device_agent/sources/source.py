@@ -1,0 +1,50 @@
+"""What the agent asks of a source, whatever it reads: files of the node, or a vendor's library."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from device_agent.devices.model import Unit
+from device_resources.resource import Resource
+from file_watch.inotify import Place
+
+Known = Mapping[str, Sequence[Unit] | None]
+"""Resource -> its units, the same object as long as they are the same; None while they were not looked at yet, also
+after the resource was described anew."""
+
+
+class Source(Protocol):
+    """Gives the units of resources. The agent calls its methods in one loop, and no second ``look`` beside one."""
+
+    @property
+    def name(self) -> str:
+        """Return a name for logs and for what the places are watched for; no other source has it."""
+        ...
+
+    @property
+    def resources(self) -> Known:
+        """Return what is known now. Resources may come and go with each :meth:`look` and :meth:`configure`."""
+        ...
+
+    def start(self, wake: Callable[[], None]) -> None:
+        """Remember whom to wake, from the loop, when another look is worth it."""
+        ...
+
+    def configure(self, resources: tuple[Resource, ...]) -> None:
+        """Take what the configuration file describes now; called before the first look, too."""
+        ...
+
+    def places(self) -> Iterable[Place]:
+        """Name the files whose change is worth a look; the trigger is the source's name."""
+        ...
+
+    async def look(self) -> None:
+        """Bring :attr:`resources` up to date. It may wait, but not keep the loop; it may be cancelled."""
+        ...
+
+    def commands(self, resource: str) -> Mapping[str, int]:
+        """Count the commands that examined units of a resource, by result; empty where there are none."""
+        ...
+
+    async def close(self) -> None:
+        """End what was started."""
+        ...
