@@ -46,6 +46,7 @@ BEFORE, AFTER = -5, 5
 """Nice values: a third of what others get, and three times as much. Unit tests have deadlines: none may starve."""
 HOST = (
     "tests/cluster/test_device_agent.py",
+    "tests/cluster/test_device_sources.py",
     "tests/cluster/test_job_builder.py",
     "tests/cluster/test_job_kernel_discovery.py",
 )

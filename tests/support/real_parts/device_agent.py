@@ -82,14 +82,14 @@ class Place:
             seen=lambda: f"{self.count('capacity')}, {self.count('allocatable')}",
         )
 
-    def start_pod(self, name: str, image: str, command: list[str], *, user: int = 65534) -> None:
-        """Start a pod without capabilities that requests a device."""
+    def start_pod(self, name: str, image: str, command: list[str], *, user: int = 65534, count: int = 1) -> None:
+        """Start a pod without capabilities that requests devices."""
         container = {
             "name": "main",
             "image": image,
             "imagePullPolicy": "IfNotPresent",
             "command": command,
-            "resources": {"limits": {self.resource: "1"}},
+            "resources": {"limits": {self.resource: str(count)}},
             "securityContext": {
                 "runAsUser": user, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]},
             },
