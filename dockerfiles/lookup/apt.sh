@@ -1,6 +1,6 @@
 #!/bin/bash
-# Which kernels nodes can boot and a build in this base image can get headers of, for Debian and Ubuntu, all its
-# flavours. Its one argument is the family: debian or ubuntu. An engine runs it in a build, a Job as its command
+# Which kernels a build in this base image can get headers of, for Debian and Ubuntu, all its flavours. Its one argument
+# is the family: debian or ubuntu. An engine runs it in a build, a Job as its command
 # (driver_builder/discovery/kernel_script.py). Both read the lines "driverwright-kernel: RELEASE" that it prints.
 #
 # Exit code: 67 archive not reachable. Nothing of it is kept: an engine commits what a build leaves.
@@ -33,14 +33,16 @@ update || { echo "driverwright: apt-get update failed: an archive of the base im
 if [ "$family" = debian ]; then
     add_security_archive
 fi
-# An archive gets the headers of a kernel hours before its signed image, and until then no node can move to it: where an
-# archive has images, kernels without one do not count. A mirror of what builds need may have headers alone.
-releases() { apt-cache search --names-only "^linux-$1-[0-9]" | sed -n "s/^linux-$1-\([^ ]*\) .*/\1/p"; }
+# An archive gets the headers of a kernel, and its image without a signature, hours before the signed image. Until that is
+# there no node can move to it, and it does not count.
+releases() { apt-cache search --names-only "^linux-$1-(unsigned-)?[0-9]" | sed -n "s/^linux-$1-\([^ ]*\) .*/\1/p"; }
 images=$(releases image)
 headers=$(releases headers)
 for release in $headers; do
     case $'\n'"$images"$'\n' in
-        $'\n\n' | *$'\n'"$release"$'\n'*) echo "driverwright-kernel: $release" ;;
+        *$'\n'"$release"$'\n'*) echo "driverwright-kernel: $release" ;;
+        *$'\n'"$release-unsigned"$'\n'* | *$'\n'"unsigned-$release"$'\n'*) ;;
+        *) echo "driverwright-kernel: $release" ;;
     esac
 done
 rm -rf /var/lib/apt/lists/*

@@ -34,9 +34,12 @@ linux-headers-amd64 - a name that the search leaves out
 """
 IMAGES = """\
 linux-image-5.15.0-117-generic - Signed kernel image generic
-linux-image-5.15.0-118-generic - Signed kernel image generic
+linux-image-unsigned-5.15.0-117-generic - Linux kernel image for version 5.15.0 on 64 bit x86 SMP
+linux-headers-5.15.0-118-generic - Linux kernel headers for version 5.15.0 on 64 bit x86 SMP
+linux-image-unsigned-5.15.0-118-generic - Linux kernel image for version 5.15.0 on 64 bit x86 SMP
 linux-image-6.12.107+deb13-cloud-amd64-dbg - Debug symbols for linux-image-6.12.107+deb13-cloud-amd64
 linux-image-6.12.107+deb13-cloud-amd64-unsigned - Linux 6.12 for x86-64 cloud
+linux-headers-6.1.0-1-own - headers of a kernel whose image is elsewhere
 """
 DNF = """\
 Last metadata expiration check: 0:00:10 ago on Sat Nov 21 12:00:00 2026.
@@ -78,7 +81,7 @@ call="${0##*/} $*"
 case "$call" in
 *makecache* | "apt-get update"* | *refresh) [ -n "$REACHABLE" ] ;;
 "apt-get indextargets"*) printf "%s" "$TARGETS" ;;
-"apt-cache search"*) printf "%s" "$LISTED" | grep "${call##* }" || : ;;
+"apt-cache search"*) printf "%s" "$LISTED" | grep -E "${call##* }" || : ;;
 *'--enablerepo=*rt'*) [ -n "$RT" ] && printf "%s" "$RT" ;;
 *--releasever=latest*) exit 1 ;;
 *" list "*kernel* | *" search "*) [ -n "$LISTED" ] && printf "%s" "$LISTED" ;;
@@ -134,8 +137,8 @@ def test_what_a_package_manager_lists_becomes_kernel_releases(family: str, relea
 
 @pytest.mark.parametrize("family", ["debian", "ubuntu"])
 def test_headers_that_come_before_their_signed_image_do_not_count(family: str, tmp_path: Path) -> None:
-    """No node can move to such a kernel yet; an archive without any image is a mirror of what builds need."""
-    assert ask(family, tmp_path, listed=APT + IMAGES) == (0, ("5.15.0-117-generic",))
+    """No node can move to such a kernel yet; headers without any image are of one that nodes get elsewhere."""
+    assert ask(family, tmp_path, listed=APT + IMAGES) == (0, ("5.15.0-117-generic", "6.1.0-1-own"))
 
 
 def test_real_time_kernels_of_rhel_have_a_repository_of_their_own(tmp_path: Path) -> None:
