@@ -40,9 +40,9 @@ images=$(releases image)
 headers=$(releases headers)
 for release in $headers; do
     case $'\n'"$images"$'\n' in
-        *$'\n'"$release"$'\n'*) echo "driverwright-kernel: $release" ;;
-        *$'\n'"$release-unsigned"$'\n'* | *$'\n'"unsigned-$release"$'\n'*) ;;
-        *) echo "driverwright-kernel: $release" ;;
+        *$'\n'"$release"$'\n'*) ;;
+        *$'\n'"$release-unsigned"$'\n'* | *$'\n'"unsigned-$release"$'\n'*) continue ;;
     esac
+    echo "driverwright-kernel: $release"
 done
 rm -rf /var/lib/apt/lists/*

@@ -17,6 +17,7 @@ from driver_builder.builds.job.job_cluster import JobCluster
 from driver_builder.builds.job.job_manifest import (
     BUILD_CONTAINER,
     BUILD_LABEL,
+    CA_VOLUME,
     FINGERPRINT_ANNOTATION,
     HAND_OVER_CONTAINER,
     PROXY_MOUNT,
@@ -48,7 +49,7 @@ PATIENCE = Patience(start=300.0)
 CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
 """What package managers need to write their lists as root and to fetch them as another user."""
 
-_CA_MOUNT: Json = {"name": "build-ca", "mountPath": CA_FILE.rpartition("/")[0], "readOnly": True}
+_CA_MOUNT: Json = {"name": CA_VOLUME, "mountPath": CA_FILE.rpartition("/")[0], "readOnly": True}
 
 
 class JobKernelDiscovery:

@@ -78,9 +78,10 @@ _AS_NOBODY: Json = {
     "seccompProfile": {"type": "RuntimeDefault"},
 }
 PROXY_MOUNT: Json = {"name": "proxy", "mountPath": "/proxy", "readOnly": True}
+CA_VOLUME = "build-ca"
 _BUILD_CA_MOUNTS: list[Json] = [
-    {"name": "build-ca", "mountPath": "/build-ca", "readOnly": True},
-    {"name": "build-ca", "mountPath": "/certificates/build-ca.crt", "subPath": "ca.crt", "readOnly": True},
+    {"name": CA_VOLUME, "mountPath": "/build-ca", "readOnly": True},
+    {"name": CA_VOLUME, "mountPath": "/certificates/build-ca.crt", "subPath": "ca.crt", "readOnly": True},
 ]
 """For the commands of a build, and for buildah itself."""
 _CA_MOUNT: Json = {"name": "context", "mountPath": "/certificates/ca.crt", "subPath": "ca.crt", "readOnly": True}
@@ -316,7 +317,7 @@ def ca_volumes(ca: ConfigMapKey | None) -> list[Json]:
     """Build the volume with the CAs that a build trusts, where it names any."""
     if ca is None:
         return []
-    return [{"name": "build-ca", "configMap": {"name": ca.name, "items": [{"key": ca.key, "path": "ca.crt"}]}}]
+    return [{"name": CA_VOLUME, "configMap": {"name": ca.name, "items": [{"key": ca.key, "path": "ca.crt"}]}}]
 
 
 def _pull(action: StartBuild, settings: JobSettings, toolchain: ImageRef) -> Json:

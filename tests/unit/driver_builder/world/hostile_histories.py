@@ -61,11 +61,11 @@ def play_steps(world: AnyWorld, steps: Sequence[Happening], events: Sequence[Eve
     for step in steps:
         known[step.name](world, random.Random(step.seed))  # noqa: S311  # no secret
         for end in step.rounds:
-            _round(world, end)
+            pass_round(world, end)
 
 
-def _round(world: World, end: int | None) -> None:
-    """Let a round pass, perhaps the controller's last one."""
+def pass_round(world: World, end: int | None) -> None:
+    """Let a round pass; after so many writes it is cut off, and the controller starts anew with the next one."""
     writes = 0
 
     def look(action: Action) -> bool:

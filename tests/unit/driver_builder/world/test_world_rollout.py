@@ -21,6 +21,7 @@ from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERN
 from tests.support.driver_builder.memory_client import copied
 from tests.support.driver_builder.model_world import World, is_for, pod_status
 from tests.support.examples import few
+from tests.unit.driver_builder.world.hostile_histories import pass_round
 
 NODE_NAMES = ("node-0", "node-1", "node-2", "node-3")
 DRIVERS = ("edu", "other")
@@ -621,15 +622,4 @@ def live_through(world: WaveWorld, history: list[Step]) -> None:
 def live(world: WaveWorld, step: Step) -> None:
     """Let rounds follow an event, reconciles cut off where the step says so."""
     for killed_after in step.rounds:
-        done = 0
-
-        def look(action: Action, killed_after: int | None = killed_after) -> bool:
-            nonlocal done
-            world.look(action)
-            done += 1
-            return killed_after is not None and done > killed_after
-
-        world.reconcile(look)
-        world.finish_builds()
-        world.turn()
-        world.now += 20.0
+        pass_round(world, killed_after)
