@@ -44,7 +44,7 @@ class Life:
     """A plugin that a kubelet knows."""
 
     def __init__(self, kubelet: Kubelet, plugin: Plugin) -> None:
-        self._kubelet = kubelet
+        self.kubelet = kubelet
         self.plugin = plugin
 
     async def show(self, *units: Unit) -> None:
@@ -56,14 +56,14 @@ class Life:
         request = AllocateRequest(
             containers=tuple(ContainerAllocateRequest(device_ids=tuple(ids)) for ids in containers)
         )
-        answer = await self._kubelet.ask(self._kubelet.last, messages.ALLOCATE, request, AllocateResponse)
+        answer = await self.kubelet.ask(self.kubelet.last, messages.ALLOCATE, request, AllocateResponse)
         return [[spec.host_path for spec in one.devices] for one in answer.containers]
 
     async def start(self, *ids: str) -> str:
         """Start a container with devices; returns why it does not start."""
         request = PreStartContainerRequest(device_ids=ids)
         try:
-            await self._kubelet.ask(self._kubelet.last, messages.PRE_START_CONTAINER, request, Empty)
+            await self.kubelet.ask(self.kubelet.last, messages.PRE_START_CONTAINER, request, Empty)
         except GRPCError as error:
             return f"{error.message}" if error.status is Status.FAILED_PRECONDITION else f"{error.status}: not refused"
         return ""
@@ -99,7 +99,7 @@ def test_the_kubelet_asks_before_each_start(tmp_path: Path) -> None:
 
     async def act(life: Life) -> None:
         expected = DevicePluginOptions(pre_start_required=True, get_preferred_allocation_available=True)
-        kubelet = life._kubelet
+        kubelet = life.kubelet
         options = await kubelet.ask(kubelet.last, messages.OPTIONS, Empty(), DevicePluginOptions)
         assert options == kubelet.last.options == expected
 
@@ -190,7 +190,7 @@ def test_other_resources_are_not_checked(tmp_path: Path) -> None:
     """Nothing is written, and a start is not asked about; if it is, it is answered."""
 
     async def act(life: Life) -> None:
-        assert life._kubelet.last.options == DevicePluginOptions(get_preferred_allocation_available=True)
+        assert life.kubelet.last.options == DevicePluginOptions(get_preferred_allocation_available=True)
         await life.allocate(["GPU-0"])
         assert await life.start("GPU-0") == await life.start("GPU-9") == ""
         assert not (tmp_path / "state").exists()
