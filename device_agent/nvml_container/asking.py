@@ -7,8 +7,6 @@ import os
 import select
 import time
 
-from nvml_inventory.session import Session, open_session
-
 from device_agent.gpu_state.state import ABSENT, FAILED, OK, CardState, NodeState
 from device_agent.nvml_container.cards import card_states
 from device_agent.nvml_container.log import Log
@@ -18,7 +16,8 @@ from device_agent.nvml_container.settings import Places, Timing
 from device_agent.nvml_container.sysfs import read_numa_node
 from kube_api.text import first_few, printable
 from nvml_inventory.errors import NvmlInventoryError
-from nvml_inventory.values import Absent, Card, Xid
+from nvml_inventory.session import Session, open_session
+from nvml_inventory.values import Absent, Card, Unreadable, Xid
 
 _SLICE = 1.0
 """Seconds after which a request is seen, while events are waited for."""
@@ -84,7 +83,7 @@ class Asking:
             if {node.path for node in unusable(before)} - {node.path for node in unusable(nodes)}:
                 return
 
-    def _cards(self, session: Session, cards: tuple[Card | object, ...]) -> tuple[CardState, ...]:
+    def _cards(self, session: Session, cards: tuple[Card | Unreadable, ...]) -> tuple[CardState, ...]:
         conditions = {index: session.conditions(index) for index, card in enumerate(cards) if isinstance(card, Card)}
         addresses = [card.pci_bus_id for card in cards if isinstance(card, Card)]
         numa_nodes = {address: read_numa_node(self._places.root, address) for address in addresses}
