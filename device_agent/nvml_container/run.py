@@ -1,13 +1,11 @@
 """The command ``device-agent nvml``. It loads little: no asyncio, no argparse, no logging."""
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from types import ModuleType
 
 from device_agent.errors import ConfigurationError, SocketUnusable
-from device_agent.nvml_container.listen import listen
+from device_agent.nvml_container.listen import listening
 from device_agent.nvml_container.log import Log
 from device_agent.nvml_container.settings import Settings, build_settings, read_flags
 from device_agent.nvml_container.supervisor import Supervisor, new_state
@@ -51,16 +49,12 @@ def supervise(settings: Settings) -> int:
     state = new_state(read_boot_id(settings.places.proc_root))
     supervisor = Supervisor(work=work, state=state, root=settings.places.root, timing=settings.timing, log=log)
     try:
-        listening = listen(settings.socket)
+        with listening(settings.socket) as made:
+            log.info(f"listening on {settings.socket}")
+            supervisor.run(made)
     except SocketUnusable as error:
         sys.stderr.write(f"device-agent: {error}\n")
         return 1
-    log.info(f"listening on {settings.socket}")
-    try:
-        supervisor.run(listening)
-    finally:
-        with suppress(OSError):
-            os.unlink(settings.socket)  # noqa: PTH108 - pathlib costs 1 MiB
     log.info("stopped")
     return 0
 
