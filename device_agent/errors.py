@@ -8,7 +8,9 @@
     ├── AllocationsInvalid   the file of what was given is not one; it is set aside
     ├── MalformedMessage     bytes from the kubelet are not a message of its API
     ├── RegistrationFailed   the kubelet is not there, or refused a resource; it is tried again
-    └── StartRefused         a container has devices that are no longer what it was given; the kubelet gets the message
+    ├── SocketUnusable       the container nvml cannot listen on its socket
+    ├── StartRefused         a container has devices that are no longer what it was given; the kubelet gets the message
+    └── StateInvalid         a line of the container nvml, or of its child or client, is not what its protocol has
 """
 
 
@@ -38,3 +40,11 @@ class RegistrationFailed(AgentError):
 
 class StartRefused(AgentError):
     """A container may not start with its devices; the message says which, what it was given, and what to do."""
+
+
+class StateInvalid(AgentError):
+    """A line about the GPUs' state is none of this version's; the message says where and what is wrong."""
+
+
+class SocketUnusable(AgentError):
+    """The container ``nvml`` cannot have its socket; the message says why, and what to do."""
