@@ -74,13 +74,14 @@ def name_unreadable(
     """
     if len(cards) != len(known):
         return cards
-    taken = {_name(card)[0] for card in cards}
-    return tuple(
-        card._replace(uuid=uuid, pci=card.pci or pci)
-        if isinstance(card, Unreadable) and not card.uuid and uuid not in taken
-        else card
-        for card, (uuid, pci) in zip(cards, known, strict=True)
-    )
+    taken = {card.uuid for card in cards}
+
+    def named(card: Card | Unreadable, uuid: str, pci: str) -> Card | Unreadable:
+        if isinstance(card, Card) or card.uuid or uuid in taken or card.pci not in {"", pci}:
+            return card
+        return card._replace(uuid=uuid, pci=pci)
+
+    return tuple(named(card, *name) for card, name in zip(cards, known, strict=True))
 
 
 def _name(card: Card | Unreadable) -> tuple[str, str]:

@@ -38,6 +38,8 @@
 #ifndef FAKE_NVML_H
 #define FAKE_NVML_H
 
+#include <stdio.h>
+
 #define API __attribute__((visibility("default")))
 
 enum {
@@ -86,7 +88,16 @@ typedef struct {
     devices_t gpus;
 } machine_t;
 
+/* What one reading of the file found: too much for the stack. */
+typedef struct {
+    machine_t machine;
+    int gpu_count, mig_counts[MAX_GPUS];
+    facts_t gpus[MAX_GPUS], migs[MAX_GPUS][MAX_MIGS];
+} reading_t;
+
 extern machine_t machine;
+
+void parse(reading_t *found, FILE *file);
 
 int enter(void);                                           /* lock, read the file if it has changed */
 void leave(int *unused);                                   /* unlock */

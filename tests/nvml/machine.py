@@ -111,6 +111,11 @@ class FakeMachine:
         self.gpus[gpu].facts.pop(key, None)
         self.write()
 
+    def set_driver(self, version: str) -> None:
+        """Let the driver be of another version, as after a reload."""
+        self.facts["driver"] = version
+        self.write()
+
     def connect(self, gpu: int, other: int, links: int = 4) -> None:
         """Join two GPUs by NVLinks."""
         for one, end in ((gpu, other), (other, gpu)):

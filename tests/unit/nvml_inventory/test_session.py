@@ -105,6 +105,14 @@ def test_an_unreadable_gpu_has_its_name_of_before(
     assert lost == LOST._replace(uuid=expected[0], pci=expected[1])
 
 
+def test_an_unreadable_gpu_at_another_address_is_another_one() -> None:
+    """As far as NVML says one thing of it, that counts."""
+    elsewhere = LOST._replace(pci="0000:99:00.0")
+    assert name_unreadable((elsewhere,), (("GPU-1", "0000:11:00.0"),)) == (elsewhere,)
+    here = LOST._replace(pci="0000:11:00.0")
+    assert name_unreadable((here,), (("GPU-1", "0000:11:00.0"),)) == (here._replace(uuid="GPU-1"),)
+
+
 @pytest.mark.parametrize("trouble", [("count", 15), ("driver", 999)], ids=["no count", "no version"])
 def test_a_driver_that_does_not_answer_ends_the_session(
     child: NvmlChild, machine: FakeMachine, trouble: tuple[str, int]
