@@ -14,8 +14,6 @@ Json = dict[str, Any]
 CONTAINER = "nvml"
 
 _RUN, _STATE = "/run/nvidia", "/var/lib/driverwright-agent"
-_LIBRARIES = "/usr/lib"
-"""Where a driver of the node's distribution has its library; otherwise it is below ``/run/nvidia``."""
 _FOLLOWS = {"readOnly": True, "mountPropagation": "HostToContainer"}
 """A driver container mounts its root there, and takes it away again."""
 
@@ -24,7 +22,6 @@ def volumes(settings: DevicePluginSettings) -> list[Json]:
     """Build the volumes of the folders of the node that both containers have, or one of them."""
     made = [
         {"name": "run-nvidia", "hostPath": {"path": _RUN, "type": "DirectoryOrCreate"}},
-        {"name": "usr-lib", "hostPath": {"path": _LIBRARIES}},
         {"name": "state", "hostPath": {"path": _STATE, "type": "DirectoryOrCreate"}},
     ]
     if folder := _above_libraries(settings):
@@ -64,8 +61,8 @@ def container(agent_image: str, folders: Mapping[str, str], *, shared: str) -> J
             # The node's own, in place of the copy that a privileged container gets: nodes made later are there.
             {"name": folders["/dev"], "mountPath": "/dev"},
             {"name": folders["/sys"], "mountPath": "/host/sys", "readOnly": True},
+            # The library of NVML: of this driver, and not one that the node's distribution may have besides.
             {"name": "run-nvidia", "mountPath": f"/host{_RUN}", **_FOLLOWS},
-            {"name": "usr-lib", "mountPath": f"/host{_LIBRARIES}", "readOnly": True},
             {"name": folders[shared], "mountPath": shared},
         ],
     }
@@ -74,4 +71,5 @@ def container(agent_image: str, folders: Mapping[str, str], *, shared: str) -> J
 def _above_libraries(settings: DevicePluginSettings) -> str:
     """Return the folder above the libraries: an upgrade replaces them by a link. Empty where it is there anyway."""
     path: str = ((settings.nvidia or {}).get("libraries") or {}).get("path") or ""
-    return "" if f"{path}/".startswith(f"{_RUN}/") else path.rpartition("/")[0]
+    is_there = any(f"{path}/".startswith(f"{top}/") for top in (_RUN, "/dev", "/sys"))
+    return "" if is_there else path.rpartition("/")[0]
