@@ -1,19 +1,20 @@
 """What a plugin's pod has besides with ``stages.devicePlugin.nvidia``: the container ``nvml``, and folders. Pure.
 
-``nvml`` has NVIDIA's library and makes device nodes. It is privileged, and the agent, which asks it over a Unix socket in
-a folder that both have, stays as it is: no path and no command comes over that socket, and neither has a token.
+``nvml`` has NVIDIA's library and makes device nodes. It is privileged. The agent, which asks it over a Unix socket in a
+folder that both have, stays as it is: no path and no command comes over that socket, and neither has a token.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from driver_builder.api.stage_settings import DevicePluginSettings
+from driver_builder.model.userspace import NVIDIA_FOLDER
 
 Json = dict[str, Any]
 
 CONTAINER = "nvml"
 
-_RUN, _STATE = "/run/nvidia", "/var/lib/driverwright-agent"
+_STATE = "/var/lib/driverwright-agent"
 _FOLLOWS = {"readOnly": True, "mountPropagation": "HostToContainer"}
 """A driver container mounts its root there, and takes it away again."""
 
@@ -21,7 +22,7 @@ _FOLLOWS = {"readOnly": True, "mountPropagation": "HostToContainer"}
 def volumes(settings: DevicePluginSettings) -> list[Json]:
     """Build the volumes of the folders of the node that both containers have, or one of them."""
     made = [
-        {"name": "run-nvidia", "hostPath": {"path": _RUN, "type": "DirectoryOrCreate"}},
+        {"name": "run-nvidia", "hostPath": {"path": NVIDIA_FOLDER, "type": "DirectoryOrCreate"}},
         {"name": "state", "hostPath": {"path": _STATE, "type": "DirectoryOrCreate"}},
     ]
     if folder := _above_libraries(settings):
@@ -32,7 +33,7 @@ def volumes(settings: DevicePluginSettings) -> list[Json]:
 def mounts_of_agent(settings: DevicePluginSettings) -> list[Json]:
     """Build the mounts of the agent: where it looks for libraries, and what it remembers of allocations and health."""
     made: list[Json] = [
-        {"name": "run-nvidia", "mountPath": f"/host{_RUN}", **_FOLLOWS},
+        {"name": "run-nvidia", "mountPath": f"/host{NVIDIA_FOLDER}", **_FOLLOWS},
         {"name": "state", "mountPath": _STATE},
     ]
     if folder := _above_libraries(settings):
@@ -62,7 +63,7 @@ def container(agent_image: str, folders: Mapping[str, str], *, shared: str) -> J
             {"name": folders["/dev"], "mountPath": "/dev"},
             {"name": folders["/sys"], "mountPath": "/host/sys", "readOnly": True},
             # The library of NVML: of this driver, and not one that the node's distribution may have besides.
-            {"name": "run-nvidia", "mountPath": f"/host{_RUN}", **_FOLLOWS},
+            {"name": "run-nvidia", "mountPath": f"/host{NVIDIA_FOLDER}", **_FOLLOWS},
             {"name": folders[shared], "mountPath": shared},
         ],
     }
@@ -71,5 +72,5 @@ def container(agent_image: str, folders: Mapping[str, str], *, shared: str) -> J
 def _above_libraries(settings: DevicePluginSettings) -> str:
     """Return the folder above the libraries: an upgrade replaces them by a link. Empty where it is there anyway."""
     path: str = ((settings.nvidia or {}).get("libraries") or {}).get("path") or ""
-    is_there = any(f"{path}/".startswith(f"{top}/") for top in (_RUN, "/dev", "/sys"))
+    is_there = any(f"{path}/".startswith(f"{top}/") for top in (NVIDIA_FOLDER, "/dev", "/sys"))
     return "" if is_there else path.rpartition("/")[0]
