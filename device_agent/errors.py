@@ -6,6 +6,7 @@
     ├── ConfigurationError   a flag, an environment variable or the configuration file: an admin must correct it
     ├── AllocationRefused    the kubelet asked for devices that cannot be given; it gets the message
     ├── MalformedMessage     bytes from the kubelet are not a message of its API
+    ├── StateInvalid         a line of the container nvml, or of its child or client, is not what its protocol has
     └── RegistrationFailed   the kubelet is not there, or refused a resource; it is tried again
 """
 
@@ -28,3 +29,7 @@ class MalformedMessage(AgentError):
 
 class RegistrationFailed(AgentError):
     """A resource could not be registered; the message says why."""
+
+
+class StateInvalid(AgentError):
+    """A line about the GPUs' state is none of this version's; the message says where and what is wrong."""
