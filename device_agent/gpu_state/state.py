@@ -72,12 +72,16 @@ class XidEvent(NamedTuple):
 
 
 class NodeState(NamedTuple):
-    """A device node that the driver's cards need; ``why``: what is wrong with it, empty when it is there and right."""
+    """A device node that the driver's cards need; ``why``: what is wrong with it, empty when it is there and right.
+
+    ``capability``: below /proc/driver/nvidia/capabilities, what it opens, as ``gpu0/mig/gi1/access``; empty for others.
+    """
 
     path: str
     major: int
     minor: int
     why: str = ""
+    capability: str = ""
 
 
 class State(NamedTuple):
@@ -88,6 +92,7 @@ class State(NamedTuple):
     ``status``: :data:`OK`, :data:`ABSENT` or :data:`FAILED`. ``reason``: empty when ok; otherwise why, and what to do.
     ``driver``: its version, ``550.54.15``; empty when not ok. ``cards``: by NVML's index; empty when not ok.
     ``xids``: the last ones of this session, oldest first. ``nodes``: what is to be in ``/dev``.
+    ``read_at``: when the cards were last read, in seconds of CLOCK_BOOTTIME: the same state is sent again and again.
     """
 
     session: str
@@ -99,3 +104,4 @@ class State(NamedTuple):
     cards: tuple[CardState, ...] = ()
     xids: tuple[XidEvent, ...] = ()
     nodes: tuple[NodeState, ...] = ()
+    read_at: float = 0.0

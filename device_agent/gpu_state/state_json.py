@@ -80,7 +80,9 @@ _XID = record(
         "ci": optional(_NUMBER),
     },
 )
-_NODE = record(NodeState, {"path": path, "major": integer(most=2**12 - 1), "minor": _MINOR, "why": text})
+_NODE = record(
+    NodeState, {"path": path, "major": integer(most=2**12 - 1), "minor": _MINOR, "why": text, "capability": word}
+)
 _STATE = record(
     State,
     {
@@ -93,6 +95,7 @@ _STATE = record(
         "cards": several(_CARD, MOST_CARDS),
         "xids": several(_XID, MOST_XIDS),
         "nodes": several(_NODE, MOST_NODES),
+        "read_at": seconds,
     },
 )
 
