@@ -7,7 +7,8 @@
     ├── AllocationRefused    the kubelet asked for devices that cannot be given; it gets the message
     ├── MalformedMessage     bytes from the kubelet are not a message of its API
     ├── StateInvalid         a line of the container nvml, or of its child or client, is not what its protocol has
-    └── RegistrationFailed   the kubelet is not there, or refused a resource; it is tried again
+    ├── RegistrationFailed   the kubelet is not there, or refused a resource; it is tried again
+    └── SocketUnusable       the container nvml cannot listen on its socket
 """
 
 
@@ -33,3 +34,7 @@ class RegistrationFailed(AgentError):
 
 class StateInvalid(AgentError):
     """A line about the GPUs' state is none of this version's; the message says where and what is wrong."""
+
+
+class SocketUnusable(AgentError):
+    """The container ``nvml`` cannot have its socket; the message says why, and what to do."""

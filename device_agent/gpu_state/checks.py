@@ -11,7 +11,7 @@ T = TypeVar("T")
 Check = Callable[[object, str], T]
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+-]*")
-_PATH = re.compile(r"/dev/[A-Za-z0-9/_-]+")
+_PATH = re.compile(r"/dev/[A-Za-z0-9/_:-]+")
 _LONGEST_WORD = 128
 MOST = 2**53
 """The largest number: JSON's readers keep no larger one exactly."""

@@ -72,9 +72,10 @@ class XidEvent(NamedTuple):
 
 
 class NodeState(NamedTuple):
-    """A device node that the driver's cards need; ``why``: what is wrong with it, empty when it is there and right.
+    """A device node that the driver's cards need, or that is in their way.
 
-    ``capability``: below /proc/driver/nvidia/capabilities, what it opens, as ``gpu0/mig/gi1/access``; empty for others.
+    ``why``: what is wrong with it, empty when it is there and right. ``capability``: the path of the capability of MIG
+    that it stands for below ``/proc/driver/nvidia/capabilities``, ``gpu0/mig/gi7/access``; empty for others.
     """
 
     path: str
@@ -90,9 +91,11 @@ class State(NamedTuple):
     ``session``: a random text of each start of the container. ``boot``: the kernel's id of this boot.
     ``load``: changes with each load of the module ``nvidia``; empty where it is not loaded.
     ``status``: :data:`OK`, :data:`ABSENT` or :data:`FAILED`. ``reason``: empty when ok; otherwise why, and what to do.
-    ``driver``: its version, ``550.54.15``; empty when not ok. ``cards``: by NVML's index; empty when not ok.
+    ``driver``: its version, ``550.54.15``. ``cards``: by NVML's index. Both are empty when absent; when failed they are
+    what was read last of this load.
     ``xids``: the last ones of this session, oldest first. ``nodes``: what is to be in ``/dev``.
-    ``read_at``: when the cards were last read, in seconds of CLOCK_BOOTTIME: the same state is sent again and again.
+    ``read_at``: when the cards were last read, in seconds of CLOCK_BOOTTIME: the same state is sent again and again. 0
+    until they were read of this load.
     """
 
     session: str

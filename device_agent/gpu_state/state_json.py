@@ -83,6 +83,9 @@ _XID = record(
 _NODE = record(
     NodeState, {"path": path, "major": integer(most=2**12 - 1), "minor": _MINOR, "why": text, "capability": word}
 )
+CARDS: Check[tuple[CardState, ...]] = several(_CARD, MOST_CARDS)
+NODES: Check[tuple[NodeState, ...]] = several(_NODE, MOST_NODES)
+"""The checks of the two lists, for those who get them alone."""
 _STATE = record(
     State,
     {
@@ -92,15 +95,12 @@ _STATE = record(
         "status": one_of(OK, ABSENT, FAILED),
         "reason": text,
         "driver": word,
-        "cards": several(_CARD, MOST_CARDS),
+        "cards": CARDS,
         "xids": several(_XID, MOST_XIDS),
-        "nodes": several(_NODE, MOST_NODES),
+        "nodes": NODES,
         "read_at": seconds,
     },
 )
-
-parse_cards: Check[tuple[CardState, ...]] = several(_CARD, MOST_CARDS)
-"""Check a list of cards as :func:`plain_card` makes them."""
 
 
 def dump_state(state: State) -> bytes:

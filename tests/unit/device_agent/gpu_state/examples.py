@@ -76,7 +76,7 @@ _xids = st.builds(
 )
 _nodes = st.builds(
     NodeState,
-    path=st.from_regex(r"/dev/[A-Za-z0-9/_-]{1,40}", fullmatch=True),
+    path=st.from_regex(r"/dev/[A-Za-z0-9/_:-]{1,40}", fullmatch=True),
     major=st.integers(min_value=0, max_value=4095),
     minor=_minors,
     why=_texts,
