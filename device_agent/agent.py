@@ -13,6 +13,7 @@ import logging
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
 from device_agent.config.options import Settings
 from device_agent.errors import ConfigurationError
@@ -26,6 +27,9 @@ from device_resources.resource import Resource
 from file_watch.inotify import FileWatch, Place, watch_files
 from kube_api.pages import Page, health
 from kube_api.text import first_few
+
+if TYPE_CHECKING:
+    from device_agent.allocations.remembered import Allocations
 
 log = logging.getLogger(__name__)
 
@@ -44,15 +48,22 @@ class Agent:
     """The agent. ``load`` reads the resources again; ``resources`` are those that it starts with.
 
     ``sources``: where devices come from; the node's files if nothing else is given.
+    ``given``: remembers what was given; needed where a source has resources that are checked.
     """
 
     def __init__(
-        self, settings: Settings, resources: tuple[Resource, ...], load: Load, sources: Sequence[Source] | None = None
+        self,
+        settings: Settings,
+        resources: tuple[Resource, ...],
+        load: Load,
+        sources: Sequence[Source] | None = None,
+        given: "Allocations | None" = None,
     ) -> None:
         self._settings = settings
         self._resources = resources
         self._load = load
         self._sources = (FilesSource(settings.root),) if sources is None else sources
+        self._given = given
         self._followed: list[Followed] = []
         self._files: FileWatch | None = None
         self._is_stopping = False
@@ -70,7 +81,7 @@ class Agent:
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         for source in self._sources:
-            self._followed.append(Followed(source, self._settings, self._followed, self._on_look))
+            self._followed.append(Followed(source, self._settings, self._followed, self._on_look, self._given))
         self._configure(self._resources)
         with ExitStack() as stack:
             await self._open(stack)
@@ -195,7 +206,7 @@ class Agent:
 
     def _missing(self) -> str:
         served = {name: one for each in self._followed for name, one in each.offers().items()}
-        if missing := [name for name, one in served.items() if not one.plugin.is_registered]:
+        if missing := [one.missing for one in served.values() if one.missing]:
             return f"not registered: {first_few(missing, _MAX_NAMED)}"
         late = {*self._late(), *(one.source.name for one in self._followed if not one.has_looked)}
         return f"not looked at: {first_few(sorted(late), _MAX_NAMED)}" if late else ""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from device_agent.devices.model import Unit
+from device_agent.devices.model import Traits, Unit
 from device_resources.resource import Resource
 from file_watch.inotify import Place
 
@@ -39,6 +39,10 @@ class Source(Protocol):
 
     async def look(self) -> None:
         """Bring :attr:`resources` up to date. It may wait, but not keep the loop; it may be cancelled."""
+        ...
+
+    def traits(self, resource: str) -> Traits:
+        """Say how a resource is offered. Whether it is checked stays as it is while the resource is there."""
         ...
 
     def commands(self, resource: str) -> Mapping[str, int]:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from device_agent.devices.model import Unit
+from device_agent.devices.model import PLAIN, Traits, Unit
 from device_agent.sources.files.command import CommandChecks, Running
 from device_agent.sources.files.file_unit import FileUnit, UnitState, units_of
 from device_agent.sources.files.find import fixed_folder
@@ -68,6 +68,10 @@ class FilesSource:
             elif self._described.get(one.resource.name) is one:  # and not described anew meanwhile
                 one.take(states)
         self._running.collect_strays()
+
+    def traits(self, resource: str) -> Traits:  # noqa: ARG002 - all are alike
+        """Say that nothing is decided about a resource."""
+        return PLAIN
 
     def commands(self, resource: str) -> Mapping[str, int]:
         """Count the commands of a resource."""

@@ -14,7 +14,7 @@ import pytest
 from device_agent.agent import Agent
 from device_agent.config.config_file import parse_resources
 from device_agent.config.options import Settings
-from device_agent.devices.model import BindMount, DeviceNode, Unit
+from device_agent.devices.model import PLAIN, BindMount, DeviceNode, Traits, Unit
 from device_agent.followed import Followed
 from device_agent.kubelet.plugin import endpoint
 from device_agent.protocol import messages
@@ -55,6 +55,7 @@ class FakeSource:
         self.answers = asyncio.Event()
         self.answers.set()
         self.is_closed = False
+        self.decides = PLAIN
 
     def start(self, wake: Callable[[], None]) -> None:
         """Remember whom to wake."""
@@ -71,6 +72,11 @@ class FakeSource:
         """See what there is now."""
         await self.answers.wait()
         self.resources = dict(self.now)
+
+    def traits(self, resource: str) -> Traits:
+        """Say what a test has set."""
+        assert resource in self.resources
+        return self.decides
 
     def commands(self, resource: str) -> Mapping[str, int]:
         """Run no command."""
