@@ -59,7 +59,8 @@ class CardState(NamedTuple):
 class XidEvent(NamedTuple):
     """An Xid error that NVML reported.
 
-    ``number``: counts from 1 in a session. ``at``: seconds of CLOCK_BOOTTIME. ``uuid``: of the card.
+    ``number``: counts from 1 in a session. ``at``: seconds of CLOCK_BOOTTIME. ``uuid``: of the card;
+    empty when NVML does not say whose it is: it may be any card's.
     ``gi``, ``ci``: the instance that it is about; None where it is the whole card.
     """
 

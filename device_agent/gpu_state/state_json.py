@@ -49,7 +49,7 @@ def _link(value: object, place: str) -> tuple[str, int]:
 
 
 _INSTANCE = record(InstanceState, {"uuid": word, "profile": word, "gi": _NUMBER, "ci": _NUMBER, "memory_mib": _NUMBER})
-_CARD = record(
+CARD: Check[CardState] = record(
     CardState,
     {
         "index": integer(most=MOST_CARDS - 1),
@@ -83,9 +83,9 @@ _XID = record(
 _NODE = record(
     NodeState, {"path": path, "major": integer(most=2**12 - 1), "minor": _MINOR, "why": text, "capability": word}
 )
-CARDS: Check[tuple[CardState, ...]] = several(_CARD, MOST_CARDS)
+CARDS: Check[tuple[CardState, ...]] = several(CARD, MOST_CARDS)
 NODES: Check[tuple[NodeState, ...]] = several(_NODE, MOST_NODES)
-"""The checks of the two lists, for those who get them alone."""
+"""The checks of parts, for those who get them alone."""
 _STATE = record(
     State,
     {

@@ -42,9 +42,8 @@ class Clients:
 
     def next_deadline(self) -> float:
         """Return when the first client has been idle for too long."""
-        return min(
-            (client.since + self._idle for client in self._clients.values() if client.is_due), default=float("inf")
-        )
+        due = (client.since for client in self._clients.values() if client.is_due)
+        return min(due, default=float("inf")) + self._idle
 
     def drop_idle(self, now: float) -> None:
         """Drop clients that were idle for too long: those that ask nothing, and those that do not read."""
@@ -68,9 +67,10 @@ class Clients:
                 return
             client = _Client(connection, now)
             self._clients[connection.fileno()] = client
-            self._selector.register(
-                connection, selectors.EVENT_READ, lambda events, at: self._ready(client, events, at)
-            )
+            self._selector.register(connection, selectors.EVENT_READ, self._handler(client))
+
+    def _handler(self, client: "_Client") -> Callable[[int, float], None]:
+        return lambda events, now: self._ready(client, events, now)
 
     def _ready(self, client: "_Client", events: int, now: float) -> None:
         if events & selectors.EVENT_READ:
@@ -114,7 +114,7 @@ class Clients:
             self._drop(client)
             return
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if client.is_sending else 0)
-        self._selector.modify(client.connection, wanted, lambda events, at: self._ready(client, events, at))
+        self._selector.modify(client.connection, wanted, self._handler(client))
 
     def _drop(self, client: "_Client") -> None:
         if client.is_open:

@@ -35,10 +35,6 @@ class Log:
         """Log what an operator may have to look at."""
         self._write("warning", message)
 
-    def error(self, message: str) -> None:
-        """Log why the program ends."""
-        self._write("error", message)
-
     def follow_signals(self) -> None:
         """Let SIGUSR1 switch to debug, and SIGUSR2 back to the level of now. In the main thread only."""
         levels = {signal.SIGUSR1: "debug", signal.SIGUSR2: self.level}

@@ -1,7 +1,7 @@
 """The resident process of the container ``nvml``: one thread, which waits for a child, clients, signals and deadlines.
 
-It touches no driver: what may hang in the kernel is done by the child. A child that says nothing is killed, and the next
-one is started when that one is gone, not before.
+It touches no driver: what may hang in the kernel is done by the child. A child that says nothing is killed, and the
+next one is started when that one is gone, not before.
 """
 
 import os

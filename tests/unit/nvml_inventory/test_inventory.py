@@ -66,27 +66,35 @@ def gpus(*facts: str) -> str:
 
 # ---------------------------------------------------------------- card by card
 
+SECOND = ("GPU-2", "0000:2b:00.0")
+"""What the second GPU is called, as far as it says so."""
+
 
 @pytest.mark.parametrize(
-    ("trouble", "reason"),
+    ("trouble", "reason", "named"),
     [
-        pytest.param("lost 15", "GPU is lost; the kernel log has an Xid message", id="lost"),
-        pytest.param("lost 999", "Unknown Error; check that this container may use", id="lost, with an unknown error"),
-        pytest.param("fault ecc 16", "GPU requires restart; drain the node", id="lost while it is read"),
-        pytest.param("fault link 15", "GPU is lost; ", id="lost while its links are read"),
-        pytest.param("name \udcff", "NVML's answer makes no sense: ", id="a name that is no text"),
-        pytest.param("pci nonsense", "NVML's answer makes no sense: ", id="a PCI address that is none"),
+        pytest.param("lost 15", "GPU is lost; the kernel log has an Xid message", (15, "", ""), id="lost"),
+        pytest.param(
+            "lost 999", "Unknown Error; check that this container may use", (999, "", ""), id="with an unknown error"
+        ),
+        pytest.param("fault ecc 16", "GPU requires restart; drain the node", (16, *SECOND), id="lost while it is read"),
+        pytest.param("fault link 15", "GPU is lost; ", (15, *SECOND), id="lost while its links are read"),
+        pytest.param("name \udcff", "NVML's answer makes no sense: ", (0, *SECOND), id="a name that is no text"),
+        pytest.param("uuid \udcff", "NVML's answer makes no sense: ", (0, "", SECOND[1]), id="a UUID that is no text"),
+        pytest.param("pci none", "NVML's answer makes no sense: ", (0, SECOND[0], ""), id="a PCI address that is none"),
     ],
 )
 def test_a_card_that_cannot_be_read_has_a_reason_and_the_others_are_there(
-    read: Read, tmp_path: Path, trouble: str, reason: str
+    read: Read, tmp_path: Path, trouble: str, reason: str, named: tuple[int, str, str]
 ) -> None:
     """NVML counts a lost card as before; the place in the list stays its index. NVML is shut down."""
     found = read(gpus("", trouble, ""))
     assert (found["driver"], found["cuda"]) == ("550.54.15", 12040)
     assert [card["kind"] for card in found["cards"]] == ["Card", "Unreadable", "Card"]
-    assert [card.get("uuid") for card in found["cards"]] == ["GPU-1", None, "GPU-3"]
-    assert found["cards"][1]["reason"].startswith(f"GPU 1 cannot be read: {reason}")
+    assert [found["cards"][at]["uuid"] for at in (0, 2)] == ["GPU-1", "GPU-3"]
+    bad = found["cards"][1]
+    assert bad["reason"].startswith(f"GPU 1 cannot be read: {reason}")
+    assert (bad["index"], bad["error"], bad["uuid"], bad["pci"]) == (1, *named)
     assert (tmp_path / "log").read_text().split() == ["init", "shutdown"]
 
 

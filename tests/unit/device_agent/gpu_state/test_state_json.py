@@ -127,7 +127,7 @@ def test_a_state_of_many_cards_fits_into_a_line() -> None:
     ("kind", "check"),
     [
         pytest.param(State, "_STATE", id="state"),
-        pytest.param(CardState, "_CARD", id="card"),
+        pytest.param(CardState, "CARD", id="card"),
         pytest.param(InstanceState, "_INSTANCE", id="instance"),
         pytest.param(XidEvent, "_XID", id="event"),
         pytest.param(NodeState, "_NODE", id="node"),
