@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.config.config_file import parse_resources, read_resources
+from device_agent.config.config_file import Description, parse_description, read_description
 from device_agent.errors import ConfigurationError
 
 EDU = "- name: driverwright.io/edu\n  groups:\n  - paths: [{path: /dev/edu*}]\n"
@@ -13,14 +13,14 @@ EDU = "- name: driverwright.io/edu\n  groups:\n  - paths: [{path: /dev/edu*}]\n"
 
 def test_resources_are_read() -> None:
     """A list of descriptions."""
-    (resource,) = parse_resources(f"resources:\n{EDU}", "f")
+    (resource,) = parse_description(f"resources:\n{EDU}", "f").resources
     assert resource.name == "driverwright.io/edu"
 
 
 @pytest.mark.parametrize("text", ["resources: []", "resources:\n", "resources: ~"])
 def test_no_resources(text: str) -> None:
     """An agent without any waits."""
-    assert parse_resources(text, "f") == ()
+    assert parse_description(text, "f") == Description()
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_no_resources(text: str) -> None:
 def test_a_mistake_is_named(text: str, message: str) -> None:
     """With its place, and what would be right."""
     with pytest.raises(ConfigurationError) as caught:
-        parse_resources(text, "f")
+        parse_description(text, "f")
     assert message in str(caught.value)
 
 
@@ -65,7 +65,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ConfigurationError, match=r"cannot read the configuration file .*config\.yaml: "):
-        read_resources(str(path))
+        read_description(str(path))
 
 
 def test_a_pipe_is_not_opened_for_ever(tmp_path: Path) -> None:
@@ -73,4 +73,4 @@ def test_a_pipe_is_not_opened_for_ever(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     with pytest.raises(ConfigurationError, match="it is not a regular file"):
-        read_resources(str(path))
+        read_description(str(path))
