@@ -56,7 +56,6 @@ class Clients:
         for client in list(self._clients.values()):
             self._drop(client)
         self._selector.unregister(self._listening)
-        self._listening.close()
 
     def _accept(self, _events: int, now: float) -> None:
         with suppress(OSError):  # it has gone again, or there are no descriptors: it is asked for again

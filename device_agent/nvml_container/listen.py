@@ -3,7 +3,8 @@
 import os
 import socket
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from device_agent.errors import SocketUnusable
 
@@ -12,29 +13,38 @@ _ONLY_ROOT = 0o177
 _SECONDS = 5.0
 
 
-def listen(path: str) -> socket.socket:
-    """Listen on a path, in place of a socket that nobody answers on any more.
+@contextmanager
+def listening(path: str) -> Iterator[socket.socket]:
+    """Listen on a path, in place of a socket that nobody answers on any more, and remove it at the end.
 
     Raises:
         SocketUnusable: when another one answers there, something else is there, or it cannot be made.
     """
+    with _listen(path) as made:
+        try:
+            yield made
+        finally:
+            _remove(path)
+
+
+def _listen(path: str) -> socket.socket:
     try:
         _remove_stale(path)
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         before = os.umask(_ONLY_ROOT)
         try:
-            listening.bind(path)
+            made.bind(path)
         except OSError:
-            listening.close()
+            made.close()
             raise
         finally:
             os.umask(before)
-        listening.listen(_BACKLOG)
+        made.listen(_BACKLOG)
     except OSError as error:
         raise SocketUnusable(
             f"cannot listen on {path}: {error.strerror or error}; choose another with --socket"
         ) from error
-    return listening
+    return made
 
 
 def _remove_stale(path: str) -> None:
@@ -49,9 +59,13 @@ def _remove_stale(path: str) -> None:
         try:
             other.connect(path)
         except (ConnectionRefusedError, FileNotFoundError):
-            with suppress(FileNotFoundError):
-                os.unlink(path)  # noqa: PTH108 - pathlib costs 1 MiB
+            _remove(path)
             return
         except TimeoutError:
             pass  # it has one, which is busy
     raise SocketUnusable(f"cannot listen on {path}: another process answers there; end it, or choose --socket")
+
+
+def _remove(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)  # noqa: PTH108 - pathlib costs 1 MiB
