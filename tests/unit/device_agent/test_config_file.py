@@ -7,6 +7,7 @@ import pytest
 
 from device_agent.config.config_file import Description, parse_description, read_description
 from device_agent.errors import ConfigurationError
+from device_resources.nvidia import MigStrategy, NvidiaSettings
 
 EDU = "- name: driverwright.io/edu\n  groups:\n  - paths: [{path: /dev/edu*}]\n"
 
@@ -52,6 +53,35 @@ def test_no_resources(text: str) -> None:
     ],
 )  # fmt: skip
 def test_a_mistake_is_named(text: str, message: str) -> None:
+    """With its place, and what would be right."""
+    with pytest.raises(ConfigurationError) as caught:
+        parse_description(text, "f")
+    assert message in str(caught.value)
+
+
+def test_gpus_are_asked_for() -> None:
+    """With or without other resources; the defaults are NVIDIA's own."""
+    assert parse_description("nvidia: {}", "f") == Description(nvidia=NvidiaSettings())
+    both = parse_description(f"resources:\n{EDU}nvidia: {{migStrategy: mixed, health: {{holdSeconds: 60}}}}", "f")
+    assert [resource.name for resource in both.resources] == ["driverwright.io/edu"]
+    assert both.nvidia == NvidiaSettings(mig_strategy=MigStrategy.MIXED, hold_seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("nvidia:", "f: nvidia: is empty: write {} for the defaults, or remove it", id="empty"),
+        pytest.param("nvidia: [gpu]", "f: nvidia: a list is not an object", id="a list"),
+        pytest.param("nvida: {}", "f: nvida: there is no such field; did you mean nvidia?", id="misspelt"),
+        pytest.param("nvidia: {}\nmigStrategy: none", "migStrategy: there is no such field here; it belongs to nvidia",
+                     id="misplaced"),
+        pytest.param("nvidia: {migStrategy: Mixed}", "nvidia.migStrategy: 'Mixed' is unknown: use one of none, single,",
+                     id="a word in capitals"),
+        pytest.param(f"resources:\n{EDU.replace('driverwright.io', 'nvidia.com')}nvidia: {{}}",
+                     "resources: 'nvidia.com/edu' is in a domain whose names nvidia: offers", id="a name of NVIDIA's"),
+    ],
+)  # fmt: skip
+def test_a_mistake_about_gpus_is_named(text: str, message: str) -> None:
     """With its place, and what would be right."""
     with pytest.raises(ConfigurationError) as caught:
         parse_description(text, "f")
