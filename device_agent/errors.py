@@ -38,13 +38,13 @@ class RegistrationFailed(AgentError):
     """A resource could not be registered; the message says why."""
 
 
-class StartRefused(AgentError):
-    """A container may not start with its devices; the message says which, what it was given, and what to do."""
-
-
 class StateInvalid(AgentError):
     """A line about the GPUs' state is none of this version's; the message says where and what is wrong."""
 
 
 class SocketUnusable(AgentError):
     """The container ``nvml`` cannot have its socket; the message says why, and what to do."""
+
+
+class StartRefused(AgentError):
+    """A container may not start with its devices; the message says which, what it was given, and what to do."""

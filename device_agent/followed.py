@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from device_agent.config.config_file import Description
 from device_agent.config.options import Settings
 from device_agent.metrics import ResourceCounts
 from device_agent.served import Served
 from device_agent.sources.source import Source
-from device_resources.resource import Resource
 
 if TYPE_CHECKING:
     from device_agent.allocations.remembered import Allocations
@@ -56,9 +56,9 @@ class Followed:
         self._look: asyncio.Future[None] | None = None
         source.start(self._woken.set)
 
-    def configure(self, resources: tuple[Resource, ...]) -> None:
+    def configure(self, description: Description) -> None:
         """Let the source have what the configuration file describes now."""
-        self.source.configure(resources)
+        self.source.configure(description)
         self._name_new()
         for name, served in self.offers().items():
             if self.source.resources[name] is None:
@@ -114,6 +114,7 @@ class Followed:
             if not await self._looks():
                 return
             await self._offer(tasks)
+            self._report_registered()
             self._on_look()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.interval):
@@ -143,6 +144,10 @@ class Followed:
             if units is not None and name in self._served:
                 await self._served[name].show(units, self.source.traits(name))
                 self._served[name].keep_registered(tasks, self._settings.interval)
+
+    def _report_registered(self) -> None:
+        names = (name for name, served in self.offers().items() if served.plugin.is_registered)
+        self.source.registered(frozenset(names))
 
     async def _drop_gone(self) -> None:
         known = self.source.resources

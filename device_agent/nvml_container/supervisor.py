@@ -123,12 +123,13 @@ class Supervisor:
             child.kill(now)
 
     def _take(self, child: Child, message: messages.Look | messages.XidSeen) -> None:
+        at = time.clock_gettime(time.CLOCK_BOOTTIME)
         if isinstance(message, messages.XidSeen):
             self._log.warning(f"Xid {message.xid} of GPU {message.uuid}")
-            self._state = following.after_xid(self._state, message, time.clock_gettime(time.CLOCK_BOOTTIME))
+            self._state = following.after_xid(self._state, message, at)
             return
         child.has_spoken = True
-        self._report(following.after_look(self._state, message))
+        self._report(following.after_look(self._state, message, at))
         if message.status == FAILED:
             self._failures += 1
         elif child.heard >= child.started + self._timing.longest_pause:

@@ -13,7 +13,7 @@ import pytest
 
 from device_agent.agent import Agent
 from device_agent.allocations.remembered import Allocations
-from device_agent.config.config_file import parse_resources
+from device_agent.config.config_file import Description, parse_description
 from device_agent.config.options import Settings
 from device_agent.devices.model import PLAIN, BindMount, DeviceNode, Policy, Traits, Unit
 from device_agent.followed import Followed
@@ -34,7 +34,6 @@ from device_agent.protocol.messages import (
 from device_agent.sources.files import files_source
 from device_agent.sources.files.files_source import FilesSource
 from device_agent.sources.source import Known, Source
-from device_resources.resource import Resource
 from file_watch.inotify import Place
 from testbed.ports import free_ports
 from tests.unit.device_agent.host_tree import HostTree
@@ -63,7 +62,7 @@ class FakeSource:
         """Remember whom to wake."""
         self.wake = wake
 
-    def configure(self, resources: tuple[Resource, ...]) -> None:
+    def configure(self, description: Description) -> None:
         """Take no configuration."""
 
     def places(self) -> Sequence[Place]:
@@ -79,6 +78,10 @@ class FakeSource:
         """Say what a test has set."""
         assert resource in self.resources
         return self.decides
+
+    def registered(self, resources: frozenset[str]) -> None:
+        """Remember them."""
+        self.known_to_kubelet = resources
 
     def commands(self, resource: str) -> Mapping[str, int]:
         """Run no command."""
@@ -120,7 +123,7 @@ def play(
     file.write_text(CONFIG)
     (port,) = free_ports(1)
     settings = Settings(config_file=str(file), root=host.path, plugin_dir=str(plugins), port=port, interval=NEVER)
-    load = partial(parse_resources, CONFIG, str(file))
+    load = partial(parse_description, CONFIG, str(file))
 
     async def work() -> None:
         kubelet = Kubelet(plugins)
