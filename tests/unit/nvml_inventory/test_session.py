@@ -14,7 +14,7 @@ from tests.nvml.machine import FakeMachine
 from tests.nvml.models import A100_40
 from tests.unit.nvml_inventory.conftest import NewChild
 
-LONG = 60
+LONG = 120
 """Seconds that no wait takes when its event is there."""
 
 
@@ -149,6 +149,7 @@ def test_a_driver_that_is_not_there_is_absent(new_child: NewChild, machine: Fake
         pytest.param("rows 0 2 1 1", (0, True, ""), id="row remap failed"),
         pytest.param("rows 1 2 1 0", (0, False, ""), id="rows were remapped"),
         pytest.param("fabric 0 0", (0, False, ""), id="no fabric"),
+        pytest.param("fabric 0 3", (0, False, ""), id="no fabric, and a status of it"),
         pytest.param("fabric 1 0", (0, False, "is not started"), id="fabric not started"),
         pytest.param("fabric 2 0", (0, False, "is in progress"), id="fabric in progress"),
         pytest.param("fabric 3 0", (0, False, ""), id="fabric ready"),
