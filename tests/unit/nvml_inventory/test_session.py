@@ -210,10 +210,11 @@ def test_the_error_of_a_gpu_that_falls_off_the_bus_has_its_name(child: NvmlChild
         machine.xid(1, 79)
         machine.lose(1)
     assert child.ask(f"session.wait({LONG})") == xid(machine.uuid(1), 79)
+    assert child.ask("session.wait(0)") is None
+    assert child.ask("session.watched") == [machine.uuid(0), machine.uuid(2)]
     child.start(f"session.wait({LONG})")
     machine.xid(0, 31)
     assert child.answer() == xid(machine.uuid(0), 31)
-    assert child.ask("session.watched") == [machine.uuid(0), machine.uuid(2)]
     assert kinds(child) == ["Card", "Unreadable", "Card"]
     assert child.ask("session.watched") == [machine.uuid(0), machine.uuid(2)]
     machine.recover(1)
