@@ -17,7 +17,7 @@ from nvml_inventory.questions import pci_address
 from nvml_inventory.values import Absent, Card, Inventory, Unreadable
 
 
-class Read(NamedTuple):
+class Reading(NamedTuple):
     """An inventory, and NVML's handles of the GPUs that could be read, by their UUIDs."""
 
     inventory: Inventory
@@ -68,7 +68,7 @@ def stop() -> None:
         nvml.nvmlShutdown()
 
 
-def read() -> Read:
+def read() -> Reading:
     """Ask NVML, which is initialised, for driver and GPUs.
 
     Raises:
@@ -88,7 +88,7 @@ def read() -> Read:
         {one.card.pci_bus_id: one.handle for one in readable}, {one.card.pci_bus_id: one.links for one in readable}
     )
     cards = tuple(one.with_peers(peers) if isinstance(one, _Readable) else one for one in found)
-    return Read(Inventory(driver=driver, cuda=cuda, cards=cards), {one.card.uuid: one.handle for one in readable})
+    return Reading(Inventory(driver=driver, cuda=cuda, cards=cards), {one.card.uuid: one.handle for one in readable})
 
 
 class _Readable(NamedTuple):

@@ -14,7 +14,7 @@ from tests.nvml.machine import FakeMachine
 from tests.nvml.models import A100_40
 from tests.unit.nvml_inventory.conftest import NewChild
 
-LONG = 60
+LONG = 120
 """Seconds that no wait takes when its event is there."""
 
 
@@ -149,6 +149,7 @@ def test_a_driver_that_is_not_there_is_absent(new_child: NewChild, machine: Fake
         pytest.param("rows 0 2 1 1", (0, True, ""), id="row remap failed"),
         pytest.param("rows 1 2 1 0", (0, False, ""), id="rows were remapped"),
         pytest.param("fabric 0 0", (0, False, ""), id="no fabric"),
+        pytest.param("fabric 0 3", (0, False, ""), id="no fabric, and a status of it"),
         pytest.param("fabric 1 0", (0, False, "is not started"), id="fabric not started"),
         pytest.param("fabric 2 0", (0, False, "is in progress"), id="fabric in progress"),
         pytest.param("fabric 3 0", (0, False, ""), id="fabric ready"),
@@ -209,10 +210,11 @@ def test_the_error_of_a_gpu_that_falls_off_the_bus_has_its_name(child: NvmlChild
         machine.xid(1, 79)
         machine.lose(1)
     assert child.ask(f"session.wait({LONG})") == xid(machine.uuid(1), 79)
+    assert child.ask("session.wait(0)") is None
+    assert child.ask("session.watched") == [machine.uuid(0), machine.uuid(2)]
     child.start(f"session.wait({LONG})")
     machine.xid(0, 31)
     assert child.answer() == xid(machine.uuid(0), 31)
-    assert child.ask("session.watched") == [machine.uuid(0), machine.uuid(2)]
     assert kinds(child) == ["Card", "Unreadable", "Card"]
     assert child.ask("session.watched") == [machine.uuid(0), machine.uuid(2)]
     machine.recover(1)
