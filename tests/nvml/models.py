@@ -1,6 +1,7 @@
 """Models of GPUs: what NVML says of each, and the MIG profiles that it can be cut into.
 
-Numbers of profiles and memory are those that real cards print (``nvidia-smi mig -lgip``) and NVIDIA's MIG guide has.
+Profile ids and memory of the A100 are those that real cards print (``nvidia-smi mig -lgip``); placements, and counts of
+multiprocessors and engines, are those of go-nvml's mock. The A30's ids are not confirmed by a real card.
 """
 
 from typing import NamedTuple
