@@ -22,10 +22,10 @@ SECONDS = 60.0
 REPOSITORY = Path(__file__).parents[4]
 
 QUICK = {
-    "look": 0.2, "silence": 2.0, "patience": 0.2, "first_pause": 0.1, "longest_pause": 0.2, "absent_pause": 30.0,
+    "look": 0.2, "silence": 60.0, "patience": 0.2, "first_pause": 0.1, "longest_pause": 0.2, "absent_pause": 30.0,
     "unloaded_pause": 30.0, "reopen": 0.3, "sign_of_life": 0.3, "idle": 30.0,
 }  # fmt: skip
-"""Deadlines for tests; those of which a test expects no effect are long."""
+"""Deadlines for tests; those of which most tests expect no effect are long."""
 
 
 def wait_for(is_so: Callable[[], bool], what: str) -> None:
@@ -169,6 +169,24 @@ class StandIn(Running):
     def left(self, name: str) -> str:
         """Return what the children have written into a file."""
         return (self.folder / name).read_text() if (self.folder / name).exists() else ""
+
+
+RUN = """
+import json, sys
+from device_agent.nvml_container.run import supervise
+from device_agent.nvml_container.settings import Places, Settings, Timing
+folder, library, timing = sys.argv[1:]
+places = Places(root=folder, proc_root=folder, dev=f"{folder}/dev", library=library)
+sys.exit(supervise(Settings(f"{folder}/nvml.sock", "debug", "text", places, Timing(**json.loads(timing)))))
+"""
+
+
+class WithNvml(Running):
+    """The command's supervisor and child, with a library in place of the driver's, on a folder in place of a node."""
+
+    def __init__(self, folder: Path, library: Path, environment: Mapping[str, str], **timing: float) -> None:
+        timing_json = json.dumps({**QUICK, **timing})
+        super().__init__(folder, ("-c", RUN, str(folder), str(library), timing_json), environment)
 
 
 def is_gone(pid: int) -> bool:
