@@ -12,7 +12,7 @@ from tests.nvml.models import A100_40
 from tests.support.programs import require_program
 from tests.unit.device_agent.device_nodes.driver_texts import DEVICES, INFORMATION, PARAMS
 from tests.unit.device_agent.host_tree import needs_root
-from tests.unit.device_agent.nvidia.test_nvidia_agent import Life, folder, play  # noqa: F401 - a fixture
+from tests.unit.device_agent.nvidia.life import Life, play
 from tests.unit.device_agent.nvml_container.running import WithNvml
 
 GPUS = 4
@@ -26,7 +26,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def node(folder: Path) -> Path:  # noqa: F811 - the fixture
+def node(folder: Path) -> Path:
     """Make a node whose driver is loaded, and whose device nodes are not there."""
     driver = folder / "proc/driver/nvidia"
     (folder / "proc/devices").parent.mkdir()
