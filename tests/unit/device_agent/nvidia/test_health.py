@@ -91,9 +91,13 @@ def test_an_error_of_an_unknown_gpu_takes_all() -> None:
     assert {one.uuid for one in found} == {uuid(number) for number in range(4)}
 
 
-def test_an_error_of_a_gpu_that_is_not_known_is_not_held() -> None:
-    """Nothing would be freed of it ever."""
-    assert held(said=state(), events=[xid(1, 79, of=9)]) == ()
+def test_an_error_of_a_gpu_that_is_not_known_yet_is_held() -> None:
+    """It counts once: the GPU may be read later. Of how many, is bounded."""
+    failed = state(status=FAILED, reason="NVML hangs")
+    found = judged((), failed, [xid(1, 79, of=9)], (), USUAL)
+    assert why_unhealthy(card(9), held(*found, said=state(card(9), at=102.0)), USUAL).startswith("Xid 79")
+    many = [xid(number, 79, of=number) for number in range(4, 500)]
+    assert len(held(said=state(), events=[*many, xid(500, 79, of=0)])) == 64 + 1
 
 
 def test_more_instances_than_a_gpu_has_are_the_gpu() -> None:
