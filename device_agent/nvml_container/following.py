@@ -16,6 +16,11 @@ def after_look(state: State, look: Look, at: float) -> State:
     return state._replace(read_at=at)
 
 
+def differ(state: State, other: State) -> bool:
+    """Return whether a state says something new: that the same was read again is said with the sign of life."""
+    return state._replace(read_at=min(state.read_at, 1.0)) != other._replace(read_at=min(other.read_at, 1.0))
+
+
 def after_failure(state: State, reason: str) -> State:
     """Take in that there was no inventory."""
     return state._replace(status=FAILED, reason=reason)

@@ -72,7 +72,8 @@ class Supervisor:
             self._start(now)
         clients.drop_idle(now)
         state, at = self._sent
-        if self._has_verdict and (state != self._state or now >= at + self._timing.sign_of_life):
+        has_changed = state is None or following.differ(state, self._state)
+        if self._has_verdict and (has_changed or now >= at + self._timing.sign_of_life):
             self._sent = (self._state, now)
             clients.send(dump_state(self._state), now)
 

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from device_agent.errors import StateInvalid
 from device_agent.gpu_state.requests import FOLLOW, MAKE_NODES, dump_request
-from device_agent.gpu_state.state import State
+from device_agent.gpu_state.state import OK, State
 from device_agent.gpu_state.state_json import LONGEST_LINE, parse_state
+from device_agent.sources.nvidia.roster import is_read
 
 log = logging.getLogger(__name__)
 
@@ -30,16 +31,36 @@ USUAL = Timing()
 """As it is with a container whose signs of life come every ten seconds."""
 
 
-class NvmlClient:
-    """Follows the container. ``wake`` is called when there is another state, or none any more.
+class Heard(NamedTuple):
+    """What the container said.
 
-    ``state``: what it said last; None if it has never said anything. ``trouble``: why that does not count now, empty if
-    it does.
+    ``state``: its last state; None if it has never said any. ``silence``: why that counts no more, empty if it does.
     """
 
+    state: State | None = None
+    silence: str = "the container nvml has not answered yet"
+
+    @property
+    def current(self) -> State | None:
+        """Return the state that counts now."""
+        return None if self.silence else self.state
+
+    @property
+    def trouble(self) -> str:
+        """Say why the GPUs of the state may not be given; empty if they may."""
+        state = self.current
+        if state is None or is_read(state):
+            return self.silence
+        if state.status == OK:
+            return "the driver was loaded anew, and its GPUs are being read"
+        return state.reason or f"NVML is {state.status}"
+
+
+class NvmlClient:
+    """Follows the container; ``heard`` has what it said. ``wake`` is called when that has changed."""
+
     def __init__(self, path: str, timing: Timing, wake: Callable[[], None]) -> None:
-        self.state: State | None = None
-        self.trouble = "the container nvml has not answered yet"
+        self.heard = Heard()
         self._path = path
         self._timing = timing
         self._wake = wake
@@ -74,9 +95,9 @@ class NvmlClient:
     async def _run(self) -> None:
         delay = self._timing.first_delay
         while True:
-            before = self.state
+            before = self.heard.state
             self._lose(await self._follow())
-            delay = self._timing.first_delay if self.state is not before else delay
+            delay = self._timing.first_delay if self.heard.state is not before else delay
             await asyncio.sleep(delay)
             delay = min(2 * delay, self._timing.longest_delay)
 
@@ -119,14 +140,14 @@ class NvmlClient:
             return f"the container nvml said what is no state: {error}"
 
     def _take(self, state: State) -> None:
-        if self.trouble:
+        if self.heard.silence:
             log.info("nvidia: the container nvml answers")
-        self.state, self.trouble = state, ""
+        self.heard = Heard(state, "")
         self._has_heard.set()
         self._wake()
 
     def _lose(self, why: str) -> None:
-        if why != self.trouble:
+        if why != self.heard.silence:
             log.warning("nvidia: %s", why)
-            self.trouble = why
+            self.heard = self.heard._replace(silence=why)
             self._wake()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from device_agent.config.options import ALL_XIDS
-from device_agent.gpu_state.state import MOST_INSTANCES, CardState, State, XidEvent
+from device_agent.gpu_state.state import MOST_CARDS, MOST_INSTANCES, CardState, State, XidEvent
 from device_agent.sources.nvidia.roster import is_read
 
 LOST = 0
@@ -98,11 +98,13 @@ def judged(
     ``events``: those of the state that were not seen before. ``cards``: all that are known, as they are now.
     """
     held = {one.place: one for one in verdicts if _stands(one, state) and rules.does_count(one.xid)}
+    known = [card.uuid for card in cards]
     for event in events:
         if rules.does_count(event.xid):
-            for card in cards:
-                if event.uuid in (card.uuid, ""):  # of an unknown GPU: none is known to be spared
-                    _hold(held, _of_event(event, card, state))
+            # Without a UUID it may be any GPU's. One that is not known may not have been read yet.
+            for uuid in [event.uuid] if event.uuid else known:
+                if uuid in known or _has_room(held, known, uuid):
+                    _hold(held, _of_event(event, uuid, state))
     if is_read(state):
         for card in cards:
             if card.why and card.error in _LOST_ERRORS:
@@ -149,17 +151,14 @@ def _stands(verdict: Verdict, state: State) -> bool:
     return state.boot in (verdict.boot, "") and state.load in (verdict.load, "")
 
 
-def _of_event(event: XidEvent, card: CardState, state: State) -> Verdict:
-    is_of_instance = event.gi is not None and card.mig_mode == 1
-    return Verdict(
-        uuid=card.uuid,
-        xid=event.xid,
-        at=event.at,
-        boot=state.boot,
-        load=state.load,
-        gi=event.gi if is_of_instance else None,
-        ci=event.ci if is_of_instance else None,
-    )
+def _of_event(event: XidEvent, uuid: str, state: State) -> Verdict:
+    ci = event.ci if event.gi is not None else None
+    return Verdict(uuid=uuid, xid=event.xid, at=event.at, boot=state.boot, load=state.load, gi=event.gi, ci=ci)
+
+
+def _has_room(held: _Held, known: Sequence[str], uuid: str) -> bool:
+    strangers = {name for name, _, _ in held}.difference(known)
+    return uuid in strangers or len(strangers) < MOST_CARDS
 
 
 def _hold(held: _Held, new: Verdict) -> None:

@@ -12,7 +12,8 @@ from device_agent.sources.nvidia.roster import EMPTY, Roster, after_state, ident
 LONGEST_FILE = 1 << 22
 """Bytes: more than as many GPUs as a state has can take, with an error of each of their instances."""
 
-_MOST_VERDICTS = MOST_CARDS * (MOST_INSTANCES + 2)
+_MOST_VERDICTS = 2 * MOST_CARDS * (MOST_INSTANCES + 2)
+"""Of the GPUs that are known, and of as many that are not."""
 _XID = integer(most=2**32 - 1)
 
 

@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from device_agent.config.config_file import Description
 from device_agent.config.options import Settings
 from device_agent.devices.model import Policy, Traits, Unit
-from device_agent.gpu_state.state import OK
+from device_agent.gpu_state.state import State
 from device_agent.sources.in_thread import in_thread
-from device_agent.sources.nvidia.client import USUAL, NvmlClient, Timing
+from device_agent.sources.nvidia.client import USUAL, Heard, NvmlClient, Timing
 from device_agent.sources.nvidia.health import Rules
 from device_agent.sources.nvidia.libraries import NO_LIBRARIES, Libraries, find_libraries
 from device_agent.sources.nvidia.memory import Memory, after, dump_memory
 from device_agent.sources.nvidia.memory_file import read_memory, write_memory
-from device_agent.sources.nvidia.roster import is_read
 from device_agent.sources.nvidia.units import Offer, View, offer
 from device_agent.sources.source import Known
 from device_resources.nvidia import NvidiaSettings
@@ -77,12 +76,13 @@ class NvidiaSource:
             self._memory = await in_thread(lambda: read_memory(folder), self.name)
             self._written = dump_memory(self._memory)
             await client.first_state()
-        memory = self._memory = self._after_state(self._memory, client, _rules(self._settings, nvidia))
-        self._say("trouble", _trouble(client))
+        heard = client.heard
+        memory = self._memory = self._after(self._memory, heard.current, nvidia)
+        self._say("trouble", "" if heard.silence else heard.trouble)
         libraries = await in_thread(lambda: self._at_disk(memory, nvidia), self.name)
         self._say("file", f"{self._why_lost}; errors of GPUs are forgotten with the agent" if self._why_lost else "")
         if self._nvidia is nvidia:  # and not described anew meanwhile
-            self._take(offer(memory.roster.cards, self._view(memory, client, nvidia, libraries)))
+            self._take(offer(memory.roster.cards, self._view(memory, heard, nvidia, libraries)))
 
     def traits(self, resource: str) -> Traits:  # noqa: ARG002 - all are alike
         """Have each start of a container checked."""
@@ -103,10 +103,10 @@ class NvidiaSource:
         if self._client is not None:
             await self._client.close()
 
-    def _after_state(self, memory: Memory, client: NvmlClient, rules: Rules) -> Memory:
-        if client.state is None or client.trouble:
+    def _after(self, memory: Memory, state: State | None, nvidia: NvidiaSettings) -> Memory:
+        if state is None:
             return memory
-        memory, unnamed = after(memory, client.state, rules)
+        memory, unnamed = after(memory, state, self._rules(nvidia))
         self._say("unnamed", f"{unnamed} GPUs cannot be read, and their UUIDs are not known" if unnamed else "")
         return memory
 
@@ -118,18 +118,21 @@ class NvidiaSource:
             self._written = self._written if self._why_lost else content
         return NO_LIBRARIES if nvidia.libraries is None else find_libraries(self._settings.root, nvidia.libraries)
 
-    def _view(self, memory: Memory, client: NvmlClient, nvidia: NvidiaSettings, libraries: Libraries) -> View:
-        state = client.state
-        is_known = state is not None and not client.trouble
+    def _view(self, memory: Memory, heard: Heard, nvidia: NvidiaSettings, libraries: Libraries) -> View:
+        state = heard.current
         return View(
             strategy=nvidia.mig_strategy,
-            trouble=client.trouble or _trouble(client),
-            is_current=is_known and state is not None and memory.roster.is_of(state),
+            trouble=heard.trouble,
+            is_current=state is not None and memory.roster.is_of(state),
             nodes=state.nodes if state is not None else (),
             libraries=libraries,
             verdicts=memory.verdicts,
-            rules=_rules(self._settings, nvidia),
+            rules=self._rules(nvidia),
         )
+
+    def _rules(self, nvidia: NvidiaSettings) -> Rules:
+        settings = self._settings
+        return Rules(ignored=settings.ignored_xids, counted=settings.counted_xids, hold_seconds=nvidia.hold_seconds)
 
     def _take(self, made: Offer) -> None:
         """Take what is offered; units that are as before are the same object."""
@@ -144,16 +147,3 @@ class NvidiaSource:
         if what and what != self._said.get(topic):
             log.warning("nvidia: %s", what)
         self._said[topic] = what
-
-
-def _trouble(client: NvmlClient) -> str:
-    """Say why what the container says of the GPUs does not count; empty if it does."""
-    if client.state is None or is_read(client.state):
-        return ""
-    if client.state.status == OK:
-        return "the driver was loaded anew, and its GPUs are being read"
-    return client.state.reason or f"NVML is {client.state.status}"
-
-
-def _rules(settings: Settings, nvidia: NvidiaSettings) -> Rules:
-    return Rules(ignored=settings.ignored_xids, counted=settings.counted_xids, hold_seconds=nvidia.hold_seconds)

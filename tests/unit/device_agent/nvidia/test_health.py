@@ -91,9 +91,13 @@ def test_an_error_of_an_unknown_gpu_takes_all() -> None:
     assert {one.uuid for one in found} == {uuid(number) for number in range(4)}
 
 
-def test_an_error_of_a_gpu_that_is_not_known_is_not_held() -> None:
-    """Nothing would be freed of it ever."""
-    assert held(said=state(), events=[xid(1, 79, of=9)]) == ()
+def test_an_error_of_a_gpu_that_is_not_known_yet_is_held() -> None:
+    """It counts once: the GPU may be read later. Of how many, is bounded."""
+    failed = state(status=FAILED, reason="NVML hangs")
+    found = judged((), failed, [xid(1, 79, of=9)], (), USUAL)
+    assert why_unhealthy(card(9), held(*found, said=state(card(9), at=102.0)), USUAL).startswith("Xid 79")
+    many = [xid(number, 79, of=number) for number in range(4, 500)]
+    assert len(held(said=state(), events=[*many, xid(500, 79, of=0)])) == 64 + 1
 
 
 def test_more_instances_than_a_gpu_has_are_the_gpu() -> None:
@@ -238,7 +242,10 @@ _STEPS = st.lists(
 
 @given(_STEPS)
 def test_a_gpu_is_never_given_too_soon_and_never_for_another_ones_error(steps: list[tuple[float, list, list]]) -> None:  # type: ignore[type-arg] # as Hypothesis makes them
-    """Whatever happens: not within 30 s of an error that counts, and always where nothing ever happened to it."""
+    """Whatever happens: not within 30 s of an error that counts, and always where nothing ever happened to it.
+
+    What is held is why, and is over only for a GPU that has just answered.
+    """
     now, number, is_touched = 100.0, 0, [False] * 3
     found: tuple[Verdict, ...] = ()
     last: list[float] = [-1e9] * 3
@@ -253,7 +260,10 @@ def test_a_gpu_is_never_given_too_soon_and_never_for_another_ones_error(steps: l
         cards = tuple(_in_condition(of, condition) for of, condition in enumerate(conditions))
         for of, one in enumerate(cards):
             is_touched[of] = is_touched[of] or bool(one.why or one.recovery_action)
-        found = judged(found, state(*cards, at=now), events, cards, USUAL)
+        before, found = found, judged(found, state(*cards, at=now), events, cards, USUAL)
+        over = {one.place for one in before} - {one.place for one in found}
+        assert all(conditions[int(name[-1])] in ("well", "old") for name, _, _ in over)
+        assert all(why_unhealthy(cards[int(one.uuid[-1])], found, USUAL) for one in found)
         for of, one in enumerate(cards):
             why = why_unhealthy(one, found, USUAL)
             if now < last[of] + ANSWER_SECONDS:

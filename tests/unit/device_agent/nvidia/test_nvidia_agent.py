@@ -3,92 +3,24 @@
 import asyncio
 import os
 import signal
-import tempfile
-from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from device_agent.agent import Agent
 from device_agent.cli.main import run
-from device_agent.config.config_file import read_description
-from device_agent.config.options import Settings
 from device_agent.gpu_state.requests import FOLLOW, MAKE_NODES
 from device_agent.gpu_state.state import NodeState, XidEvent
 from device_agent.gpu_state.state_json import dump_state
 from device_agent.protocol import messages
 from device_agent.protocol.messages import AllocateRequest, AllocateResponse, ContainerAllocateRequest, DeviceSpec
-from tests.unit.device_agent.kubelet_stand_in import SECONDS, Kubelet
+from tests.unit.device_agent.nvidia.life import Life, play
 from tests.unit.device_agent.nvidia.nvml_stand_in import Nvml
 from tests.unit.device_agent.nvidia.states import card, lost, nodes, split, state, xid
 
 GPU = "nvidia.com/gpu"
-NEVER = 300.0
-"""An interval that no test waits for: what is seen was woken up for."""
 WELL = {f"GPU-{number}": "Healthy" for number in range(4)}
 WITHOUT_0 = {**WELL, "GPU-0": "Unhealthy"}
 WITHOUT_ANY = dict.fromkeys(WELL, "Unhealthy")
-
-
-@dataclass
-class Life:
-    """An agent at work."""
-
-    nvml: Nvml
-    kubelet: Kubelet
-    config: Path
-    folder: Path
-
-    async def list_of(self, expected: dict[str, str]) -> None:
-        """Wait for a list."""
-        while (found := await self.kubelet.next_list()) != expected:
-            assert found is not None
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder with a short name: the path of a socket has at most 107 bytes."""
-    with tempfile.TemporaryDirectory() as name:
-        yield Path(name)
-
-
-def settings_of(folder: Path) -> Settings:
-    """Return the settings of an agent in a folder."""
-    return Settings(
-        config_file=str(folder / "config.yaml"),
-        root=str(folder),
-        plugin_dir=str(folder / "plugins"),
-        port=0,
-        interval=NEVER,
-        state_dir=str(folder / "state"),
-        nvml_socket=str(folder / "nvml.sock"),
-    )
-
-
-def play(folder: Path, act: Callable[[Life], Awaitable[None]], config: str = "nvidia: {}\n") -> None:
-    """Run an agent, act, and end it as the kubelet does."""
-    settings, plugins = settings_of(folder), folder / "plugins"
-    plugins.mkdir(exist_ok=True)
-    Path(settings.config_file).write_text(config)
-    load = partial(read_description, settings.config_file)
-
-    async def work() -> None:
-        kubelet, nvml = Kubelet(plugins), Nvml(folder)
-        running = asyncio.create_task(Agent(settings, load(), load).run())
-        try:
-            await kubelet.start()
-            async with asyncio.timeout(5 * SECONDS):
-                await act(Life(nvml, kubelet, Path(settings.config_file), folder))
-        finally:
-            os.kill(os.getpid(), signal.SIGTERM)
-            async with asyncio.timeout(SECONDS):
-                await running
-            await nvml.stop()
-            await kubelet.stop()
-
-    asyncio.run(work())
 
 
 async def read_again_and_again(nvml: Nvml, xids: tuple[XidEvent, ...]) -> None:

@@ -2,8 +2,7 @@
 
 import asyncio
 import os
-import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -25,13 +24,6 @@ GPU = "nvidia.com/gpu"
 PATIENT = Timing(silence=SECONDS, first_delay=0.01, longest_delay=0.05, first_state=SECONDS)
 IMPATIENT = PATIENT._replace(first_state=0.01)
 PLAIN = Description(nvidia=NvidiaSettings())
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder with a short name: the path of a socket has at most 107 bytes."""
-    with tempfile.TemporaryDirectory() as name:
-        yield Path(name)
 
 
 class Life:
