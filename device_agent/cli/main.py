@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from device_agent.config.config_file import read_resources
+from device_agent.config.config_file import read_description
 from device_agent.config.options import OPTIONS, Flags, Settings, build_settings, run_flags
 from device_agent.errors import ConfigurationError
 from kube_api.log_lines import LONGEST_MESSAGE, PrintableFormatter, follow_signals, set_up
@@ -59,7 +59,7 @@ def _run(flags: Flags, environment: Environment) -> int:
 
     settings = _with_logging(build_settings(flags, environment))
     follow_signals()
-    load = partial(read_resources, settings.config_file)
+    load = partial(read_description, settings.config_file)
     asyncio.run(Agent(settings, load(), load).run())
     return 0
 

@@ -95,6 +95,8 @@ class State(NamedTuple):
     ``driver``: its version, ``550.54.15``. ``cards``: by NVML's index. Both are empty when absent; when failed they are
     what was read last of this load.
     ``xids``: the last ones of this session, oldest first. ``nodes``: what is to be in ``/dev``.
+    ``read_at``: when the cards were last read, in seconds of CLOCK_BOOTTIME: the same state is sent again and again. 0
+    until they were read of this load.
     """
 
     session: str
@@ -106,3 +108,4 @@ class State(NamedTuple):
     cards: tuple[CardState, ...] = ()
     xids: tuple[XidEvent, ...] = ()
     nodes: tuple[NodeState, ...] = ()
+    read_at: float = 0.0

@@ -98,6 +98,7 @@ _STATE = record(
         "cards": CARDS,
         "xids": several(_XID, MOST_XIDS),
         "nodes": NODES,
+        "read_at": seconds,
     },
 )
 

@@ -7,12 +7,18 @@ from device_agent.nvml_container.messages import Look, XidSeen
 from device_agent.nvml_container.settings import Timing
 
 
-def after_look(state: State, look: Look) -> State:
-    """Take an inventory in. One that failed leaves the cards that are known."""
+def after_look(state: State, look: Look, at: float) -> State:
+    """Take an inventory in. One that failed leaves the cards that are known, and when they were read."""
     if look.status == FAILED:
         return state._replace(status=FAILED, reason=look.reason, nodes=look.nodes)
     cards = with_known(look.cards, state.cards)
-    return state._replace(status=look.status, reason=look.reason, driver=look.driver, cards=cards, nodes=look.nodes)
+    state = state._replace(status=look.status, reason=look.reason, driver=look.driver, cards=cards, nodes=look.nodes)
+    return state._replace(read_at=at)
+
+
+def differ(state: State, other: State) -> bool:
+    """Return whether a state says something new: that the same was read again is said with the sign of life."""
+    return state._replace(read_at=min(state.read_at, 1.0)) != other._replace(read_at=min(other.read_at, 1.0))
 
 
 def after_failure(state: State, reason: str) -> State:
@@ -22,7 +28,7 @@ def after_failure(state: State, reason: str) -> State:
 
 def after_load(state: State, load: str) -> State:
     """Take in which load of the module it is: of another one, minors and indexes are others."""
-    return state if load == state.load else state._replace(load=load, cards=(), nodes=())
+    return state if load == state.load else state._replace(load=load, cards=(), nodes=(), read_at=0.0)
 
 
 def after_xid(state: State, seen: XidSeen, at: float) -> State:

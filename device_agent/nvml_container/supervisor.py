@@ -72,7 +72,8 @@ class Supervisor:
             self._start(now)
         clients.drop_idle(now)
         state, at = self._sent
-        if self._has_verdict and (state != self._state or now >= at + self._timing.sign_of_life):
+        has_changed = state is None or following.differ(state, self._state)
+        if self._has_verdict and (has_changed or now >= at + self._timing.sign_of_life):
             self._sent = (self._state, now)
             clients.send(dump_state(self._state), now)
 
@@ -123,12 +124,13 @@ class Supervisor:
             child.kill(now)
 
     def _take(self, child: Child, message: messages.Look | messages.XidSeen) -> None:
+        at = time.clock_gettime(time.CLOCK_BOOTTIME)
         if isinstance(message, messages.XidSeen):
             self._log.warning(f"Xid {message.xid} of GPU {message.uuid}")
-            self._state = following.after_xid(self._state, message, time.clock_gettime(time.CLOCK_BOOTTIME))
+            self._state = following.after_xid(self._state, message, at)
             return
         child.has_spoken = True
-        self._report(following.after_look(self._state, message))
+        self._report(following.after_look(self._state, message, at))
         if message.status == FAILED:
             self._failures += 1
         elif child.heard >= child.started + self._timing.longest_pause:

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from device_agent.cli.arguments import parse
-from device_agent.config.config_file import parse_resources
+from device_agent.config.config_file import parse_description
 from device_agent.config.options import DEFAULT_FILE, DEFAULT_PLUGIN_DIR, build_settings, run_flags
 from device_resources.resource import PathType
 from device_resources.resource_parser import parse_resource
@@ -58,7 +58,7 @@ def test_the_agent_reads_its_flags_and_its_configuration() -> None:
     assert flags is not None
     settings = build_settings(flags, {"HOST_ROOT": "/host"})
     assert (settings.port, settings.config_file, settings.plugin_dir) == (0, DEFAULT_FILE, DEFAULT_PLUGIN_DIR)
-    (resource,) = parse_resources(config["data"][plugin.CONFIG_KEY], DEFAULT_FILE)
+    (resource,) = parse_description(config["data"][plugin.CONFIG_KEY], DEFAULT_FILE).resources
     assert resource.name == RESOURCE["name"]
     (mount,) = [item for item in container["volumeMounts"] if item["name"] == "config"]
     assert f"{mount['mountPath']}/{plugin.CONFIG_KEY}" == DEFAULT_FILE

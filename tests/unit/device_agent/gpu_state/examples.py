@@ -93,4 +93,5 @@ states = st.builds(
     cards=st.lists(_cards, max_size=3, unique_by=lambda card: card.index).map(tuple),
     xids=st.lists(_xids, max_size=3).map(tuple),
     nodes=st.lists(_nodes, max_size=3).map(tuple),
+    read_at=st.floats(min_value=0, max_value=2**53),
 )

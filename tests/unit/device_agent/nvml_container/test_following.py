@@ -61,20 +61,20 @@ def test_a_lost_card_keeps_what_was_known_of_it_when_it_can_be_no_other(
 def test_an_inventory_is_the_state() -> None:
     """The session, the boot and the events stay."""
     look = Look(OK, driver="560.1", cards=(A,), nodes=(NODE,))
-    expected = STATE._replace(status=OK, driver="560.1", cards=(A,), nodes=(NODE,))
-    assert after_look(STATE._replace(status=FAILED, reason="x"), look) == expected
+    expected = STATE._replace(status=OK, driver="560.1", cards=(A,), nodes=(NODE,), read_at=7.0)
+    assert after_look(STATE._replace(status=FAILED, reason="x"), look, 7.0) == expected
 
 
 def test_an_absent_driver_has_no_cards() -> None:
     """What was known of them is forgotten."""
-    state = after_look(STATE, Look(ABSENT, "no library"))
+    state = after_look(STATE, Look(ABSENT, "no library"), 7.0)
     assert (state.status, state.reason, state.driver, state.cards, state.nodes) == (ABSENT, "no library", "", (), ())
     assert state.xids == STATE.xids
 
 
 def test_an_inventory_that_failed_leaves_the_cards() -> None:
-    """Its reason and its device nodes count."""
-    state = after_look(STATE, Look(FAILED, "versions differ", nodes=(NODE,)))
+    """Its reason and its device nodes count; nothing was read."""
+    state = after_look(STATE, Look(FAILED, "versions differ", nodes=(NODE,)), 7.0)
     assert state == STATE._replace(status=FAILED, reason="versions differ", nodes=(NODE,))
 
 
@@ -87,7 +87,7 @@ def test_without_an_inventory_all_but_the_status_stays() -> None:
     ("load", "expected"),
     [
         pytest.param(STATE.load, STATE, id="the same"),
-        pytest.param("9", STATE._replace(load="9", cards=(), nodes=()), id="another one"),
+        pytest.param("9", STATE._replace(load="9", cards=(), nodes=(), read_at=0.0), id="another one"),
         pytest.param("", STATE._replace(load="", cards=(), nodes=()), id="unloaded"),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 
 from device_agent.gpu_state.requests import LOOK, MAKE_NODES
 from device_agent.gpu_state.state import ABSENT, FAILED, OK, State
+from device_agent.gpu_state.state_json import parse_state
 from device_agent.nvml_container.messages import Look, XidSeen, dump_message
 from tests.unit.device_agent.gpu_state.examples import CARD, LOST
 from tests.unit.device_agent.nvml_container.running import StandIn, is_gone, wait_for
@@ -31,14 +32,15 @@ def is_failed(state: State) -> bool:
 # ---------------------------------------------------------------- what is said
 
 
-def test_a_follower_gets_the_state_at_once_and_the_same_line_as_a_sign_of_life(tmp_path: Path) -> None:
-    """Nothing has changed between the two lines."""
+def test_a_follower_gets_the_state_at_once_and_the_same_one_as_a_sign_of_life(tmp_path: Path) -> None:
+    """Nothing has changed between the two lines but the time at which it was read."""
     with StandIn(tmp_path, WELL) as running:
         follower = running.follower()
         state = follower.state(is_ok)
         assert (state.driver, state.cards, state.boot) == ("550.54.15", (CARD,), "boot")
-        first, second = follower.line(), follower.line()
-        assert first == second
+        first, second = parse_state(follower.line()), parse_state(follower.line())
+        assert first._replace(read_at=second.read_at) == second
+        assert 0 < state.read_at <= first.read_at <= second.read_at
 
 
 def test_a_state_that_does_not_change_is_sent_as_a_sign_of_life_alone(tmp_path: Path) -> None:
