@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     run = _add(commands, "run", "offer devices until stopped (default)", _RUN_EXAMPLES)
     _add_options(run, (option.flag for option in OPTIONS))
     scan = _add(commands, "scan", "show the devices of this node; needs no kubelet", _SCAN_EXAMPLES)
-    _add_options(scan, ("config", "root", "log-level", "log-format"))
+    _add_options(scan, ("config", "root", "nvml-socket", "state-dir", "log-level", "log-format"))
     get = _add(
         commands, "get", "print a page of the agent that runs here; exits with 1 if it is not healthy", _GET_EXAMPLES
     )

@@ -6,9 +6,9 @@ from typing import Any
 import yaml
 
 from device_agent.cli.arguments import parse
-from device_agent.config.config_file import parse_description
+from device_agent.config.config_file import Description, parse_description
 from device_agent.config.options import DEFAULT_FILE, DEFAULT_PLUGIN_DIR, build_settings, run_flags
-from device_resources.nvidia import MigStrategy, NvidiaSettings, parse_nvidia
+from device_resources.nvidia import MigStrategy, NvidiaSettings
 from device_resources.resource import PathType
 from device_resources.resource_parser import parse_resource
 from driver_builder.model.images import ImageRef
@@ -147,11 +147,9 @@ def test_nvidias_library_has_no_token_and_no_folder_of_the_kubelet() -> None:
 
 def test_the_agent_reads_the_settings_of_nvidias_devices() -> None:
     """They are what the spec says, by the same table of fields."""
-    config = yaml.safe_load(_made(NVIDIA)[1]["data"][plugin.CONFIG_KEY])
-    assert config.keys() == {"nvidia"}
-    assert parse_nvidia(config["nvidia"]) == NvidiaSettings(
-        mig_strategy=MigStrategy.SINGLE, libraries="/run/nvidia/driver"
-    )
+    read = parse_description(_made(NVIDIA)[1]["data"][plugin.CONFIG_KEY], DEFAULT_FILE)
+    settings = NvidiaSettings(mig_strategy=MigStrategy.SINGLE, libraries="/run/nvidia/driver")
+    assert read == Description(nvidia=settings)
 
 
 def test_containers_get_the_user_space_from_where_the_loader_exports_it() -> None:

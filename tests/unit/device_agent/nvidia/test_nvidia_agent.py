@@ -133,14 +133,14 @@ def state_nodes(caps: list[str]) -> list[NodeState]:
 def test_scan_shows_gpus(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With what is held against them, and without writing anything."""
     (folder / "config.yaml").write_text("nvidia: {}\n")
-    environment = {"HOST_ROOT": str(folder), "DEVICE_AGENT_NVML_SOCKET": str(folder / "nvml.sock"),
-                   "DEVICE_AGENT_STATE_DIR": str(folder / "state")}  # fmt: skip
+    flags = ("--config", str(folder / "config.yaml"), "--root", str(folder), "--nvml-socket", str(folder / "nvml.sock"),
+             "--state-dir", str(folder / "state"))  # fmt: skip
 
     async def act() -> int:
         nvml = Nvml(folder)
         await nvml.start()
         nvml.line = dump_state(state(card(0), card(1, fabric="it is in progress")))
-        status = await asyncio.to_thread(run, ["scan", "--config", str(folder / "config.yaml")], environment)
+        status = await asyncio.to_thread(run, ["scan", *flags], {})
         await nvml.stop()
         return status
 
