@@ -196,6 +196,7 @@ def test_the_schema_accepts(values: Json) -> None:
         ({"deviceAgent": {"nvidia": {"libraries": {"path": "/opt"}}}}, "path"),
         ({"deviceAgent": {"nvidia": {"health": {"holdSeconds": 0}}}}, "holdSeconds"),
         ({"deviceAgent": {"nvidia": {"disableHealthChecks": [13]}}}, "disableHealthChecks"),
+        ({"deviceAgent": {"nvidia": {"enableHealthChecks": "none"}}}, "enableHealthChecks"),
     ],
     ids=str,
 )  # fmt: skip

@@ -121,10 +121,8 @@ def test_libraries_elsewhere_are_seen_with_the_folder_above_them() -> None:
 
 def test_with_nvidia_readiness_is_asked_again_and_is_no_reason_for_a_restart() -> None:
     """Resources come and go with the cards; a restart would take all of them away."""
-    (agent, _), (other,) = (
-        manifest(stages)["spec"]["template"]["spec"]["containers"]
-        for stages in ({"devicePlugin": {"nvidia": {}}}, PLUGIN)
-    )
+    both: tuple[dict[str, Any], ...] = ({"devicePlugin": {"nvidia": {}}}, PLUGIN)
+    (agent, _), (other,) = (manifest(stages)["spec"]["template"]["spec"]["containers"] for stages in both)
     names = ("startupProbe", "readinessProbe", "livenessProbe")
     pages = {name: agent[name]["exec"]["command"][-1] for name in names}
     assert pages == {"startupProbe": "/healthz", "readinessProbe": "/readyz", "livenessProbe": "/healthz"}
