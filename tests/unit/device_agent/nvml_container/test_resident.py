@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from device_agent.gpu_state.state import ABSENT
-from tests.unit.device_agent.nvml_container.running import Client, wait_for
+from tests.unit.device_agent.nvml_container.running import SECONDS, Client, wait_for
 
 REPOSITORY = Path(__file__).parents[4]
 
@@ -43,7 +43,8 @@ def test_nothing_heavy_is_loaded_and_no_library_of_the_drivers(tmp_path: Path) -
     arguments = json.dumps([f"--socket={sock}", f"--root={tmp_path}"])
     command = [sys.executable, "-I", "-S", "-c", START, path, arguments]
     environment = {**os.environ, "LD_LIBRARY_PATH": ""}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as process:
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment)
+    try:
         wait_for(lambda: answers(sock) or process.poll() is not None, "the socket")
         client = Client(sock)
         client.ask("follow")
@@ -51,7 +52,10 @@ def test_nothing_heavy_is_loaded_and_no_library_of_the_drivers(tmp_path: Path) -
         maps = Path(f"/proc/{process.pid}/maps").read_text()
         client.close()
         process.send_signal(signal.SIGTERM)
-        output, _ = process.communicate()
+        output, _ = process.communicate(timeout=SECONDS)
+    finally:
+        process.kill()
+        process.communicate()
     modules = frozenset(json.loads(output))
     assert process.returncode == 0
     assert "libnvidia-ml" not in maps
@@ -81,6 +85,6 @@ def answers(sock: Path) -> bool:
 def test_the_command_ends_with_its_status(arguments: list[str], status: int, message: str) -> None:
     """0 done, 1 the socket cannot be had, 2 wrong usage."""
     command = [sys.executable, "-m", "device_agent", "nvml", *arguments]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == status
     assert message in done.stdout + done.stderr
