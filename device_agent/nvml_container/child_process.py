@@ -16,6 +16,7 @@ Work = Callable[[int, int, bool], int]
 its exit status."""
 
 _CHUNK = 1 << 16
+"""As much as a pipe holds (pipe(7)): one read has all that a child said before it ended."""
 _REQUESTS, _LINES = 0, 3
 _STANDARD_ERROR = 2
 _PR_SET_PDEATHSIG = 1
@@ -35,6 +36,7 @@ class Child:
         self.killed: float | None = None
         self.has_spoken = self.is_closed = False
         self.why = ""
+        self._is_gone = False
         self._requests = requests
         self._received = bytearray()
 
@@ -64,21 +66,26 @@ class Child:
 
     def kill(self, now: float) -> None:
         """End it at once, as far as the kernel lets it end."""
-        if self.killed is None:
+        if self.killed is None and not self._is_gone:
             self.killed = now
             os.kill(self.pid, signal.SIGKILL)
 
     def reap(self) -> int | None:
         """Return the exit status of a child that has ended (negative: the signal that killed it), otherwise None.
 
-        A process may hang in the kernel after it was killed, and after its pipes were closed.
+        A process may hang in the kernel after it was killed, and after its pipes were closed. What it said last may not
+        be read yet.
         """
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         if not pid:
             return None
+        self._is_gone = True
+        return os.waitstatus_to_exitcode(status)
+
+    def close(self) -> None:
+        """Close the pipes of a child that is gone."""
         os.close(self.lines)
         os.close(self._requests)
-        return os.waitstatus_to_exitcode(status)
 
 
 def start_child(work: Work, may_make_nodes: bool, now: float) -> Child:

@@ -126,7 +126,7 @@ def node(ground: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def test_four_cards_are_offered(node: Node) -> None:
     """Once their device nodes are made, which is when the kubelet knows the resource."""
     node.place.wait_for("4", "4")
-    numbers = {path.name: os.stat(path).st_rdev for path in Path("/dev").glob("nvidia*")}
+    numbers = {path.name: path.stat().st_rdev for path in Path("/dev").glob("nvidia*")}
     cards = {f"nvidia{number}": os.makedev(MAJOR, number) for number in range(4)}
     assert numbers == {**cards, "nvidiactl": os.makedev(MAJOR, 255)}
 

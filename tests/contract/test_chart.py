@@ -250,6 +250,8 @@ def test_no_pod_lacks_what_a_cluster_expects(of: str, name: str) -> None:
     assert spec["priorityClassName"].startswith("system-")
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert {"livenessProbe", "readinessProbe"} <= found.keys()
+    # A start takes a while on a busy node, and is no reason to end the container.
+    assert found["startupProbe"]["periodSeconds"] * found["startupProbe"]["failureThreshold"] >= 120
     assert found["resources"]["requests"].keys() == {"cpu", "memory"}
     assert found["resources"]["limits"]["memory"]
     context = found["securityContext"]

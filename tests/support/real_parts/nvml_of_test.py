@@ -1,4 +1,4 @@
-"""The container ``nvml`` with a test's NVML and /proc: ``python -m tests.support.real_parts.nvml_of_test FOLDER LIBRARY``.
+"""The container ``nvml`` on a test's NVML: ``python -m tests.support.real_parts.nvml_of_test FOLDER LIBRARY``.
 
 FOLDER stands for the node's ``/``, but for ``/dev``; the socket is in it.
 """

@@ -4,11 +4,10 @@ import asyncio
 import os
 import signal
 import socket
-import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -36,13 +35,6 @@ resources:
 """
 NEVER = 300.0
 """An interval that no test waits for: what is seen was woken up for."""
-
-
-@pytest.fixture
-def tmp_path() -> Iterator[Path]:
-    """A folder with a short name: the path of a socket has at most 107 bytes."""
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
 
 
 @dataclass

@@ -3,8 +3,7 @@
 import asyncio
 import subprocess
 import sys
-import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -35,13 +34,6 @@ with socket.socket(socket.AF_UNIX) as listening:
     print("listens", flush=True)
     sys.stdin.read()
 """
-
-
-@pytest.fixture
-def tmp_path() -> Iterator[Path]:
-    """A folder with a short name: the path of a socket has at most 107 bytes."""
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
 
 
 @pytest.fixture(autouse=True)

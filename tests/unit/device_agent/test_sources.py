@@ -3,9 +3,8 @@
 import asyncio
 import os
 import signal
-import tempfile
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -101,13 +100,6 @@ class FakeSource:
         """Have a resource no more."""
         del self.now[resource]
         self.wake()
-
-
-@pytest.fixture
-def tmp_path() -> Iterator[Path]:
-    """A folder with a short name: the path of a socket has at most 107 bytes."""
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
 
 
 def play(
