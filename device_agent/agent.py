@@ -13,7 +13,9 @@ import logging
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
+from device_agent.config.config_file import Description
 from device_agent.config.options import Settings
 from device_agent.errors import ConfigurationError
 from device_agent.followed import Followed
@@ -22,10 +24,12 @@ from device_agent.sources.files.files_source import FilesSource
 from device_agent.sources.source import Source
 from device_agent.telemetry import serve
 from device_agent.uevents import DeviceEvents, watch_devices
-from device_resources.resource import Resource
 from file_watch.inotify import FileWatch, Place, watch_files
 from kube_api.pages import Page, health
 from kube_api.text import first_few
+
+if TYPE_CHECKING:
+    from device_agent.allocations.remembered import Allocations
 
 log = logging.getLogger(__name__)
 
@@ -37,22 +41,32 @@ _MAX_NAMED = 5
 _CONFIG, _KUBELET = "config", "kubelet"
 """What changes of files are called; no source has these names."""
 
-Load = Callable[[], tuple[Resource, ...]]
+Load = Callable[[], Description]
 
 
 class Agent:
-    """The agent. ``load`` reads the resources again; ``resources`` are those that it starts with.
+    """The agent. ``load`` reads the configuration file again; ``description`` is the one that it starts with.
 
-    ``sources``: where devices come from; the node's files if nothing else is given.
+    ``sources``: where devices come from; if nothing else is given, the node's files, and NVIDIA's driver where the
+    configuration asks for it.
+    ``given``: remembers what was given; made where a source of its own has resources that are checked.
     """
 
     def __init__(
-        self, settings: Settings, resources: tuple[Resource, ...], load: Load, sources: Sequence[Source] | None = None
+        self,
+        settings: Settings,
+        description: Description,
+        load: Load,
+        sources: Sequence[Source] | None = None,
+        given: "Allocations | None" = None,
     ) -> None:
         self._settings = settings
-        self._resources = resources
+        self._description = description
         self._load = load
         self._sources = (FilesSource(settings.root),) if sources is None else sources
+        self._given = given
+        self._may_add_sources = sources is None
+        self._tasks: asyncio.TaskGroup | None = None
         self._followed: list[Followed] = []
         self._files: FileWatch | None = None
         self._is_stopping = False
@@ -70,12 +84,13 @@ class Agent:
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         for source in self._sources:
-            self._followed.append(Followed(source, self._settings, self._followed, self._on_look))
-        self._configure(self._resources)
+            self._add(source)
+        self._configure(self._description)
         with ExitStack() as stack:
             await self._open(stack)
             async with asyncio.TaskGroup() as tasks:
                 try:
+                    self._tasks = tasks
                     for one in self._followed:
                         one.follow(tasks)
                     while not self._is_stopping:
@@ -85,6 +100,12 @@ class Agent:
                         self._reload()
                 finally:
                     await self._leave()
+
+    def _add(self, source: Source) -> None:
+        one = Followed(source, self._settings, self._followed, self._on_look, self._given)
+        self._followed.append(one)
+        if self._tasks is not None:
+            one.follow(self._tasks)
 
     async def _open(self, stack: ExitStack) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -155,7 +176,7 @@ class Agent:
         for one in self._followed:
             one.wake()
         try:
-            resources = self._load()
+            description = self._load()
         except ConfigurationError as error:
             self._reloads["failure"] += 1
             self._is_config_current = False
@@ -163,14 +184,18 @@ class Agent:
             return
         self._reloads["success"] += 1
         self._is_config_current = True
-        if resources != self._resources:
+        if description != self._description:
             log.info("config: %s changed", self._settings.config_file)
-            self._configure(resources)
+            self._configure(description)
 
-    def _configure(self, resources: tuple[Resource, ...]) -> None:
-        self._resources = resources
+    def _configure(self, description: Description) -> None:
+        self._description = description
+        if description.nvidia is not None and self._may_add_sources:
+            self._may_add_sources = False
+            self._given = self._given or _allocations(self._settings)
+            self._add(_nvidia_source(self._settings))
         for one in self._followed:
-            one.configure(resources)
+            one.configure(description)
         if self._files is not None:
             self._files.watch(self._places())
 
@@ -195,7 +220,7 @@ class Agent:
 
     def _missing(self) -> str:
         served = {name: one for each in self._followed for name, one in each.offers().items()}
-        if missing := [name for name, one in served.items() if not one.plugin.is_registered]:
+        if missing := [one.missing for one in served.values() if one.missing]:
             return f"not registered: {first_few(missing, _MAX_NAMED)}"
         late = {*self._late(), *(one.source.name for one in self._followed if not one.has_looked)}
         return f"not looked at: {first_few(sorted(late), _MAX_NAMED)}" if late else ""
@@ -206,6 +231,18 @@ class Agent:
             config_is_current=self._is_config_current,
             reloads=self._reloads,
         )
+
+
+def _nvidia_source(settings: Settings) -> Source:
+    from device_agent.sources.nvidia.nvidia_source import NvidiaSource  # noqa: PLC0415 - most nodes do not need it
+
+    return NvidiaSource(settings)
+
+
+def _allocations(settings: Settings) -> "Allocations":
+    from device_agent.allocations.remembered import Allocations  # noqa: PLC0415 - as above
+
+    return Allocations(settings.state_dir)
 
 
 def _settle() -> None:

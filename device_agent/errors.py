@@ -5,8 +5,12 @@
     AgentError
     ├── ConfigurationError   a flag, an environment variable or the configuration file: an admin must correct it
     ├── AllocationRefused    the kubelet asked for devices that cannot be given; it gets the message
+    ├── AllocationsInvalid   the file of what was given is not one; it is set aside
     ├── MalformedMessage     bytes from the kubelet are not a message of its API
-    └── RegistrationFailed   the kubelet is not there, or refused a resource; it is tried again
+    ├── RegistrationFailed   the kubelet is not there, or refused a resource; it is tried again
+    ├── SocketUnusable       the container nvml cannot listen on its socket
+    ├── StartRefused         a container has devices that are no longer what it was given; the kubelet gets the message
+    └── StateInvalid         a line of the container nvml, or of its child or client, is not what its protocol has
 """
 
 
@@ -22,9 +26,25 @@ class AllocationRefused(AgentError):
     """Devices that were asked for cannot be given; the message says which and why."""
 
 
+class AllocationsInvalid(AgentError):
+    """What should be the file of allocations is none; the message says what is wrong."""
+
+
 class MalformedMessage(AgentError):
     """Bytes that should be a message of the kubelet's API are none."""
 
 
 class RegistrationFailed(AgentError):
     """A resource could not be registered; the message says why."""
+
+
+class StateInvalid(AgentError):
+    """A line about the GPUs' state is none of this version's; the message says where and what is wrong."""
+
+
+class SocketUnusable(AgentError):
+    """The container ``nvml`` cannot have its socket; the message says why, and what to do."""
+
+
+class StartRefused(AgentError):
+    """A container may not start with its devices; the message says which, what it was given, and what to do."""

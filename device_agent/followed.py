@@ -7,12 +7,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
+from device_agent.config.config_file import Description
 from device_agent.config.options import Settings
 from device_agent.metrics import ResourceCounts
 from device_agent.served import Served
 from device_agent.sources.source import Source
-from device_resources.resource import Resource
+
+if TYPE_CHECKING:
+    from device_agent.allocations.remembered import Allocations
 
 log = logging.getLogger(__name__)
 
@@ -25,16 +29,23 @@ class Followed:
     """A source and its resources. ``on_look`` is called when it was looked at.
 
     ``beside``: all that are followed; what one of them offers no other one does, as the kubelet knows a resource once.
+    ``given``: remembers what was given, for the resources where that is checked.
     """
 
     def __init__(
-        self, source: Source, settings: Settings, beside: Sequence["Followed"], on_look: Callable[[], None]
+        self,
+        source: Source,
+        settings: Settings,
+        beside: Sequence["Followed"],
+        on_look: Callable[[], None],
+        given: "Allocations | None" = None,
     ) -> None:
         self.source = source
         self._served: dict[str, Served] = {}
         self.has_looked = False
         self._settings = settings
         self._beside = beside
+        self._given = given
         self._refused: set[str] = set()
         self._on_look = on_look
         self._loop = asyncio.get_running_loop()
@@ -45,9 +56,9 @@ class Followed:
         self._look: asyncio.Future[None] | None = None
         source.start(self._woken.set)
 
-    def configure(self, resources: tuple[Resource, ...]) -> None:
+    def configure(self, description: Description) -> None:
         """Let the source have what the configuration file describes now."""
-        self.source.configure(resources)
+        self.source.configure(description)
         self._name_new()
         for name, served in self.offers().items():
             if self.source.resources[name] is None:
@@ -103,6 +114,7 @@ class Followed:
             if not await self._looks():
                 return
             await self._offer(tasks)
+            self._report_registered()
             self._on_look()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.interval):
@@ -130,8 +142,12 @@ class Followed:
         self._name_new()
         for name, units in tuple(self.source.resources.items()):
             if units is not None and name in self._served:
-                await self._served[name].show(units)
+                await self._served[name].show(units, self.source.traits(name))
                 self._served[name].keep_registered(tasks, self._settings.interval)
+
+    def _report_registered(self) -> None:
+        names = (name for name, served in self.offers().items() if served.plugin.is_registered)
+        self.source.registered(frozenset(names))
 
     async def _drop_gone(self) -> None:
         known = self.source.resources
@@ -148,7 +164,8 @@ class Followed:
         for name in [name for name in self.source.resources if name not in self._served]:
             owner = next((other.source.name for other in self._beside if name in other._served), None)
             if owner is None:
-                self._served[name] = Served(name, self._settings.plugin_dir, self.wake)
+                traits = self.source.traits(name)
+                self._served[name] = Served(name, self._settings.plugin_dir, self.wake, traits, self._given)
                 continue
             refused.add(name)
             if name not in self._refused:

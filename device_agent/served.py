@@ -4,32 +4,55 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from device_agent.devices.model import MAX_DEVICES, OfferedDevice, Unit, is_too_much, offered
+from device_agent.devices.model import MAX_DEVICES, PLAIN, OfferedDevice, Traits, Unit, is_too_much, offered
 from device_agent.kubelet.plugin import Plugin
 from device_agent.metrics import ResourceCounts
+
+if TYPE_CHECKING:
+    from device_agent.allocations.remembered import Allocations
 
 log = logging.getLogger(__name__)
 
 
 class Served:
-    """A resource and its plugin. ``folder``: where the kubelet has its socket."""
+    """A resource and its plugin. ``folder``: where the kubelet has its socket.
 
-    def __init__(self, resource: str, folder: str, on_change: Callable[[], None]) -> None:
+    ``traits``: what its source says of it. ``given``: remembers what was given, where that is checked.
+    """
+
+    def __init__(
+        self,
+        resource: str,
+        folder: str,
+        on_change: Callable[[], None],
+        traits: Traits = PLAIN,
+        given: "Allocations | None" = None,
+    ) -> None:
         self.resource = resource
-        self.plugin = Plugin(resource, folder, on_change)
+        self.plugin = Plugin(resource, folder, on_change, traits, given)
         self._units: Sequence[Unit] | None = None
         self._changes = 0
         self._has_excess = False
         self._registrar: asyncio.Task[None] | None = None
+
+    @property
+    def missing(self) -> str:
+        """Name the resource if it is not registered, with the other plugin that has it; empty if it is."""
+        if self.plugin.is_registered:
+            return ""
+        rival = self.plugin.rival
+        return f"{self.resource} (another plugin answers on {rival})" if rival else self.resource
 
     def keep_registered(self, tasks: asyncio.TaskGroup, period: float) -> None:
         """Keep the resource registered until it is stopped."""
         if self._registrar is None:
             self._registrar = tasks.create_task(self.plugin.keep_registered(period))
 
-    async def show(self, units: Sequence[Unit]) -> None:
+    async def show(self, units: Sequence[Unit], traits: Traits) -> None:
         """Show the kubelet these units, and change its list if it is another one; the same object needs no look."""
+        self.plugin.service.traits = traits
         if units is self._units:
             return
         self._note(units)

@@ -42,7 +42,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("name", "groups", "health", "environment"), "the resource"),
     **dict.fromkeys(("count", "paths"), "groups[]"),
     **dict.fromkeys(("path", "mountPath", "permissions", "readOnly", "type", "limit", "optional"), "groups[].paths[]"),
-    **dict.fromkeys(("driver", "command", "timeoutSeconds", "periodSeconds"), "health"),
+    **dict.fromkeys(("driver", "pci", "command", "timeoutSeconds", "periodSeconds"), "health"),
 }
 """Where a field belongs that stands at another place."""
 
@@ -74,6 +74,7 @@ HEALTH_FIELDS = Fields(
         "driver": Text(
             pattern="[A-Za-z0-9_][A-Za-z0-9_.-]*", words="must be the name of a driver, such as edu", longest=64
         ),
+        "pci": Flag(),
         "command": Items(
             kind=Text(pattern=r"[^\x00]+", words="must not be empty, or contain a zero byte", longest=1024), most=32
         ),

@@ -47,10 +47,12 @@ class Health:
     """When a device is healthy, besides that its files exist.
 
     ``driver``: the driver that has to be bound to it in sysfs; None for any.
+    ``pci``: its PCI device has to answer.
     ``command``: has to end with status 0; empty for none.
     """
 
     driver: str | None = None
+    pci: bool = False
     command: tuple[str, ...] = ()
     timeout_seconds: int = 10
     period_seconds: int = 60

@@ -142,6 +142,7 @@ def _path(path: Mapping[str, Any]) -> DevicePath:
 def _health(health: Mapping[str, Any]) -> Health:
     return Health(
         driver=health.get("driver"),
+        pci=health.get("pci") is True,
         command=tuple(health.get("command") or ()),
         timeout_seconds=_or(health.get("timeoutSeconds"), Health().timeout_seconds),
         period_seconds=_or(health.get("periodSeconds"), Health().period_seconds),

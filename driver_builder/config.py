@@ -163,7 +163,7 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device-agent-image",
         metavar="IMAGE",
-        help="image of the device agent, for spec.stages.devicePlugin.resource (default: none)",
+        help="image of the device agent, for spec.stages.devicePlugin.resource and .nvidia (default: none)",
     )
     parser.add_argument(
         "--loader-privileges",

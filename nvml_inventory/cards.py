@@ -28,6 +28,7 @@ def read_card(handle: Any, links: Links) -> Card:
         virtualization=ask(nvml.nvmlDeviceGetVirtualizationMode, handle),
         nvlink_links=links.active or None,
         migs=tuple(_migs(handle)) if mig_mode and mig_mode[0] == nvml.NVML_DEVICE_MIG_ENABLE else (),
+        minor=ask(nvml.nvmlDeviceGetMinorNumber, handle),
     )
 
 
@@ -50,4 +51,6 @@ def _migs(handle: Any) -> Iterator[Mig]:
             engines_encoder=attributes.sharedEncoderCount,
             engines_jpeg=attributes.sharedJpegCount,
             engines_ofa=attributes.sharedOfaCount,
+            gi=ask(nvml.nvmlDeviceGetGpuInstanceId, mig),
+            ci=ask(nvml.nvmlDeviceGetComputeInstanceId, mig),
         )

@@ -1,6 +1,6 @@
 """Which GPUs a GPU reaches over NVLink."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -9,17 +9,26 @@ from nvml_inventory.questions import ask, pci_address
 
 
 class Links(NamedTuple):
-    """The links of a GPU: how many are active, and the addresses of the GPUs at their other ends."""
+    """The links of a GPU: how many are active, and how many of them end at which GPU, by its address."""
 
     active: int
-    peers: frozenset[str]
+    peers: Mapping[str, int]
 
 
 def read_links(handle: Any) -> Links:
     """Read the links of a GPU. Behind NVSwitch the other end of a link is a switch, and no GPU."""
     links = list(_active(handle))
-    peers = (_peer(handle, link) for link in links)
-    return Links(len(links), frozenset(peer for peer in peers if peer))
+    ends = [_peer(handle, link) for link in links]
+    return Links(len(links), {peer: ends.count(peer) for peer in ends if peer})
+
+
+def count_links(links: Links, peers: Iterable[str]) -> tuple[tuple[str, int], ...]:
+    """Say how many links lead to each of these GPUs.
+
+    No link ends at a GPU that is reached through NVSwitch: all links lead there. A GPU of which only the status is
+    known counts as reached by one.
+    """
+    return tuple((peer, links.peers.get(peer) or links.active or 1) for peer in peers)
 
 
 def read_peers(handles: Mapping[str, Any], links: Mapping[str, Links]) -> dict[str, tuple[str, ...]]:

@@ -7,7 +7,10 @@ from typing import NamedTuple
 
 
 class Mig(NamedTuple):
-    """A MIG device. ``name`` ends in its profile; the engines are those that it may use."""
+    """A MIG device. ``name`` ends in its profile; the engines are those that it may use.
+
+    ``gi``, ``ci``: numbers of its GPU instance and compute instance; None where the driver does not say.
+    """
 
     uuid: str
     name: str
@@ -20,6 +23,13 @@ class Mig(NamedTuple):
     engines_encoder: int
     engines_jpeg: int
     engines_ofa: int
+    gi: int | None = None
+    ci: int | None = None
+
+    @property
+    def profile(self) -> str:
+        """Its profile, such as ``1g.5gb`` or ``1g.10gb+me``; empty where the name does not end in one."""
+        return self.name.partition(" MIG ")[2].strip()
 
 
 class Card(NamedTuple):
@@ -27,6 +37,8 @@ class Card(NamedTuple):
 
     ``pci_bus_id``: spelt as in sysfs. Modes and ``virtualization`` are NVML's numbers.
     ``nvlink_links``: how many links are active. ``nvlink_peers``: addresses of the GPUs that it reaches over NVLink.
+    ``minor``: N of /dev/nvidiaN. ``nvlinks``: the same GPUs as ``nvlink_peers``, each with how many active links lead
+    there; behind NVSwitch all links lead to each GPU.
     """
 
     uuid: str
@@ -42,12 +54,22 @@ class Card(NamedTuple):
     nvlink_links: int | None
     nvlink_peers: tuple[str, ...] = ()
     migs: tuple[Mig, ...] = ()
+    minor: int | None = None
+    nvlinks: tuple[tuple[str, int], ...] = ()
 
 
 class Unreadable(NamedTuple):
-    """A GPU that NVML counts and that cannot be read, such as a lost one; the reason says what to do next."""
+    """A GPU that NVML counts and that cannot be read, such as a lost one; the reason says what to do next.
+
+    ``index``: NVML's. ``error``: NVML's number of the error; 0 for an answer that makes no sense. ``uuid``, ``pci``:
+    which GPU it is, if NVML still says so, or has said so earlier in the same session; otherwise empty.
+    """
 
     reason: str
+    index: int  # type: ignore[assignment]  # hides the tuple's own, which nobody asks
+    error: int
+    uuid: str = ""
+    pci: str = ""
 
 
 class Inventory(NamedTuple):
@@ -65,3 +87,30 @@ class Absent(NamedTuple):
     """There is no package, no library, no driver, or no GPU of the driver's: all of it normal."""
 
     reason: str
+
+
+class Conditions(NamedTuple):
+    """What a GPU says of its own health.
+
+    ``recovery_action``: what has to be done to it (NVML's numbers: 0 nothing, 1 reset, 2 reboot, 3 drain its peers,
+    4 drain and reset, ...); None where the driver does not know the question. ``row_remap_failed``: rows of its memory
+    are broken, and no spare ones are left. ``fabric``: why the fabric of an NVSwitch system is not ready; empty when it
+    is, and without one.
+    """
+
+    recovery_action: int | None = None
+    row_remap_failed: bool = False
+    fabric: str = ""
+
+
+class Xid(NamedTuple):
+    """An Xid error that the driver has reported.
+
+    ``uuid``: of the GPU; empty when NVML does not say whose error it is: it may be that of any. ``gi``, ``ci``: the MIG
+    instances that it concerns; None: the whole GPU.
+    """
+
+    uuid: str
+    xid: int
+    gi: int | None
+    ci: int | None

@@ -21,6 +21,8 @@ SLICES: Mapping[str, tuple[str, ...]] = {
     "stages": ("tests/cluster/test_stages.py",),
     "dependent-drivers": ("tests/cluster/test_dependent_drivers.py",),
     "vendors-images": ("tests/cluster/test_vendor_images.py",),
+    "vendors-waves": ("tests/cluster/test_vendor_image_waves.py",),
+    "vendors-loaders": ("tests/cluster/test_vendor_image_loaders.py",),
     "Jobs": (
         "tests/cluster/test_job_builder.py",
         "tests/cluster/test_device_agent.py",

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from device_agent import __version__
 from device_agent.config.options import OPTIONS
+from device_agent.nvml_container.settings import FLAGS
 
 _RUN_EXAMPLES = """\
 examples:
@@ -24,7 +25,13 @@ _GET_EXAMPLES = """\
 examples:
   kubectl -n driverwright exec daemonset/device-agent -- device-agent get /metrics"""
 
-_COMMANDS = ("run", "scan", "get", "admission-policy")
+_NVML_EXAMPLES = """\
+It runs in a container of its own beside the agent, privileged, with the node's /dev at /dev (docs/gpu.md).
+
+examples:
+  device-agent nvml --socket=/run/device-agent/nvml.sock --root=/host"""
+
+_COMMANDS = ("run", "scan", "get", "admission-policy", "nvml")
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -47,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     run = _add(commands, "run", "offer devices until stopped (default)", _RUN_EXAMPLES)
     _add_options(run, (option.flag for option in OPTIONS))
     scan = _add(commands, "scan", "show the devices of this node; needs no kubelet", _SCAN_EXAMPLES)
-    _add_options(scan, ("config", "root", "log-level", "log-format"))
+    _add_options(scan, ("config", "root", "nvml-socket", "state-dir", "log-level", "log-format"))
     get = _add(
         commands, "get", "print a page of the agent that runs here; exits with 1 if it is not healthy", _GET_EXAMPLES
     )
@@ -58,6 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     policy.add_argument(
         "--service-account", metavar="NAMESPACE/NAME", default="driverwright/device-agent", help=account
     )
+    nvml = _add(commands, "nvml", "ask NVIDIA's NVML for the agent, and make its device nodes", _NVML_EXAMPLES)
+    for flag, (environment, metavar, text) in FLAGS.items():
+        nvml.add_argument(f"--{flag}", metavar=metavar, help=f"{text} [{environment}]")
     return parser
 
 

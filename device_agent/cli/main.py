@@ -1,6 +1,7 @@
 """Commands of the agent: settings, logging, exit codes.
 
-Exit status: 0 done, 1 a device of ``scan`` or a page of ``get`` is not healthy, 2 wrong usage or configuration.
+Exit status: 0 done, 1 a device of ``scan`` or a page of ``get`` is not healthy or the socket of ``nvml`` cannot be had,
+2 wrong usage or configuration.
 """
 
 import asyncio
@@ -9,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from device_agent.config.config_file import read_resources
+from device_agent.config.config_file import read_description
 from device_agent.config.options import OPTIONS, Flags, Settings, build_settings, run_flags
 from device_agent.errors import ConfigurationError
 from kube_api.log_lines import LONGEST_MESSAGE, PrintableFormatter, follow_signals, set_up
@@ -40,6 +41,11 @@ def _run_parsed(arguments: Sequence[str], environment: Environment) -> int:
         from device_agent.cli.policy_command import print_policy  # noqa: PLC0415 - as above
 
         return print_policy(parsed.service_account)
+    if parsed.command == "nvml":
+        from device_agent.nvml_container.run import run_with_flags  # noqa: PLC0415 - as above
+        from device_agent.nvml_container.settings import FLAGS  # noqa: PLC0415 - as above
+
+        return run_with_flags({flag: getattr(parsed, flag.replace("-", "_")) for flag in FLAGS}, environment)
     flags = {option.flag: getattr(parsed, option.flag.replace("-", "_"), None) for option in OPTIONS}
     if parsed.command == "scan":
         from device_agent.cli.scan_command import show  # noqa: PLC0415 - as above
@@ -53,7 +59,7 @@ def _run(flags: Flags, environment: Environment) -> int:
 
     settings = _with_logging(build_settings(flags, environment))
     follow_signals()
-    load = partial(read_resources, settings.config_file)
+    load = partial(read_description, settings.config_file)
     asyncio.run(Agent(settings, load(), load).run())
     return 0
 

@@ -2,21 +2,26 @@
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from device_agent.config.config_file import read_resources
+from device_agent.config.config_file import Description, read_description
 from device_agent.config.options import Settings
 from device_agent.devices.model import MAX_DEVICES, Unit, is_too_much, offered
 from device_agent.sources.files.command import Running, run_command
 from device_agent.sources.files.file_unit import FileUnit, units_of
 from device_agent.sources.files.scan import scan
+from device_agent.sources.source import Known
 from device_resources.resource import Resource
 from kube_api.text import printable
 
 
 def show(settings: Settings) -> int:
     """Print the devices; 1 if one is not healthy."""
-    rows = [row for resource in read_resources(settings.config_file) for row in _rows(settings.root, resource)]
+    description = read_description(settings.config_file)
+    rows = [row for resource in description.resources for row in _rows(resource.name, _units(settings.root, resource))]
+    if description.nvidia is not None:
+        made = asyncio.run(_nvidia(settings, description))
+        rows += [row for name, units in made.items() for row in _rows(name, units or ())]
     table = [("RESOURCE", "DEVICE", "NUMA", "HEALTH", "FILES"), *rows]
     widths = [max(len(row[column]) for row in table) for column in range(4)]
     for row in table:
@@ -25,12 +30,29 @@ def show(settings: Settings) -> int:
     return 1 if any(row[3] != "healthy" for row in rows) else 0
 
 
-def _rows(root: str, resource: Resource) -> Iterator[tuple[str, str, str, str, str]]:
-    units = units_of(resource, scan(root, resource, (), lambda unit: _verdict(resource, unit)))
+def _units(root: str, resource: Resource) -> Sequence[Unit]:
+    return units_of(resource, scan(root, resource, (), lambda unit: _verdict(resource, unit)))
+
+
+async def _nvidia(settings: Settings, description: Description) -> Known:
+    """Take one state of the container ``nvml``; what is wrong with it is logged."""
+    from device_agent.sources.nvidia.nvidia_source import NvidiaSource  # noqa: PLC0415 - most nodes do not need it
+
+    source = NvidiaSource(settings, writes=False)
+    source.start(lambda: None)
+    source.configure(description)
+    try:
+        await source.look()
+        return source.resources
+    finally:
+        await source.close()
+
+
+def _rows(resource: str, units: Sequence[Unit]) -> Iterator[tuple[str, str, str, str, str]]:
     if is_too_much(units):
-        sys.stderr.write(f"{resource.name}: has more than {MAX_DEVICES} devices: the others are left out\n")
+        sys.stderr.write(f"{resource}: has more than {MAX_DEVICES} devices: the others are left out\n")
     for name, device in offered(units).items():
-        yield resource.name, name, _numa(device.unit), device.unit.why or "healthy", _files(device.unit)
+        yield resource, name, _numa(device.unit), device.unit.why or "healthy", _files(device.unit)
 
 
 def _verdict(resource: Resource, unit: FileUnit) -> str:

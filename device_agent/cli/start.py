@@ -11,6 +11,12 @@ def main() -> None:
         from device_agent.cli.get_command import get_page  # noqa: PLC0415 - probes need nothing else
 
         sys.exit(get_page(sys.argv[2], os.environ))
+    if sys.argv[1:2] == ["nvml"]:
+        from device_agent.nvml_container.run import run_nvml  # noqa: PLC0415 - it is resident and needs nothing else
+
+        status = run_nvml(sys.argv[2:], os.environ)
+        if status is not None:
+            sys.exit(status)
     from device_agent.cli.main import run  # noqa: PLC0415 - see above
 
     sys.exit(run(sys.argv[1:], os.environ))

@@ -1,4 +1,4 @@
-"""The configuration file: ``resources``, a list of descriptions. Text in, resources out.
+"""The configuration file: ``resources``, a list of descriptions, and ``nvidia``. Text in, a description out.
 
 Any key that has no meaning is an error: a misspelt one would otherwise be a device without its file.
 """
@@ -6,8 +6,9 @@ Any key that has no meaning is an error: a misspelt one would otherwise be a dev
 import errno
 import os
 import stat
-from collections.abc import Hashable, Iterable
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -18,26 +19,42 @@ from device_resources.resource_parser import InvalidResource, parse_resource
 from feature_rules.yaml_nodes import compose, excess
 from kube_api.text import first_few
 
+if TYPE_CHECKING:
+    from device_resources.nvidia import NvidiaSettings
+
 MAX_FILE = 1 << 18
 MAX_RESOURCES = 64
 _MAX_LISTED = 5
-_KEY = "resources"
+_RESOURCES, _NVIDIA = "resources", "nvidia"
+_NVIDIA_DOMAIN = "nvidia.com/"
 
 
-def read_resources(path: str) -> tuple[Resource, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """What the configuration file describes.
+
+    ``resources``: those that are files of the node.
+    ``nvidia``: how the devices of NVIDIA's driver are offered; None: they are not.
+    """
+
+    resources: tuple[Resource, ...] = ()
+    nvidia: "NvidiaSettings | None" = None
+
+
+def read_description(path: str) -> Description:
     """Read the configuration file.
 
     Raises:
-        ConfigurationError: when it cannot be read, or as :func:`parse_resources`.
+        ConfigurationError: when it cannot be read, or as :func:`parse_description`.
     """
     try:
-        return parse_resources(_read(path).decode(), path)
+        return parse_description(_read(path).decode(), path)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigurationError(f"cannot read the configuration file {path}: {why}") from error
 
 
-def parse_resources(text: str, path: str) -> tuple[Resource, ...]:
+def parse_description(text: str, path: str) -> Description:
     """Read the text of a configuration file; ``path`` is for messages.
 
     Raises:
@@ -45,45 +62,67 @@ def parse_resources(text: str, path: str) -> tuple[Resource, ...]:
     """
     document = _document(text, path)
     problems: list[Problem] = []
+    if isinstance(document, dict):
+        problems += [_unknown(str(key)[:100]) for key in document if key not in (_RESOURCES, _NVIDIA)]
+        resources = _resources(document, problems)
+        nvidia = _nvidia(document, resources, problems) if _NVIDIA in document else None
+    else:
+        found = "empty" if document is None else shown(document)
+        problems.append(Problem(path=(), message=f"the file is {found}: write {_RESOURCES}: and a list below it"))
+    if problems:
+        raise ConfigurationError(f"{path}: {first_few(problems, _MAX_LISTED, separator='; ')}")
+    return Description(resources=resources, nvidia=nvidia)
+
+
+def _resources(document: Mapping[Hashable, object], problems: list[Problem]) -> tuple[Resource, ...]:
     resources: list[Resource] = []
     for index, value in enumerate(_descriptions(document, problems)):
         try:
-            resources.append(parse_resource(value, (_KEY, index)))
+            resources.append(parse_resource(value, (_RESOURCES, index)))
         except InvalidResource as error:
             problems += error.problems
     problems += _twice(resource.name for resource in resources)
-    if problems:
-        raise ConfigurationError(f"{path}: {first_few(problems, _MAX_LISTED, separator='; ')}")
     return tuple(resources)
 
 
-def _descriptions(document: object, problems: list[Problem]) -> list[object]:
-    if not isinstance(document, dict):
-        found = "empty" if document is None else shown(document)
-        problems.append(Problem(path=(), message=f"the file is {found}: write {_KEY}: and a list below it"))
-        return []
-    for key in document:
-        if key != _KEY:
-            problems.append(_unknown(str(key)[:100]))
-    value = document.get(_KEY)
+def _descriptions(document: Mapping[Hashable, object], problems: list[Problem]) -> list[object]:
+    where, value = (_RESOURCES,), document.get(_RESOURCES)
     if value is None:
-        if _KEY not in document:
-            problems.append(Problem(path=(_KEY,), message="is missing; write [] for none"))
+        if _RESOURCES not in document and _NVIDIA not in document:
+            problems.append(Problem(path=where, message="is missing; write [] for none"))
         return []
     if not isinstance(value, list):
-        problems.append(Problem(path=(_KEY,), message=f"{shown(value)} is not a list"))
+        problems.append(Problem(path=where, message=f"{shown(value)} is not a list"))
         return []
     if len(value) > MAX_RESOURCES:
-        problems.append(Problem(path=(_KEY,), message=f"it has {len(value)} entries: write at most {MAX_RESOURCES}"))
+        problems.append(Problem(path=where, message=f"it has {len(value)} entries: write at most {MAX_RESOURCES}"))
         return []
     return value
 
 
+def _nvidia(
+    document: Mapping[Hashable, object], resources: Iterable[Resource], problems: list[Problem]
+) -> "NvidiaSettings | None":
+    from device_resources.nvidia import parse_nvidia  # noqa: PLC0415 - nodes without such cards do not need it
+
+    for resource in resources:
+        if resource.name.startswith(_NVIDIA_DOMAIN):
+            message = f"{shown(resource.name)} is in a domain whose names {_NVIDIA}: offers: remove one of the two"
+            problems.append(Problem(path=(_RESOURCES,), message=message))
+    try:
+        return parse_nvidia(document[_NVIDIA], (_NVIDIA,))
+    except InvalidResource as error:
+        problems += error.problems
+        return None
+
+
 def _unknown(key: str) -> Problem:
-    hint = nearest(key, [_KEY])
+    hint = nearest(key, [_RESOURCES, _NVIDIA])
     if not hint and key in ("name", "groups", "health", "environment"):
-        hint = f" here; it belongs to an entry of {_KEY}"
-    return Problem(path=(key,), message=f"there is no such field{hint or f'; there is {_KEY}'}")
+        hint = f" here; it belongs to an entry of {_RESOURCES}"
+    if not hint and key in ("migStrategy", "libraries", "sharedDevicesAllocationPolicy"):
+        hint = f" here; it belongs to {_NVIDIA}"
+    return Problem(path=(key,), message=f"there is no such field{hint or f'; there are {_RESOURCES} and {_NVIDIA}'}")
 
 
 def _twice(names: Iterable[str]) -> list[Problem]:
@@ -91,7 +130,9 @@ def _twice(names: Iterable[str]) -> list[Problem]:
     problems = []
     for name in names:
         if name in seen:
-            problems.append(Problem(path=(_KEY,), message=f"{shown(name)} is described twice: put its groups together"))
+            problems.append(
+                Problem(path=(_RESOURCES,), message=f"{shown(name)} is described twice: put its groups together")
+            )
         seen.add(name)
     return problems
 

@@ -10,10 +10,15 @@ from kube_api.log_lines import FORMATS, LEVELS, known_word
 
 DEFAULT_FILE = "/etc/device-agent/config.yaml"
 DEFAULT_PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
+DEFAULT_STATE_DIR = "/var/lib/driverwright-agent"
+DEFAULT_NVML_SOCKET = "/run/device-agent/nvml.sock"
+ALL_XIDS = 0
+"""Stands for each Xid in a set of them; no error has this number."""
 
 _LONGEST_SOCKET_FOLDER = 60
 """Bytes; the path of a Unix socket has at most 107, and the name of a plugin's socket 43."""
 _SHORTEST, _LONGEST = 1.0, 300.0
+_MOST_XIDS, _LARGEST_XID = 256, 2**32 - 1
 
 Flags = Mapping[str, str | None]
 """Flag -> its text; None where it is not given."""
@@ -40,6 +45,9 @@ class Settings(NamedTuple):
     ``socket``: a Unix socket with the same; empty for none.
     ``log_level``: a name of :mod:`logging`, lower case. ``log_format``: text or json.
     ``interval``: seconds from one look at the devices to the next, without an event.
+    ``state_dir``: where is kept what has to survive the agent, in files.
+    ``nvml_socket``: where the container ``nvml`` listens.
+    ``ignored_xids``, ``counted_xids``: of NVIDIA's driver; :data:`ALL_XIDS` is each. The latter override the former.
     """
 
     config_file: str = DEFAULT_FILE
@@ -50,6 +58,10 @@ class Settings(NamedTuple):
     log_level: str = "info"
     log_format: str = "text"
     interval: float = 10.0
+    state_dir: str = DEFAULT_STATE_DIR
+    nvml_socket: str = DEFAULT_NVML_SOCKET
+    ignored_xids: frozenset[int] = frozenset()
+    counted_xids: frozenset[int] = frozenset()
 
 
 def _parse_port(text: str) -> int:
@@ -79,6 +91,19 @@ def _parse_plugin_dir(text: str) -> str:
     return folder
 
 
+def _parse_xids(text: str) -> frozenset[int]:
+    """Read a list as NVIDIA's device plugin has it: numbers with commas, or ``all`` or ``xids`` for each."""
+    words = [word for word in (part.strip().lower() for part in text[: 16 * _MOST_XIDS].split(",")) if word]
+    if any(word in ("all", "xids") for word in words):
+        return frozenset({ALL_XIDS})
+    for word in words:
+        if not (word.isascii() and word.isdigit() and len(word) <= len(str(_LARGEST_XID)) and int(word) > 0):
+            raise ValueError(f"{word[:40]!r} is not the number of an Xid: write numbers with commas, or all")
+    if len(words) > _MOST_XIDS:
+        raise ValueError(f"it has {len(words)} numbers: write at most {_MOST_XIDS}, or all")
+    return frozenset(map(int, words))
+
+
 OPTIONS = (
     Option("config", "FILE", f"file with the resources (default: {DEFAULT_FILE})", "DEVICE_AGENT_CONFIG",
            "config_file"),
@@ -91,6 +116,14 @@ OPTIONS = (
            "DEVICE_AGENT_PORT", "port", _parse_port),
     Option("socket", "FILE", "Unix socket with the same pages, where a port would be one of the node (default: none)",
            "DEVICE_AGENT_SOCKET", "socket"),
+    Option("state-dir", "DIR", f"folder for what survives the agent (default: {DEFAULT_STATE_DIR})",
+           "DEVICE_AGENT_STATE_DIR", "state_dir", _parse_folder),
+    Option("nvml-socket", "FILE", f"Unix socket of the container nvml (default: {DEFAULT_NVML_SOCKET})",
+           "DEVICE_AGENT_NVML_SOCKET", "nvml_socket"),
+    Option("disable-healthchecks", "XIDS", "Xids that change no health, with commas, or all",
+           "DP_DISABLE_HEALTHCHECKS", "ignored_xids", _parse_xids),
+    Option("enable-healthchecks", "XIDS", "Xids that do, though they are usually ignored or disabled",
+           "DP_ENABLE_HEALTHCHECKS", "counted_xids", _parse_xids),
     Option("log-level", "LEVEL", "debug, info, warning or error (default: info)", "DEVICE_AGENT_LOG_LEVEL",
            "log_level", partial(known_word, known=LEVELS)),
     Option("log-format", "FORMAT", "text or json (default: text)", "DEVICE_AGENT_LOG_FORMAT", "log_format",

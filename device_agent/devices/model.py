@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from types import MappingProxyType
 
 MAX_DEVICES = 4096
@@ -43,6 +44,7 @@ class Unit:
     ``links``: id of another unit -> how many links there are to it.
     ``files``: device nodes and mounts that come into a container, in the order in which people see them.
     ``environment``: variables of the container. Where units differ, it gets all values, separated by commas.
+    ``identity``: what its files are; a container that was given other ones does not start. Empty: not checked.
     """
 
     id: str
@@ -52,11 +54,38 @@ class Unit:
     links: Mapping[str, int] = field(default_factory=lambda: _NONE)
     files: tuple[UnitFile, ...] = ()
     environment: Mapping[str, str] = field(default_factory=lambda: _NO_VARIABLES)
+    identity: tuple[str, ...] = ()
 
     @property
     def is_healthy(self) -> bool:
         """Return whether it may be given to a container."""
         return not self.why
+
+
+class Policy(StrEnum):
+    """Which of several shared units that are alike a container gets shares of.
+
+    ``DISTRIBUTED``: of the least used ones. ``PACKED``: of the most used ones, so that whole units stay free.
+    """
+
+    DISTRIBUTED = "distributed"
+    PACKED = "packed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What a source decides about a resource, before it has any units.
+
+    ``policy``: which shares a container gets.
+    ``is_checked``: each unit has an identity, which is compared before each start of a container.
+    """
+
+    policy: Policy = Policy.DISTRIBUTED
+    is_checked: bool = False
+
+
+PLAIN = Traits()
+"""Of a resource about which nothing else is decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

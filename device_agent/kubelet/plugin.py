@@ -2,6 +2,9 @@
 
 A kubelet that starts deletes all sockets of plugins. So a socket that is gone, another kubelet's socket than the one
 that was registered with, and a list that nobody watches lead to a new registration.
+
+While another plugin of the resource answers, it has it, whichever came first. A list that was watched before stays open
+and says nothing: the kubelet takes each list, an empty one too, and the end of any, for that of the other plugin.
 """
 
 import asyncio
@@ -11,16 +14,22 @@ import stat
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
+from device_agent.devices.model import PLAIN, Traits
 from device_agent.errors import RegistrationFailed
 from device_agent.kubelet.channel import LIMITS, KubeletCodec, call
+from device_agent.kubelet.rivals import Rivals, is_answered
 from device_agent.kubelet.server import PluginServer
-from device_agent.kubelet.service import OFFERS, DeviceService
+from device_agent.kubelet.service import DeviceService
 from device_agent.protocol import messages
 from device_agent.protocol.messages import Empty, RegisterRequest
 from kube_api.text import printable
+
+if TYPE_CHECKING:
+    from device_agent.allocations.remembered import Allocations
 
 log = logging.getLogger(__name__)
 
@@ -34,11 +43,24 @@ Identity = tuple[int, int, int]
 
 
 class Plugin:
-    """A resource at the kubelet. ``folder``: where the kubelet has its socket. ``on_change``: its state is another."""
+    """A resource at the kubelet. ``folder``: where the kubelet has its socket. ``on_change``: its state is another.
 
-    def __init__(self, resource: str, folder: str, on_change: Callable[[], None]) -> None:
-        self.service = DeviceService(resource)
+    ``traits``, ``given``: as :class:`DeviceService` has them.
+    ``rival``: the socket of another plugin that offers the resource; empty if there is none.
+    """
+
+    def __init__(
+        self,
+        resource: str,
+        folder: str,
+        on_change: Callable[[], None],
+        traits: Traits = PLAIN,
+        given: "Allocations | None" = None,
+    ) -> None:
+        self.service = DeviceService(resource, traits, given)
+        self.rival = ""
         self.registrations = {"success": 0, "failure": 0}
+        self._resource = resource
         self._folder = folder
         self._endpoint = endpoint(resource)
         self._on_change = on_change
@@ -47,6 +69,7 @@ class Plugin:
         self._kubelet: Identity | None = None
         self._registered_at = 0.0
         self._nudged = asyncio.Event()
+        self._rivals = Rivals(resource, folder)
         self._last_failure = ""
 
     @property
@@ -62,7 +85,7 @@ class Plugin:
     @property
     def is_registered(self) -> bool:
         """Whether the kubelet that runs now knows the resource and watches its list."""
-        return self._is_current() and self.service.watchers > 0
+        return not self.rival and self._is_current() and self.service.watchers > 0
 
     def nudge(self) -> None:
         """Look at once whether the registration still stands."""
@@ -74,7 +97,10 @@ class Plugin:
         while True:
             self._nudged.clear()
             wait = period
-            if not self._stands():
+            if await self._yields():
+                wait = self._rivals.seconds(period)
+                await asyncio.sleep(_FIRST_DELAY)
+            elif not self._stands():
                 try:
                     await self._register()
                     delay = _FIRST_DELAY
@@ -92,10 +118,32 @@ class Plugin:
         await self.service.leave(_LEAVE_SECONDS)
         await self._close()
 
+    async def _yields(self) -> bool:
+        """Leave the resource to another plugin that answers; when that has ended the resource may be registered."""
+        await self._rivals.look()
+        rival = self._rivals.socket
+        if rival and not self.service.is_silent:
+            log.warning("%s: not offered: another plugin answers on %s; only one may offer it", self._resource, rival)
+            self.rival = rival
+            await self.service.be_silent(True)
+            self._on_change()
+        elif self.service.is_silent and not rival:
+            log.info("%s: no plugin answers on %s any more: it is offered again", self._resource, self.rival)
+            self.rival = ""
+            # Before it is registered anew: the kubelet would take the end of the old list for that of the new one.
+            await self._close()
+            await self.service.be_silent(False)
+        if rival and not self._is_watched():
+            await self._close()
+        return bool(rival)
+
     def _stands(self) -> bool:
+        return self._is_current() and self._is_watched()
+
+    def _is_watched(self) -> bool:
+        """Return whether the kubelet watches the list, or may be about to."""
         now = asyncio.get_running_loop().time()
-        is_watched = self.service.watchers > 0 or now < self._registered_at + _WATCHED_SECONDS
-        return self._is_current() and is_watched
+        return self.service.watchers > 0 or now < self._registered_at + _WATCHED_SECONDS
 
     def _is_current(self) -> bool:
         return (
@@ -106,7 +154,7 @@ class Plugin:
         )
 
     async def _register(self) -> None:
-        kubelet = identity(self.kubelet_socket)
+        self.rival, kubelet = "", identity(self.kubelet_socket)
         if kubelet is None:
             raise RegistrationFailed(f"there is no kubelet at {self.kubelet_socket}")
         if self._server is None or self._own != identity(self.socket):
@@ -114,8 +162,8 @@ class Plugin:
         request = RegisterRequest(
             version=messages.VERSION,
             endpoint=self._endpoint,
-            resource_name=self.service.resource,
-            options=OFFERS,
+            resource_name=self._resource,
+            options=self.service.options,
         )
         try:
             await call(self.kubelet_socket, messages.REGISTER, request, Empty, _CALL_SECONDS)
@@ -129,19 +177,20 @@ class Plugin:
         self._kubelet, self._registered_at = kubelet, asyncio.get_running_loop().time()
         self.registrations["success"] += 1
         self._last_failure = ""
-        log.info("%s: registered with the kubelet", self.service.resource)
+        log.info("%s: registered with the kubelet", self._resource)
         self._on_change()
 
     def _failed(self, why: str) -> None:
         self.registrations["failure"] += 1
         if why != self._last_failure:
             self._last_failure = why
-            log.warning("%s: not registered: %s; it is tried again", self.service.resource, why)
+            log.warning("%s: not registered: %s; it is tried again", self._resource, why)
         self._on_change()
 
     async def _listen(self) -> None:
         await self._close()
-        if await _is_answered(self.socket):
+        if await is_answered(self.socket):
+            self.rival = self.socket
             # To take its socket away would make it take ours away, and so on.
             raise RegistrationFailed(f"another plugin listens on {self.socket}: only one may offer a resource")
         _make_room(self.socket)
@@ -171,9 +220,10 @@ class Plugin:
                 await server.wait_closed()
         except TimeoutError:
             server.abort()
-        if is_ours:
-            with suppress(FileNotFoundError):
-                os.unlink(self.socket)  # noqa: PTH108 - pathlib would cost the resident process 1 MiB
+        finally:
+            if is_ours:
+                with suppress(FileNotFoundError):
+                    os.unlink(self.socket)  # noqa: PTH108 - pathlib would cost the resident process 1 MiB
 
 
 def endpoint(resource: str) -> str:
@@ -186,19 +236,6 @@ def _make_room(path: str) -> None:
     with suppress(OSError):
         if not stat.S_ISSOCK(os.lstat(path).st_mode):
             os.unlink(path)  # noqa: PTH108 - as above
-
-
-async def _is_answered(socket: str) -> bool:
-    """Return whether a process listens on a socket; none does on one that a killed process left behind."""
-    try:
-        async with asyncio.timeout(_CALL_SECONDS):
-            _, writer = await asyncio.open_unix_connection(socket)
-    except TimeoutError:
-        return True
-    except OSError:
-        return False
-    writer.close()
-    return True
 
 
 def identity(path: str) -> Identity | None:

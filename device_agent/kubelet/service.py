@@ -1,22 +1,27 @@
-"""The service of one resource, ``v1beta1.DevicePlugin``: what the kubelet asks, answered from what is known now."""
+"""The service of one resource, ``v1beta1.DevicePlugin``: what the kubelet asks, answered from what is known now.
+
+Of a resource whose devices are checked, Allocate remembers what they are before it answers, and PreStartContainer
+refuses a start with others: the kubelet uses the answer of Allocate again at each start of a container.
+"""
 
 import asyncio
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from grpclib.const import Cardinality, Handler, Status
 from grpclib.exceptions import GRPCError
 from grpclib.server import Stream
 
 from device_agent.devices.allocate import allocate
-from device_agent.devices.model import OfferedDevice
+from device_agent.devices.model import PLAIN, OfferedDevice, Traits
 from device_agent.devices.preferred import preferred
-from device_agent.errors import AllocationRefused
+from device_agent.errors import AllocationRefused, StartRefused
 from device_agent.protocol import messages
 from device_agent.protocol.messages import (
     AllocateRequest,
     AllocateResponse,
+    ContainerAllocateResponse,
     ContainerPreferredAllocationResponse,
     Device,
     DevicePluginOptions,
@@ -25,31 +30,51 @@ from device_agent.protocol.messages import (
     NUMANode,
     PreferredAllocationRequest,
     PreferredAllocationResponse,
+    PreStartContainerRequest,
     TopologyInfo,
 )
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from device_agent.allocations.remembered import Allocations
 
-OFFERS = DevicePluginOptions(get_preferred_allocation_available=True)
+log = logging.getLogger(__name__)
 
 Devices = Mapping[str, OfferedDevice]
 
 
 class DeviceService:
-    """Answers the kubelet. ``publish`` changes the list that it watches; ``leave`` empties it for good."""
+    """Answers the kubelet. ``publish`` changes the list that it watches; ``leave`` empties it for good.
 
-    def __init__(self, resource: str) -> None:
+    ``traits``: what its source says of the resource. ``given``: remembers what checked devices were.
+    ``is_silent``: those who watch get no list now, because it would replace that of another plugin of the resource.
+    """
+
+    def __init__(self, resource: str, traits: Traits = PLAIN, given: "Allocations | None" = None) -> None:
         self.resource = resource
+        self.traits = traits
         self.devices: Devices = {}
         self.allocations = {"success": 0, "refused": 0}
         self.watchers = 0
+        self.is_silent = False
+        self._given = given
         self._leaving = False
         self._changed = asyncio.Condition()
+
+    @property
+    def options(self) -> DevicePluginOptions:
+        """Return which calls the kubelet makes."""
+        return DevicePluginOptions(pre_start_required=self.traits.is_checked, get_preferred_allocation_available=True)
 
     async def publish(self, devices: Devices) -> None:
         """Change the list of devices."""
         async with self._changed:
             self.devices = devices
+            self._changed.notify_all()
+
+    async def be_silent(self, is_silent: bool) -> None:
+        """Send no list, and end no stream with an empty one, until told otherwise."""
+        async with self._changed:
+            self.is_silent = is_silent
             self._changed.notify_all()
 
     async def leave(self, seconds: float) -> None:
@@ -73,12 +98,12 @@ class DeviceService:
                 self._preferred, unary, PreferredAllocationRequest, PreferredAllocationResponse
             ),
             messages.ALLOCATE: Handler(self._allocate, unary, AllocateRequest, AllocateResponse),
-            messages.PRE_START_CONTAINER: Handler(self._pre_start, unary, Empty, Empty),
+            messages.PRE_START_CONTAINER: Handler(self._pre_start, unary, PreStartContainerRequest, Empty),
         }
 
     async def _options(self, stream: Stream[Any, Any]) -> None:
         await _received(stream)
-        await stream.send_message(OFFERS)
+        await stream.send_message(self.options)
 
     async def _list_and_watch(self, stream: Stream[Any, Any]) -> None:
         await _received(stream)
@@ -88,10 +113,10 @@ class DeviceService:
             is_leaving = False
             while not is_leaving:
                 async with self._changed:
-                    while not self._leaving and self._list() == sent:
+                    while not self._leaving and (self.is_silent or self._list() == sent):
                         await self._changed.wait()
                     response, is_leaving = self._list(), self._leaving
-                if response != sent:
+                if response != sent and not self.is_silent:
                     await stream.send_message(response)
                     sent = response
         finally:
@@ -106,7 +131,9 @@ class DeviceService:
     async def _preferred(self, stream: Stream[Any, Any]) -> None:
         request: PreferredAllocationRequest | None = await _received(stream)
         containers = request.containers if request else ()
-        chosen = [preferred(self.devices, one.available, one.must_include, one.size) for one in containers]
+        chosen = [
+            preferred(self.devices, one.available, one.must_include, one.size, self.traits.policy) for one in containers
+        ]
         answers = tuple(ContainerPreferredAllocationResponse(device_ids=ids) for ids in chosen)
         await stream.send_message(PreferredAllocationResponse(containers=answers))
 
@@ -114,7 +141,7 @@ class DeviceService:
         request: AllocateRequest | None = await _received(stream)
         containers = request.containers if request else ()
         try:
-            answers = tuple(allocate(self.resource, self.devices, one.device_ids) for one in containers)
+            answers = await self._allocated([one.device_ids for one in containers])
         except AllocationRefused as error:
             self.allocations["refused"] += 1
             log.warning("%s: not allocated: %s", self.resource, error)
@@ -124,9 +151,32 @@ class DeviceService:
             log.info("%s: allocated %s", self.resource, ", ".join(one.device_ids))
         await stream.send_message(AllocateResponse(containers=answers))
 
+    async def _allocated(self, containers: Sequence[Sequence[str]]) -> tuple[ContainerAllocateResponse, ...]:
+        devices = self.devices
+        answers = tuple(allocate(self.resource, devices, ids) for ids in containers)
+        if self.traits.is_checked:
+            if self._given is None:
+                raise AllocationRefused(f"{self.resource}: there is no folder to remember in what is given")
+            new = {name: devices[name].unit.identity for ids in containers for name in ids}
+            await asyncio.to_thread(self._given.remember, self.resource, new)
+        return answers
+
     async def _pre_start(self, stream: Stream[Any, Any]) -> None:
-        await _received(stream)
+        request: PreStartContainerRequest | None = await _received(stream)
+        try:
+            await self._check_start(request.device_ids if request else ())
+        except StartRefused as error:
+            log.warning("%s: a container does not start: %s", self.resource, error)
+            raise GRPCError(Status.FAILED_PRECONDITION, str(error)) from error
         await stream.send_message(Empty())
+
+    async def _check_start(self, ids: Sequence[str]) -> None:
+        """Compare devices with what was given. One that is not healthy may be used again: it is the pod's own."""
+        if self.traits.is_checked:
+            if self._given is None:
+                raise StartRefused(f"{self.resource}: there is no folder in which it was remembered what was given")
+            now = [(name, device.unit.identity if (device := self.devices.get(name)) else ()) for name in ids]
+            await asyncio.to_thread(self._given.check, self.resource, now)
 
 
 async def _received(stream: Stream[Any, Any]) -> Any:

@@ -198,3 +198,11 @@ class AllocateResponse(Message):
 
     FIELDS: ClassVar[Fields] = (Field(1, "containers", ContainerAllocateResponse, repeated=True),)
     containers: tuple[ContainerAllocateResponse, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreStartContainerRequest(Message):
+    """The devices of a container that is about to start. The answer is empty."""
+
+    FIELDS: ClassVar[Fields] = (Field(1, "device_ids", Type.STRING, repeated=True),)
+    device_ids: Texts = ()

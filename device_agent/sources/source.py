@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from device_agent.devices.model import Unit
-from device_resources.resource import Resource
+from device_agent.config.config_file import Description
+from device_agent.devices.model import Traits, Unit
 from file_watch.inotify import Place
 
 Known = Mapping[str, Sequence[Unit] | None]
@@ -29,7 +29,7 @@ class Source(Protocol):
         """Remember whom to wake, from the loop, when another look is worth it."""
         ...
 
-    def configure(self, resources: tuple[Resource, ...]) -> None:
+    def configure(self, description: Description) -> None:
         """Take what the configuration file describes now; called before the first look, too."""
         ...
 
@@ -39,6 +39,14 @@ class Source(Protocol):
 
     async def look(self) -> None:
         """Bring :attr:`resources` up to date. It may wait, but not keep the loop; it may be cancelled."""
+        ...
+
+    def traits(self, resource: str) -> Traits:
+        """Say how a resource is offered. Whether it is checked stays as it is while the resource is there."""
+        ...
+
+    def registered(self, resources: frozenset[str]) -> None:
+        """Take note of which of its resources the kubelet watches now; called after each look."""
         ...
 
     def commands(self, resource: str) -> Mapping[str, int]:

@@ -6,7 +6,7 @@ before 1.25 do not evaluate its rules, and it cannot express every rule.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import re2
 
@@ -27,6 +27,7 @@ from driver_builder.api.driver_spec import (
     literal,
 )
 from driver_builder.api.rollout_parser import read_rollout
+from driver_builder.api.rollout_settings import RolloutSettings
 from driver_builder.api.signing_parser import read_signing
 from driver_builder.api.source_parser import read_source
 from driver_builder.api.spec_reader import Notes, Path, Problem, Reader, shown
@@ -58,6 +59,7 @@ from driver_builder.api.spec_rules import (
     TEXT,
     VERSION,
 )
+from driver_builder.api.stage_settings import StageSettings
 from driver_builder.api.stages_parser import read_stages
 from driver_builder.api.userspace_parser import read_userspace
 from driver_builder.api.vendor_parser import check_given, read_vendor
@@ -124,7 +126,7 @@ def read_spec(spec: object) -> Reading:
 def _spec(spec: Reader) -> DriverSpec:
     registry, build, module = spec.object("registry"), spec.object("build"), spec.object("module")
     spec.object("retention").number("versions", low=1, high=1000)
-    validation = _validation(spec)
+    validation, stages = _validation(spec), read_stages(spec)
     mappings = _mappings(spec)
     check_given(spec, module, mappings)
     return DriverSpec(
@@ -137,20 +139,29 @@ def _spec(spec: Reader) -> DriverSpec:
         kernel_mappings=mappings,
         module=_module(module, has_userspace=spec.has("userspace")),
         signing=read_signing(spec),
-        rollout=read_rollout(spec.object("rollout")),
+        rollout=_rollout(spec, stages),
         preflight=PreflightSettings(follow_repository=spec.object("preflight").flag("followRepository")),
         validation=validation,
         tolerations=_tolerations(spec),
         priority_class_name=spec.text("priorityClassName", OBJECT_NAME),
         image_pull_secrets=_names(spec, "imagePullSecrets"),
         depends_on=_depends_on(spec),
-        stages=read_stages(spec),
+        stages=stages,
         userspace=read_userspace(spec),
         unused=(
             *_unused_validation(spec, validation),
             *(f"spec.{path}" for path in RESERVED if _asks(spec.given, path)),
         ),
     )
+
+
+def _rollout(spec: Reader, stages: StageSettings | None) -> RolloutSettings:
+    """Read how drivers are replaced. A drain covers NVIDIA's devices unasked: which resources these are is open."""
+    rollout, plugin = read_rollout(spec.object("rollout")), stages.device_plugin if stages is not None else None
+    if rollout.drain is None or plugin is None or plugin.nvidia is None:
+        return rollout
+    drain = replace(rollout.drain, resources=(*rollout.drain.resources, plugin.claim))
+    return replace(rollout, drain=drain)
 
 
 def _asks(given: object, path: str) -> bool:

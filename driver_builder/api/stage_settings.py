@@ -6,19 +6,23 @@ Place in the flow: ``spec_parser`` makes :class:`StageSettings`, ``driver_builde
 from dataclasses import dataclass, field
 from typing import Any
 
+from device_resources import nvidia
+
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevicePluginSettings:
-    """``devicePlugin``: our agent with a ``resource`` described in place, or the ``image`` of a vendor.
+    """``devicePlugin``: our agent with a ``resource`` described in place or with ``nvidia``, or a vendor's ``image``.
 
-    ``resource`` is as it was given, and empty for a vendor's image. ``resource_name`` is the extended resource that
-    the nodes get, such as ``driverwright.io/edu``.
+    ``resource`` and ``nvidia`` are as they were given: empty, or None, where they are not. ``resource_name`` is the
+    extended resource that the nodes get, such as ``driverwright.io/edu``; with ``nvidia`` it is the one of full cards,
+    and nodes may get others of the same domain.
     """
 
     resource_name: str
     resource: Json = field(default_factory=dict)
+    nvidia: Json | None = None
     image: str | None = None
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
@@ -28,6 +32,11 @@ class DevicePluginSettings:
     def is_of_agent(self) -> bool:
         """Return whether our agent is the plugin."""
         return self.image is None
+
+    @property
+    def claim(self) -> str:
+        """Return what it offers on its nodes alone: one resource, or with ``nvidia`` all of a domain."""
+        return self.resource_name if self.nvidia is None else nvidia.DOMAIN
 
 
 DEADLINE_SECONDS, RETRIES = 300.0, 2

@@ -1,6 +1,7 @@
 """Device plugins that conflict: two drivers that offer one resource on one node. Pure.
 
-A kubelet knows one plugin of a resource: the one that registered last. If two drivers name a resource on one node, the
+A kubelet knows one plugin of a resource: the one that registered last. Which resources of ``nvidia.com/`` come with
+``nvidia`` depends on the devices: it claims all of them. If two drivers claim a resource on one node, the
 one whose stages are there keeps it, otherwise the older DriverContainer that the settings allow; the stages of the
 other one do not come there, and it reports why. On different nodes each has its own. Where a spec is invalid, the
 driver's plugin goes on with what it has offered, and keeps that.
@@ -12,6 +13,7 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired import permissions
 from driver_builder.desired.conflicts import selected
+from driver_builder.model import resource_claim
 from driver_builder.model.permissions import Permissions
 from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.observed import inventory
@@ -30,43 +32,69 @@ def resource_conflicts(snapshot: Snapshot, allowed: Permissions, *, has_agent: b
     """
     nodes = inventory.by_name(snapshot.nodes)
     found: dict[str, dict[str, str]] = {}
-    for resource, drivers in _by_resource(snapshot).items():
+    for drivers in _overlapping(claims := _claims(snapshot), snapshot.drivers):
         chosen = {driver.key: _nodes_of(driver, snapshot) for driver in drivers}
         refused = {driver.key for driver in drivers if _is_refused(driver.spec, allowed, has_agent=has_agent)}
         # What the labels of these say is about another resource: their specs have changed since.
-        others = {item.driver for item in snapshot.plugin_sets if item.resource not in ("", resource)}
+        others = {driver.key for driver in drivers if _offers_another(claims[driver.key], snapshot, driver)}
         for name in sorted(_in_several(chosen.values())):
             there = [driver for driver in drivers if name in chosen[driver.key]]
             ranks = {
                 driver.key: _rank(driver, nodes[name], is_new=driver.key in others, is_refused=driver.key in refused)
                 for driver in there
             }
-            keeps = min(ranks, key=ranks.__getitem__)
-            for driver in ranks.keys() - {keeps}:
+            for driver, keeps in _losers(sorted(ranks, key=ranks.__getitem__), claims):
                 found.setdefault(driver, {})[name] = keeps
     return found
 
 
 def offered(spec: DriverSpec) -> str | None:
-    """Return the resource that a driver's device plugin offers, None without one."""
-    return spec.device_plugin.resource_name if spec.device_plugin is not None else None
+    """Return what a driver's device plugin claims: a resource, or all of a domain; None without a plugin."""
+    return spec.device_plugin.claim if spec.device_plugin is not None else None
 
 
-def words(driver: str, other: str, resource: str) -> str:
-    """Return the message: both drivers, and which of them keeps the resource."""
-    return f"drivers {driver} and {other} both offer {resource}; {other} keeps it"
+def words(driver: str, other: str, claim: str) -> str:
+    """Return the message: both drivers, and which of them keeps what the first one claims."""
+    them = "them" if claim.endswith("/") else "it"
+    return f"drivers {driver} and {other} both offer {resource_claim.words(claim)}; {other} keeps {them}"
 
 
-def _by_resource(snapshot: Snapshot) -> dict[str, list[DriverContainer]]:
-    """Put the drivers together that offer one resource: of hundreds, hardly any."""
-    found: dict[str, list[DriverContainer]] = {}
-    for driver in sorted(snapshot.drivers, key=lambda item: item.key):
+def _claims(snapshot: Snapshot) -> dict[str, str]:
+    """Return what each driver claims that has a plugin."""
+    found: dict[str, str] = {}
+    for driver in snapshot.drivers:
         spec = driver.spec
         known = (item.resource for item in of_driver(snapshot.plugin_sets, driver.key))
-        resource = offered(spec) if isinstance(spec, DriverSpec) else next(known, None)
-        if resource:
-            found.setdefault(resource, []).append(driver)
-    return {resource: together for resource, together in found.items() if len(together) > 1}
+        if claim := offered(spec) if isinstance(spec, DriverSpec) else next(known, None):
+            found[driver.key] = claim
+    return found
+
+
+def _overlapping(claims: Mapping[str, str], drivers: Iterable[DriverContainer]) -> Iterable[list[DriverContainer]]:
+    """Put the drivers together that claim one resource: of hundreds, hardly any."""
+    domains = sorted({claim for claim in claims.values() if claim.endswith("/")})
+    found: dict[str, list[DriverContainer]] = {}
+    for driver in sorted(drivers, key=lambda item: item.key):
+        if claim := claims.get(driver.key):
+            widest = next((domain for domain in domains if resource_claim.covers(domain, claim)), claim)
+            found.setdefault(widest, []).append(driver)
+    return [together for together in found.values() if len(together) > 1]
+
+
+def _losers(ranked: Iterable[str], claims: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+    """Return who leaves a node to whom: to the first one that keeps something of what it claims."""
+    kept: list[str] = []
+    for driver in ranked:
+        other = next((key for key in kept if resource_claim.overlap(claims[key], claims[driver])), None)
+        if other is None:
+            kept.append(driver)
+        else:
+            yield driver, other
+
+
+def _offers_another(claim: str, snapshot: Snapshot, driver: DriverContainer) -> bool:
+    known = (item.resource for item in of_driver(snapshot.plugin_sets, driver.key))
+    return any(resource and not resource_claim.overlap(resource, claim) for resource in known)
 
 
 def _in_several(sets: Iterable[frozenset[str]]) -> set[str]:

@@ -10,10 +10,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from device_resources.nvidia import DOMAIN
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.boundary import contained
 from driver_builder.errors import InternalError
+from driver_builder.model.resource_claim import overlap
 from driver_builder.objects.loaded import plain
 from driver_builder.observed.by_driver import of_driver
 from driver_builder.observed.snapshot import Snapshot
@@ -72,14 +74,20 @@ def related(snapshot: Snapshot) -> tuple[Drivers, ...]:
 def _ties(snapshot: Snapshot, driver: DriverContainer) -> Iterator[str]:
     yield f"driver {driver.key}"
     yield from (f"driver {key}" for key in written_needs(snapshot, driver.key))
-    yield from (f"resource {item.resource}" for item in of_driver(snapshot.plugin_sets, driver.key) if item.resource)
+    known = (item.resource for item in of_driver(snapshot.plugin_sets, driver.key))
+    yield from (f"resource {_tie(resource)}" for resource in known if resource)
     spec = driver.spec
     if isinstance(spec, DriverSpec):
         yield from (f"driver {driver.namespace}/{name}" for name in spec.depends_on)
         modules = (*spec.module.names, *spec.module.in_tree_modules_to_remove)
         yield from (f"module {plain(name)}" for name in modules)
         if spec.device_plugin is not None:
-            yield f"resource {spec.device_plugin.resource_name}"
+            yield f"resource {_tie(spec.device_plugin.claim)}"
+
+
+def _tie(claim: str) -> str:
+    """Return what is the same for all drivers whose plugins may offer one resource."""
+    return DOMAIN if overlap(DOMAIN, claim) else claim
 
 
 def written_needs(snapshot: Snapshot, driver: str) -> tuple[str, ...]:

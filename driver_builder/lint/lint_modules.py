@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.desired import conflicts, resource_conflicts
+from driver_builder.model.resource_claim import overlap, words
 from driver_builder.objects.loaded import plain
 from driver_builder.observed.inventory import Node
 
@@ -36,10 +37,13 @@ def shared_resource(
     driver: str, spec: DriverSpec, others: Mapping[str, DriverSpec], nodes: Iterable[Node]
 ) -> Iterator[str]:
     """Return which other driver offers the same resource by its device plugin, and on which nodes both are."""
-    nodes, resource = tuple(nodes), resource_conflicts.offered(spec)
+    nodes, claim = tuple(nodes), resource_conflicts.offered(spec)
     for other in sorted(others.keys() - {driver}):
-        is_same = resource is not None and resource_conflicts.offered(others[other]) == resource
+        theirs = resource_conflicts.offered(others[other])
+        is_same = claim is not None and theirs is not None and overlap(claim, theirs)
         both = conflicts.selected(spec, nodes) & conflicts.selected(others[other], nodes) if is_same else frozenset()
-        if both:
-            where = conflicts.on_nodes(both)
-            yield f"resource {resource} is also offered by driver {other} {where}; only one of them may offer it"
+        if claim and theirs and both:
+            where, name = conflicts.on_nodes(both), max(claim, theirs, key=len)
+            # Where both claim a domain, which resources of it come is not known.
+            what, them = (f"{words(name)} are", "them") if name.endswith("/") else (f"resource {name} is", "it")
+            yield f"{what} also offered by driver {other} {where}; only one of them may offer {them}"

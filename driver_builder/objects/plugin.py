@@ -15,6 +15,7 @@ from typing import Any
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.stage_settings import DevicePluginSettings
+from driver_builder.objects import nvidia_plugin
 from driver_builder.objects.manifests import DRIVER_LABEL, FIELD_MANAGER, UNPRIVILEGED, owner_reference, short_name
 from driver_builder.objects.stage_labels import TRUE, Stage, stage_label
 from driver_builder.objects.tolerations import with_ours
@@ -28,7 +29,7 @@ STAGE_LABEL = f"{names.GROUP}/stage"
 CONFIG_ANNOTATION = f"{names.GROUP}/config"
 """On pods of our agent: the digest of its configuration."""
 RESOURCE_ANNOTATION = f"{names.GROUP}/resource"
-"""On the DaemonSet: what its pods offer, also while nothing else says so because the driver's spec is invalid."""
+"""On the DaemonSet: what its pods claim, also while nothing else says so because the driver's spec is invalid."""
 CONFIG_KEY = "config.yaml"
 CONTAINER = "device-plugin"
 
@@ -39,7 +40,7 @@ _SOCKETS, _DEVICES, _PAGES = "/var/lib/kubelet/device-plugins", "/dev", "/run/de
 class PluginSet:
     """The DaemonSet of a driver's plugin as it is; ``spec`` as the API server has it.
 
-    ``resource`` is what its pods offer, empty for one that an earlier version wrote; ``written`` are the entries of
+    ``resource`` is what its pods claim, empty for one that an earlier version wrote; ``written`` are the entries of
     ``managedFields`` that name fields of ``spec``.
     """
 
@@ -91,7 +92,8 @@ def name_of(driver: DriverContainer) -> str:
 
 def config_text(settings: DevicePluginSettings) -> str:
     """Write the configuration of our agent: JSON, which is YAML."""
-    return json.dumps({"resources": [settings.resource]}, indent=2, sort_keys=True) + "\n"
+    text = {"resources": [settings.resource]} if settings.nvidia is None else {"nvidia": settings.nvidia}
+    return json.dumps(text, indent=2, sort_keys=True) + "\n"
 
 
 def config_map(driver: DriverContainer, settings: DevicePluginSettings) -> Json:
@@ -116,7 +118,7 @@ def daemon_set(driver: DriverContainer, spec: DriverSpec, settings: DevicePlugin
     return {
         "apiVersion": DAEMON_SETS.api_version,
         "kind": DAEMON_SETS.kind,
-        "metadata": {**_metadata(driver), "annotations": {RESOURCE_ANNOTATION: settings.resource_name}},
+        "metadata": {**_metadata(driver), "annotations": {RESOURCE_ANNOTATION: settings.claim}},
         "spec": {
             "selector": {"matchLabels": {key: labels[key] for key in (DRIVER_LABEL, STAGE_LABEL)}},
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}},
@@ -208,6 +210,12 @@ def _pod_spec(driver: DriverContainer, spec: DriverSpec, settings: DevicePluginS
         volumes.append({"name": "config", "configMap": {"name": name_of(driver)}})
         mounts.append({"name": "pages", "mountPath": _PAGES})
         volumes.append({"name": "pages", "emptyDir": {}})
+    containers = [{**_container(settings, agent_image), "volumeMounts": mounts}]
+    if settings.nvidia is not None:
+        mounts += nvidia_plugin.mounts_of_agent(settings)
+        volumes += nvidia_plugin.volumes(settings)
+        places = {item["hostPath"]["path"]: item["name"] for item in volumes if "hostPath" in item}
+        containers.append(nvidia_plugin.container(agent_image, {**places, _PAGES: "pages"}, shared=_PAGES))
     pod: Json = {
         "nodeSelector": {stage_label(driver.key, stage): TRUE for stage in (Stage.RUN, Stage.VALID)},
         # A node gets its devices before its pod network is up, and where there is none.
@@ -216,7 +224,7 @@ def _pod_spec(driver: DriverContainer, spec: DriverSpec, settings: DevicePluginS
         "priorityClassName": spec.priority_class_name or "system-node-critical",
         "tolerations": with_ours(spec.tolerations) if spec.tolerations else [{"operator": "Exists"}],
         "terminationGracePeriodSeconds": 10,
-        "containers": [{**_container(settings, agent_image), "volumeMounts": mounts}],
+        "containers": containers,
         "volumes": volumes,
     }
     if spec.image_pull_secrets:
@@ -241,7 +249,8 @@ def _folders(settings: DevicePluginSettings) -> tuple[list[Json], list[Json]]:
 
 def _of_agent(settings: DevicePluginSettings) -> list[str]:
     """Return what our agent looks at besides ``/dev``: sysfs, and the folders of files that it mounts."""
-    paths = [item["path"] for group in settings.resource["groups"] for item in group["paths"]]
+    groups = settings.resource["groups"] if settings.nvidia is None else ()
+    paths = [item["path"] for group in groups for item in group["paths"]]
     folders = {"/".join(takewhile(_is_plain, path.split("/")[:-1])) or "/" for path in paths}
     known = ("/dev", "/sys")
     others = {folder for folder in folders if not any(f"{folder}/".startswith(f"{top}/") for top in known)}
@@ -274,7 +283,7 @@ def _container(settings: DevicePluginSettings, agent_image: str) -> Json:
         # A port would be one of the node, where each driver has an agent.
         container["args"] = ["run", "--port=0"]
         container["env"] = [{"name": "DEVICE_AGENT_SOCKET", "value": f"{_PAGES}/pages.sock"}]
-        return {**container, **_probes()}
+        return {**container, **_probes(settings)}
     container["securityContext"] = {"privileged": True} if settings.privileged else {"allowPrivilegeEscalation": False}
     for name, words in (("command", settings.command), ("args", settings.args)):
         if words:
@@ -282,11 +291,19 @@ def _container(settings: DevicePluginSettings, agent_image: str) -> Json:
     return container
 
 
-def _probes() -> Json:
+def _probes(settings: DevicePluginSettings) -> Json:
     """Our agent is ready once the kubelet has its resource, and is asked from time to time whether it lives.
 
-    Each question is a process of its own: that it is still registered is not asked again. The kubelet says so.
+    Each question is a process of its own: that it is still registered is not asked again. The kubelet says so. With
+    ``nvidia`` it is, as resources come and go there; one that is not registered is no reason for a restart, which would
+    take the others away.
     """
+    if settings.nvidia is not None:
+        return {
+            "startupProbe": {**_asks("/healthz"), "periodSeconds": 2, "failureThreshold": 150},
+            "readinessProbe": {**_asks("/readyz"), "periodSeconds": 10},
+            "livenessProbe": {**_asks("/healthz"), "periodSeconds": 60},
+        }
     return {
         "startupProbe": {**_asks("/readyz"), "periodSeconds": 2, "failureThreshold": 150},
         "livenessProbe": {**_asks("/healthz"), "periodSeconds": 60},

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from driver_builder.api.rollout_settings import DrainSettings
 from driver_builder.model.permissions import DRAIN_NAMESPACES, allows_eviction
+from driver_builder.model.resource_claim import covers_any
 from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.observed.node_pods import EvictionRefused, NodePod, NodePods
 from driver_builder.rollout.draining import Draining
@@ -124,7 +125,8 @@ def _uses(pod: NodePod, settings: DrainSettings) -> bool:
 
 
 def _has_device(pod: NodePod, settings: DrainSettings) -> bool:
-    return not (pod.resources.isdisjoint(settings.resources) and pod.claim_drivers.isdisjoint(settings.dra_drivers))
+    has_resource = any(covers_any(claim, pod.resources) for claim in settings.resources)
+    return has_resource or not pod.claim_drivers.isdisjoint(settings.dra_drivers)
 
 
 def _is_selected(pod: NodePod, selector: Mapping[str, str]) -> bool:

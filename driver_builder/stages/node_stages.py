@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from driver_builder.desired import resource_conflicts
+from driver_builder.model import resource_claim
 from driver_builder.objects.stage_labels import Stage
 from driver_builder.observed.evidence import ValidationState
 from driver_builder.observed.inventory import Node
@@ -88,8 +89,8 @@ def of_node(stages: StageView, node: Node, standing: Standing) -> NodeStages:
 def _has_offered(stages: StageView) -> bool:
     """Return whether the plugin that is there may have offered the resource that is wanted."""
     known, settings = stages.plugin_set, stages.settings
-    offered = settings.device_plugin.resource_name if settings and settings.device_plugin else ""
-    return known is None or known.resource in ("", offered)
+    claim = settings.device_plugin.claim if settings and settings.device_plugin else ""
+    return known is None or not known.resource or resource_claim.overlap(known.resource, claim)
 
 
 def _kept(stages: StageView, node: Node) -> str:
@@ -98,7 +99,7 @@ def _kept(stages: StageView, node: Node) -> str:
     offered = stages.settings.device_plugin if stages.settings is not None else None
     if other is None or offered is None:
         return ""
-    return resource_conflicts.words(stages.driver.key, other, offered.resource_name)
+    return resource_conflicts.words(stages.driver.key, other, offered.claim)
 
 
 def _decide(stages: StageView, node: Node, standing: Standing) -> NodeStages:
@@ -112,7 +113,7 @@ def _decide(stages: StageView, node: Node, standing: Standing) -> NodeStages:
     if settings.device_plugin is None or not runs:
         actions = plugin_validation.forget(stages, node, "it has no device plugin")
         return NodeStages(labels=labels, actions=actions, why="" if runs else standing.why)
-    plugin = _plugin(stages, node, settings.device_plugin.resource_name)
+    plugin = _plugin(stages, node, settings.device_plugin.claim)
     labels[Stage.PLUG] = plugin.is_there
     if settings.plugin_validation is None or not plugin.is_there:
         keeps_record = settings.plugin_validation is not None
@@ -140,9 +141,10 @@ def _decide(stages: StageView, node: Node, standing: Standing) -> NodeStages:
     )
 
 
-def _plugin(stages: StageView, node: Node, resource: str) -> _Plugin:
-    """Return whether the plugin is ready on a node, and the kubelet has its resource."""
-    was, has = stages.has_label(node, Stage.PLUG), resource in node.allocatable
+def _plugin(stages: StageView, node: Node, claim: str) -> _Plugin:
+    """Return whether the plugin is ready on a node, and the kubelet has its resource, or one of its domain."""
+    was, has = stages.has_label(node, Stage.PLUG), resource_claim.covers_any(claim, node.allocatable)
+    resource = resource_claim.words(claim)
     daemon_set = stages.plugin_set
     pods = [
         pod

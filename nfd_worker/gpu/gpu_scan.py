@@ -18,6 +18,9 @@ from nvml_inventory.errors import NvmlInventoryError
 from nvml_inventory.inventory import read_inventory
 from nvml_inventory.values import Absent, Card, Inventory, Unreadable
 
+_FOR_DEVICES = frozenset({"minor", "nvlinks", "gi", "ci"})
+"""No feature is made of these; rules would see numbers that change with a boot."""
+
 _PRODUCT_NAME = "sys/devices/virtual/dmi/id/product_name"
 
 
@@ -34,7 +37,7 @@ def scan(host: Host, library: str) -> dict[str, Any]:
     ``state`` is ``ok``, ``absent`` (no package, no library, no driver or no GPU of its: all normal) or ``failed``;
     ``reason`` is a sentence unless ok. With ``ok`` come ``driver`` (X.Y or X.Y.Z), ``cuda`` (1000 major + 10 minor),
     ``machine`` (DMI product name or "") and ``devices``, in NVML's order: see :class:`nvml_inventory.values.Card`,
-    with ``pci_class`` and ``numa_node`` of sysfs.
+    with ``pci_class`` and ``numa_node`` of sysfs, and without what only gives GPUs to pods.
     """
     try:
         found = read_inventory(host.root, library)
@@ -65,11 +68,15 @@ def _answer(host: Host, found: Inventory) -> dict[str, Any]:
 
 def _device(host: Host, card: Card) -> dict[str, Any]:
     return {
-        **card._asdict(),
+        **_without(card._asdict(), _FOR_DEVICES),
         "pci_class": _pci_class(host, card.pci_bus_id),
         "numa_node": _numa_node(host, card.pci_bus_id),
-        "migs": [mig._asdict() for mig in card.migs],
+        "migs": [_without(mig._asdict(), _FOR_DEVICES) for mig in card.migs],
     }
+
+
+def _without(values: dict[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
 
 
 def _pci_class(host: Host, address: str) -> str | None:

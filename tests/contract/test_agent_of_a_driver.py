@@ -6,8 +6,9 @@ from typing import Any
 import yaml
 
 from device_agent.cli.arguments import parse
-from device_agent.config.config_file import parse_resources
+from device_agent.config.config_file import Description, parse_description
 from device_agent.config.options import DEFAULT_FILE, DEFAULT_PLUGIN_DIR, build_settings, run_flags
+from device_resources.nvidia import MigStrategy, NvidiaSettings
 from device_resources.resource import PathType
 from device_resources.resource_parser import parse_resource
 from driver_builder.model.images import ImageRef
@@ -16,6 +17,7 @@ from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.plan import plan
 from driver_builder.planning.actions import ApplyPlugin, MakeConfigMap
 from tests.support.driver_builder.factories import DIGEST, SETTINGS, driver, node, ready_snapshot, spec_of, target
+from tools import manifests as manifests_of_chart
 from tools.product_images import REPOSITORY
 
 IMAGE = ImageRef("r.io", "edu", DIGEST)
@@ -23,9 +25,13 @@ EXAMPLE = yaml.safe_load((REPOSITORY / "examples/edu-driver/stages.yaml").read_t
 RESOURCE = EXAMPLE["devicePlugin"]["resource"]
 
 
-def _made() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the pod's spec and the ConfigMap for the example."""
-    snapshot = ready_snapshot(node(), driver=driver(spec_changes={"stages": {"devicePlugin": {"resource": RESOURCE}}}))
+NVIDIA: dict[str, Any] = {"nvidia": {"migStrategy": "single", "libraries": {"path": "/run/nvidia/driver"}}}
+
+
+def _made(plugged: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the pod's spec and the ConfigMap for a plugin, that of the example without one."""
+    stages = {"devicePlugin": plugged or {"resource": RESOURCE}}
+    snapshot = ready_snapshot(node(), driver=driver(spec_changes={"stages": stages}))
     actions = plan(snapshot, replace(SETTINGS, device_agent_image="r.io/agent:1")).actions
     (applied,) = [action for action in actions if isinstance(action, ApplyPlugin)]
     (config,) = [action for action in actions if isinstance(action, MakeConfigMap)]
@@ -58,7 +64,7 @@ def test_the_agent_reads_its_flags_and_its_configuration() -> None:
     assert flags is not None
     settings = build_settings(flags, {"HOST_ROOT": "/host"})
     assert (settings.port, settings.config_file, settings.plugin_dir) == (0, DEFAULT_FILE, DEFAULT_PLUGIN_DIR)
-    (resource,) = parse_resources(config["data"][plugin.CONFIG_KEY], DEFAULT_FILE)
+    (resource,) = parse_description(config["data"][plugin.CONFIG_KEY], DEFAULT_FILE).resources
     assert resource.name == RESOURCE["name"]
     (mount,) = [item for item in container["volumeMounts"] if item["name"] == "config"]
     assert f"{mount['mountPath']}/{plugin.CONFIG_KEY}" == DEFAULT_FILE
@@ -107,6 +113,43 @@ def test_it_may_do_no_more_than_the_deployed_agent() -> None:
     assert {key: context.get(key) for key in wanted} == wanted
     assert pod["automountServiceAccountToken"] is False
     assert pod["containers"][0]["resources"] == deployed["containers"][0]["resources"]
+
+
+def test_beside_nvidias_library_the_agent_may_do_no_more() -> None:
+    """It has two folders more: the driver's, to read, and one to remember what containers were given."""
+    alone, beside = _made()[0], _made(NVIDIA)[0]
+    assert beside["containers"][0]["securityContext"] == alone["containers"][0]["securityContext"]
+    more = {
+        "/host/run/nvidia": ("/run/nvidia", True),
+        "/var/lib/driverwright-agent": ("/var/lib/driverwright-agent", False),
+    }
+    assert _folders(beside) == {**_folders(alone), **more}
+
+
+def test_nvidias_library_has_no_token_and_no_folder_of_the_kubelet() -> None:
+    """It is what the chart deploys: privileged, with /dev, and with what it reads of the node below /host."""
+    pod = _made(NVIDIA)[0]
+    assert pod["automountServiceAccountToken"] is False
+    assert {"hostPID", "hostIPC", "shareProcessNamespace"}.isdisjoint(pod)
+    nvml = {**pod, "containers": pod["containers"][1:]}
+    found = manifests_of_chart.render({"deviceAgent": {"enabled": True, "nvidia": {"enabled": True, "driver": "a/b"}}})
+    deployed = yaml.safe_load(found["device-agent/daemonset.yaml"])["spec"]["template"]["spec"]
+    assert _folders(nvml) == _folders({**deployed, "containers": deployed["containers"][1:]})
+    assert _folders(nvml) == {
+        "/dev": ("/dev", False),
+        "/host/sys": ("/sys", True),
+        "/host/run/nvidia": ("/run/nvidia", True),
+    }
+    ours, theirs = (item["containers"][1] for item in (pod, deployed))
+    for word in ("name", "args", "terminationMessagePath", "resources"):
+        assert ours[word] == theirs[word]
+
+
+def test_the_agent_reads_the_settings_of_nvidias_devices() -> None:
+    """They are what the spec says, by the same table of fields."""
+    read = parse_description(_made(NVIDIA)[1]["data"][plugin.CONFIG_KEY], DEFAULT_FILE)
+    settings = NvidiaSettings(mig_strategy=MigStrategy.SINGLE, libraries="/run/nvidia/driver")
+    assert read == Description(nvidia=settings)
 
 
 def test_containers_get_the_user_space_from_where_the_loader_exports_it() -> None:

@@ -44,8 +44,8 @@ TWO_CANARIES = "canary and canaryNodeSelector are mutually exclusive"
 A_COMMAND = "command is required with image, and without deviceNodes or taint"
 PLUGIN: Json = {"resource": {"name": "example.com/a", "groups": [{"paths": [{"path": "/dev/a"}]}]}}
 VENDOR: Json = {"image": "r.io/a", "resourceName": "example.com/a"}
-ONE_PLUGIN, NAMELESS = "exactly one of resource, image is required", "image requires resourceName"
-OF_VENDORS = "resource excludes command, args, privileged and resourceName"
+ONE_PLUGIN, NAMELESS = "exactly one of resource, image, nvidia is required", "image requires resourceName"
+OF_VENDORS = "resource and nvidia exclude command, args, privileged and resourceName"
 A_PLUGIN = "pluginValidation requires devicePlugin"
 ARCHIVE = {"url": "https://example.com/a.tar", "sha256": "0" * 64}
 ONE_USERSPACE = "exactly one of archive, packages must be set"
@@ -74,6 +74,7 @@ GOOD: dict[str, Json] = {
     "a plugin": {
         "stages": {"devicePlugin": PLUGIN, "pluginValidation": {"image": "r.io/a", "command": ["a"], "deadline": "24h"}}
     },
+    "NVIDIA's devices": {"stages": {"devicePlugin": {"nvidia": {}}}},
     "a plugin of a vendor": {"stages": {"devicePlugin": {**VENDOR, "args": ["a"], "privileged": True}}},
     "a deadline of several units": {"build": {"deadline": "1h30m5s"}},
     "a template": {"build": {"template": "debian"}},
@@ -191,6 +192,9 @@ BAD: dict[str, tuple[Json, set[str]]] = {
     "a taint with an image": ({"validation": {"taint": True, "image": "r.io/a"}}, {A_COMMAND}),
     "a validation without a program": ({"validation": {"deviceNodes": ["/dev/a"], "image": "r.io/a"}}, {A_COMMAND}),
     "two plugins": ({"stages": {"devicePlugin": {**PLUGIN, "image": "r.io/a"}}}, {ONE_PLUGIN}),
+    "a plugin and NVIDIA's": ({"stages": {"devicePlugin": {**PLUGIN, "nvidia": {}}}}, {ONE_PLUGIN}),
+    "a vendor's and NVIDIA's": ({"stages": {"devicePlugin": {"image": "r.io/a", "nvidia": {}}}}, {ONE_PLUGIN}),
+    "NVIDIA's with a name": ({"stages": {"devicePlugin": {"nvidia": {}, "resourceName": "a/b"}}}, {OF_VENDORS}),
     "no plugin": ({"stages": {"devicePlugin": {"resourceName": "example.com/a"}}}, {ONE_PLUGIN}),
     "a plugin of nothing": ({"stages": {"devicePlugin": {"image": "r.io/a"}}}, {NAMELESS}),
     "arguments of our agent": ({"stages": {"devicePlugin": {**PLUGIN, "args": ["a"]}}}, {OF_VENDORS}),

@@ -3,6 +3,7 @@
 import base64
 import functools
 import itertools
+import json
 import re
 import tomllib
 from typing import Any
@@ -11,6 +12,8 @@ import helm_python as helm
 import pytest
 
 from demo.deploy import ENGINE_PATCH, patched
+from device_resources.nvidia import MigStrategy, NvidiaSettings, nvidia_schema, parse_nvidia
+from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.registry.credentials import Credentials, parse_docker_config
 from tests.support.yaml_files import read_documents, read_yaml
 from tools import manifests
@@ -39,6 +42,14 @@ EVERYTHING: Json = {
     "dashboard": {"enabled": True, "annotations": {"grafana_folder": "Nodes"}},
     "admissionPolicies": {"enabled": True, "nfdWorker": (DEPLOY / "admission/nfd-worker.yaml").read_text()},
 }  # fmt: skip
+NVIDIA: Json = {
+    "enabled": True,
+    "driver": "gpus/nvidia",
+    "migStrategy": "mixed",
+    "libraries": {"path": "/run/nvidia/driver"},
+    "disableHealthChecks": "13, 31",
+}
+AGENT: Json = {"enabled": True, "env": {"C": "3"}, "nodeSelector": {"e": "f"}}
 SIDE_CAR: Json = {"sideCar": {"image": "docker.io/library/docker:29-dind"}}
 VALUES: dict[str, Json] = {
     "defaults": {},
@@ -46,6 +57,8 @@ VALUES: dict[str, Json] = {
     "engine": {"driverBuilder": {"builder": "docker"}},
     "side car": {"driverBuilder": {"builder": "docker", "engine": SIDE_CAR}},
     "runtime class": {"nfdWorker": {"gpu": {**GPU["gpu"], "runtimeClassName": "nvidia"}}},
+    "nvidia": {"deviceAgent": {**AGENT, "nvidia": NVIDIA}},
+    "nvidia of the nodes": {"deviceAgent": {"enabled": True, "nvidia": {"enabled": True}}},
     "worker only": {"driverBuilder": {"enabled": False}},
     "controller only": {"nfdWorker": {"enabled": False}},
     "nobody's labels": {"driverBuilder": {"nodeFeatures": {"enabled": False}}},
@@ -80,9 +93,9 @@ def pod(found: list[Json], name: str) -> Json:
 
 
 def container(found: list[Json], name: str) -> Json:
-    """Return the program's container of a workload; only an engine stands beside one."""
+    """Return the program's container of a workload; only an engine, or NVIDIA's library, stands beside one."""
     first, *others = pod(found, name)["containers"]
-    assert [item["name"] for item in others] in ([], ["engine"])
+    assert [item["name"] for item in others] in ([], ["engine"], ["nvml"])
     return dict(first)
 
 
@@ -176,6 +189,14 @@ def test_the_schema_accepts(values: Json) -> None:
         ({"dashboard": {"labels": {"grafana_dashboard": 1}}}, "grafana_dashboard"),
         ({"networkPolicies": {"from": {"namespaceSelector": {}}}}, "from"),
         ({"admissionPolicies": {"enabled": "yes"}}, "enabled"),
+        ({"deviceAgent": {"nvidia": {"enabled": True}}}, "enabled"),  # no agent, no devices
+        ({"deviceAgent": {"nvidia": {"driver": "nvidia"}}}, "driver"),
+        ({"deviceAgent": {"nvidia": {"driver": "Gpus/nvidia"}}}, "driver"),
+        ({"deviceAgent": {"nvidia": {"migStrategy": "all"}}}, "migStrategy"),
+        ({"deviceAgent": {"nvidia": {"libraries": {"path": "/opt"}}}}, "path"),
+        ({"deviceAgent": {"nvidia": {"health": {"holdSeconds": 0}}}}, "holdSeconds"),
+        ({"deviceAgent": {"nvidia": {"disableHealthChecks": [13]}}}, "disableHealthChecks"),
+        ({"deviceAgent": {"nvidia": {"enableHealthChecks": "none"}}}, "enableHealthChecks"),
     ],
     ids=str,
 )  # fmt: skip
@@ -229,6 +250,8 @@ def test_no_pod_lacks_what_a_cluster_expects(of: str, name: str) -> None:
     assert spec["priorityClassName"].startswith("system-")
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert {"livenessProbe", "readinessProbe"} <= found.keys()
+    # A start takes a while on a busy node, and is no reason to end the container.
+    assert found["startupProbe"]["periodSeconds"] * found["startupProbe"]["failureThreshold"] >= 120
     assert found["resources"]["requests"].keys() == {"cpu", "memory"}
     assert found["resources"]["limits"]["memory"]
     context = found["securityContext"]
@@ -472,6 +495,100 @@ def test_a_worker_with_nvidias_runtime_has_no_privileges() -> None:
     ]
     assert paths[1] - paths[0] == {"/dev"}
     assert "/run/nvidia" in paths[0]
+
+
+def test_nvidias_library_is_in_a_container_of_its_own() -> None:
+    """Privileged, with the node's own /dev; the agent beside it is as without, and neither has a token."""
+    spec, plain = pod(rendered("nvidia"), "device-agent"), pod(objects({"deviceAgent": AGENT}), "device-agent")
+    agent, nvml = spec["containers"]
+    (alone,) = plain["containers"]
+    assert agent.keys() == alone.keys()
+    assert {key for key in alone if agent[key] != alone[key]} == {"env", "volumeMounts"}
+    assert spec["automountServiceAccountToken"] is False
+    assert nvml["securityContext"] == {"privileged": True, "readOnlyRootFilesystem": True}
+    assert nvml["resources"]["limits"]["memory"]
+    assert not nvml["terminationMessagePath"].startswith("/dev")
+    assert (nvml["image"], nvml["args"][0]) == (agent["image"], "nvml")
+    paths = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
+    seen = {
+        mount["mountPath"]: (paths.get(mount["name"]), mount.get("readOnly", False)) for mount in nvml["volumeMounts"]
+    }
+    assert seen == {
+        "/dev": ("/dev", False),
+        "/host/sys": ("/sys", True),
+        "/host/run/nvidia": ("/run/nvidia", True),
+        "/run/device-agent": (None, False),
+    }
+
+
+def test_the_agent_and_nvidias_library_meet_at_a_socket() -> None:
+    """In a folder that is the pod's; what the agent remembers outlives the pod."""
+    spec = pod(rendered("nvidia"), "device-agent")
+    agent, nvml = spec["containers"]
+    folder = nvml["args"][1].removeprefix("--socket=").rpartition("/")[0]
+    (volume,) = {
+        mount["name"] for part in (agent, nvml) for mount in part["volumeMounts"] if mount["mountPath"] == folder
+    }
+    assert {"name": volume, "emptyDir": {}} in spec["volumes"]
+    mounts = {mount["mountPath"]: mount for mount in agent["volumeMounts"]}
+    assert "readOnly" not in mounts["/var/lib/driverwright-agent"]
+    assert mounts["/host/run/nvidia"]["mountPropagation"] == "HostToContainer"
+
+
+def test_the_agent_leaves_before_the_driver_of_its_devices_is_replaced() -> None:
+    """By the label of stages; without a driver it is on every node, and takes the library of the distribution."""
+    selected = [pod(rendered(of), "device-agent").get("nodeSelector") for of in ("nvidia", "nvidia of the nodes")]
+    assert selected == [{stage_label("gpus/nvidia", Stage.RUN): "true", "e": "f"}, None]
+    nvml = pod(rendered("nvidia of the nodes"), "device-agent")["containers"][1]
+    assert {"name": "host-usr-lib", "mountPath": "/host/usr/lib", "readOnly": True} in nvml["volumeMounts"]
+
+
+def test_the_agents_configuration_has_nvidias_devices() -> None:
+    """Beside the resources, whatever form these are written in; health checks are variables, as of NVIDIA's plugin."""
+    config = read_yaml(one(rendered("nvidia"), "ConfigMap", "device-agent-config")["data"]["config.yaml"])
+    assert config["resources"] == []
+    assert parse_nvidia(config["nvidia"]) == NvidiaSettings(
+        mig_strategy=MigStrategy.MIXED, libraries="/run/nvidia/driver"
+    )
+    assert environment(rendered("nvidia"), "device-agent") == {"C": "3", "DP_DISABLE_HEALTHCHECKS": "13, 31"}
+    of_nodes = read_yaml(
+        one(rendered("nvidia of the nodes"), "ConfigMap", "device-agent-config")["data"]["config.yaml"]
+    )
+    assert parse_nvidia(of_nodes["nvidia"]) == NvidiaSettings()
+    for text in ("{resources: [], nvidia: {}}", "- resources"):
+        with pytest.raises(helm.HelmRenderError, match=r"written from deviceAgent\.nvidia"):
+            objects({"deviceAgent": {"enabled": True, "config": text, "nvidia": {"enabled": True}}})
+
+
+@pytest.mark.parametrize(
+    ("path", "more"),
+    [
+        ("/run/nvidia/driver", set()),
+        ("/run/driverwright/gpus.nvidia", set()),
+        ("/opt/nvidia/driver", {"/host/opt/nvidia"}),
+    ],
+)
+def test_the_agent_sees_the_folder_above_the_libraries(path: str, more: set[str]) -> None:
+    """An upgrade replaces them by a link: a mount of the link itself would stay with the old ones."""
+    values = {"deviceAgent": {"enabled": True, "nvidia": {"enabled": True, "libraries": {"path": path}}}}
+    seen = [
+        {mount["mountPath"] for mount in container(found, "device-agent")["volumeMounts"]}
+        for found in (objects(values), rendered("nvidia of the nodes"))
+    ]
+    assert seen[0] - seen[1] == more
+
+
+def test_the_values_of_nvidias_devices_are_those_of_the_configuration() -> None:
+    """Field by field: the chart refuses what the agent would refuse."""
+    schema = json.loads((CHART / "values.schema.json").read_text())["properties"]["deviceAgent"]["properties"]["nvidia"]
+    known, given = nvidia_schema()["properties"], schema["properties"]
+    for name in ("migStrategy", "sharedDevicesAllocationPolicy"):
+        assert given[name]["enum"] == known[name]["enum"]
+    hold = given["health"]["properties"]["holdSeconds"]
+    wanted = known["health"]["properties"]["holdSeconds"]
+    assert {key: hold[key] for key in wanted} == wanted
+    pattern = given["libraries"]["properties"]["path"]["pattern"]
+    assert pattern == f"^{known['libraries']['properties']['path']['pattern'][1:-1]}?$"
 
 
 def test_toolchains_are_one_value() -> None:

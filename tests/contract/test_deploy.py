@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from device_agent.config.config_file import parse_resources
+from device_agent.config.config_file import Description, parse_description
 from device_agent.config.options import DEFAULT_FILE, DEFAULT_PLUGIN_DIR
 from driver_builder import plan
 from driver_builder.api import source_parser, spec_parser
@@ -260,7 +260,7 @@ def test_the_device_agent_has_no_rights() -> None:
     writable = [mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")]
     assert writable == [DEFAULT_PLUGIN_DIR]
     (settings,) = [item["data"] for item in documents if item["kind"] == "ConfigMap"]
-    assert parse_resources(settings[Path(DEFAULT_FILE).name], "f") == ()
+    assert parse_description(settings[Path(DEFAULT_FILE).name], "f") == Description()
 
 
 def test_the_rights_to_drain_are_three_and_are_asked_for_by_name() -> None:

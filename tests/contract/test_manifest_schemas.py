@@ -45,10 +45,11 @@ def _read_once() -> Iterator[None]:
 
 @functools.cache
 def objects() -> list[Json]:
-    """Return what defaults and options render, and the definitions; what is alike once."""
+    """Return what defaults and options render, the definitions, and drivers' plugins; what is alike once."""
     definitions = [item for path in sorted(DEPLOY.glob("crds/*.yaml")) for item in read_documents(path.read_text())]
     found: list[Json] = []
-    for item in (*(item for of in VALUES for item in rendered(of)), *definitions):
+    plugins = [item for path in sorted(DATA.glob("golden_plugins/*")) for item in read_documents(path.read_text())]
+    for item in (*(item for of in VALUES for item in rendered(of)), *definitions, *plugins):
         if item not in found:
             found.append(item)
     return found

@@ -10,6 +10,8 @@ from prometheus_client import REGISTRY
 from device_agent.config.options import OPTIONS as AGENT_OPTIONS
 from device_agent.metrics import Counts, render
 from device_resources.fields import GROUP_FIELDS, HEALTH_FIELDS, PATH_FIELDS, RESOURCE_FIELDS
+from device_resources.kinds import Fields
+from device_resources.nvidia_fields import NVIDIA_FIELDS
 from driver_builder import config
 from driver_builder.builds.build_queue import BuildStates
 from driver_builder.cli.main import COMMANDS
@@ -71,6 +73,21 @@ def test_every_field_of_a_resource_is_documented() -> None:
     fields = [RESOURCE_FIELDS, GROUP_FIELDS, PATH_FIELDS, HEALTH_FIELDS]
     names = {name for part in fields for name in part.kinds} - {"groups", "paths", "health"}
     assert {name for name in names if not re.search(rf"`(\w+(\[\])?\.)*{name}`", page)} == set()
+
+
+def test_every_field_of_nvidias_devices_is_documented() -> None:
+    """In the table of the stage and in that of a DriverContainer, and no others."""
+    names = {
+        f"{name}.{inner}" if inner else name
+        for name, kind in NVIDIA_FIELDS.kinds.items()
+        for inner in (kind.kinds if isinstance(kind, Fields) else ("",))
+    }
+    table = PAGES["stages.md"].partition("### NVIDIA's devices")[2].partition("\n- ")[0]
+    assert set(re.findall(r"^\| `([\w.]+)` \|", table, re.MULTILINE)) == names
+    (row,) = re.findall(
+        r"^\| `stages\.devicePlugin\.nvidia\.(.*?)` \| in its place", PAGES["drivercontainer.md"], re.MULTILINE
+    )
+    assert set(row.split("`, `.")) == names
 
 
 def test_the_metrics_of_nfd_worker_are_those_documented() -> None:

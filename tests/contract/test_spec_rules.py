@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from device_resources.nvidia import nvidia_schema
 from driver_builder.api.spec_parser import MAX_REGEXPS, read_spec
 from driver_builder.api.spec_reader import Reader
 from driver_builder.api.spec_rules import Rule
@@ -119,7 +120,14 @@ FULL: Json = {
     "dependsOn": [{"name": "a"}],
 }
 VENDOR = {"image": "r.io/a:1", "command": ["a"], "args": ["a"], "resourceName": "example.com/a", "privileged": True}
+NVIDIA: Json = {
+    "migStrategy": "mixed",
+    "libraries": {"path": "/run/nvidia/driver"},
+    "sharedDevicesAllocationPolicy": "packed",
+    "health": {"holdSeconds": 600},
+}
 INSTEAD: dict[str, Json] = {
+    "stages.devicePlugin.nvidia": {"stages": {"devicePlugin": {"nvidia": NVIDIA}}},
     **{f"stages.devicePlugin.{name}": {"stages": {"devicePlugin": VENDOR}} for name in VENDOR},
     "userspace.packages": {"userspace": {"packages": [{"name": "a", "version": "1"}]}},
     "registry.plainHttp": {"registry": {"plainHttp": True}},
@@ -188,6 +196,8 @@ WIDER: dict[str, tuple[Any, str]] = {
     "validation.deviceNodes.[]": ("/dev/../a", "as above"),
     "stages.devicePlugin": ({"resource": {"name": "a"}}, "the description of a resource has a parser of its own"),
     "stages.devicePlugin.resource": ({"name": "a"}, "as above"),
+    "stages.devicePlugin.nvidia": ({"a": None}, NULL),
+    "stages.devicePlugin.nvidia.health": ({"a": None}, NULL),
     "stages.devicePlugin.image": ("debian::12", "a schema has no grammar of names"),
     "stages.pluginValidation": ({"image": "debian::12", "command": ["a"]}, "as above"),
     "stages.pluginValidation.image": ("debian::12", "as above"),
@@ -415,9 +425,25 @@ def test_where_the_schema_is_wider_it_has_to_be(field: str, value: Any) -> None:
 
 
 def test_every_text_of_the_schema_has_a_rule() -> None:
-    """But those that are one of a few words, and mappings, whose values are read as one."""
+    """But those that are one of a few words, mappings, whose values are read as one, and NVIDIA's devices.
+
+    These have a table of their own, as a resource has.
+    """
     texts = {field for field, part in FIELDS.items() if part.get("type") == "string" and not field.endswith(".*")}
     assert texts - READ.keys() == {
         *("build.builder", "rollout.strategy", "rollout.order", "kernelMappings.[].loader"),
         "kernelMappings.[].container.hostPaths.[].propagation",
+        *(f"stages.devicePlugin.nvidia.{name}" for name in ("migStrategy", "libraries.path")),
+        "stages.devicePlugin.nvidia.sharedDevicesAllocationPolicy",
     }
+
+
+def test_the_schema_of_nvidias_devices_is_that_of_their_table() -> None:
+    """But for its descriptions: the device agent reads what is written by the same table."""
+    assert _without_words(FIELDS["stages.devicePlugin.nvidia"]) == nvidia_schema()
+
+
+def _without_words(part: Json) -> Json:
+    properties = {name: _without_words(child) for name, child in part.get("properties", {}).items()}
+    rest = {word: value for word, value in part.items() if word not in ("description", "properties")}
+    return {**rest, **({"properties": properties} if properties else {})}

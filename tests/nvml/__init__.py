@@ -1,4 +1,7 @@
-"""Our own ``libnvidia-ml.so.1`` (:file:`fake_nvml.c`) and how to build it: the real pynvml runs without a GPU."""
+"""Our own ``libnvidia-ml.so.1`` (:file:`fake_nvml.h`) and how to build it: the real pynvml runs without a GPU.
+
+What it answers is said by a text, as below, or by a :class:`tests.nvml.machine.FakeMachine`, which changes it.
+"""
 
 import subprocess
 from pathlib import Path
@@ -20,12 +23,13 @@ virtualization 0
 """
 """What the library is told of a driver, and of the n-th GPU."""
 
-_SOURCE = Path(__file__).with_name("fake_nvml.c")
+_SOURCES = sorted(Path(__file__).parent.glob("*.c"))
 
 
 def build(directory: Path, *more_options: str) -> Path:
     """Compile the library into a directory for LD_LIBRARY_PATH; needs gcc."""
     library = directory / SONAME
-    options = ("-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{SONAME}")
-    subprocess.run(["gcc", *options, *more_options, "-o", str(library), str(_SOURCE)], check=True)
+    warnings = ("-Wall", "-Wextra", "-Werror")
+    options = ("-shared", "-fPIC", "-O1", "-fvisibility=hidden", "-pthread", *warnings, f"-Wl,-soname,{SONAME}")
+    subprocess.run(["gcc", *options, *more_options, "-o", str(library), *map(str, _SOURCES)], check=True)
     return library

@@ -4,7 +4,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from device_agent.devices.model import Unit
+from device_agent.config.config_file import Description
+from device_agent.devices.model import PLAIN, Traits, Unit
 from device_agent.sources.files.command import CommandChecks, Running
 from device_agent.sources.files.file_unit import FileUnit, UnitState, units_of
 from device_agent.sources.files.find import fixed_folder
@@ -37,11 +38,11 @@ class FilesSource:
         """Remember whom to wake when a command's verdict is another one."""
         self._wake = wake
 
-    def configure(self, resources: tuple[Resource, ...]) -> None:
+    def configure(self, description: Description) -> None:
         """Describe these resources and no others; what was known of one that is described anew counts no more."""
         before = self._described
         self._described = {}
-        for resource in resources:
+        for resource in description.resources:
             one = before.get(resource.name)
             if one is None or one.resource != resource:
                 one = _Described(resource, CommandChecks(resource.health, self._running, self._wake))
@@ -68,6 +69,13 @@ class FilesSource:
             elif self._described.get(one.resource.name) is one:  # and not described anew meanwhile
                 one.take(states)
         self._running.collect_strays()
+
+    def traits(self, resource: str) -> Traits:  # noqa: ARG002 - all are alike
+        """Say that nothing is decided about a resource."""
+        return PLAIN
+
+    def registered(self, resources: frozenset[str]) -> None:
+        """Take no note."""
 
     def commands(self, resource: str) -> Mapping[str, int]:
         """Count the commands of a resource."""

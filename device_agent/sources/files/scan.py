@@ -8,6 +8,7 @@ from device_agent.devices.model import DeviceNode
 from device_agent.sources.files.assemble import assemble
 from device_agent.sources.files.file_unit import FileUnit, UnitState
 from device_agent.sources.files.find import find_files
+from device_agent.sources.files.pci import silent_device
 from device_agent.sources.files.sysfs import has_devices, has_driver, numa_nodes
 from device_resources.resource import Resource
 
@@ -43,7 +44,7 @@ def judged(states: Sequence[UnitState], verdict: Verdict) -> tuple[UnitState, ..
 
 def _state(root: str, resource: Resource, unit: FileUnit, has_any: Callable[[], bool]) -> UnitState:
     nodes = [file.path for file in unit.files if isinstance(file, DeviceNode)]
-    why = _missing(unit) or _unbound(root, resource, nodes, has_any)
+    why = _missing(unit) or _silent(root, resource, nodes) or _unbound(root, resource, nodes, has_any)
     return UnitState(unit=unit, why=why, numa_nodes=numa_nodes(root, nodes))
 
 
@@ -53,6 +54,10 @@ def _missing(unit: FileUnit) -> str:
     if missing:
         return f"{missing[0]} is gone"
     return "" if present else "none of its files exists"
+
+
+def _silent(root: str, resource: Resource, nodes: list[str]) -> str:
+    return silent_device(root, nodes) if resource.health.pci else ""
 
 
 def _unbound(root: str, resource: Resource, nodes: list[str], has_any: Callable[[], bool]) -> str:

@@ -17,7 +17,7 @@ def has_driver(root: str, paths: list[str], driver: str, has_any: Callable[[], b
     Nodes that sysfs does not know, such as those of a driver without a device class, cannot be asked: then any device
     that is bound to the driver will do; ``has_any`` is :func:`has_devices` of the driver.
     """
-    bound = [name for path in paths for folder in _device_folders(root, path) for name in _bound(folder)]
+    bound = [name for path in paths for folder in device_folders(root, path) for name in _bound(folder)]
     if driver in bound or (not bound and has_any()):
         return ""
     return f"driver {driver} is not bound to it, but {bound[0]} is" if bound else f"no device is bound to {driver}"
@@ -30,7 +30,7 @@ def numa_nodes(root: str, paths: list[str]) -> tuple[int, ...]:
 
 
 def _numa_node(root: str, path: str) -> int | None:
-    for folder in _device_folders(root, path):
+    for folder in device_folders(root, path):
         try:
             with open(f"{folder}/numa_node", "rb") as file:  # noqa: PTH123 - as in find.py
                 number = int(file.read(16))
@@ -43,7 +43,7 @@ def _numa_node(root: str, path: str) -> int | None:
     return None
 
 
-def _device_folders(root: str, path: str) -> Iterator[str]:
+def device_folders(root: str, path: str) -> Iterator[str]:
     """Give the folder of a node's device, and those of the devices above it."""
     root = root.rstrip("/")
     try:

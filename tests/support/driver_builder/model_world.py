@@ -66,6 +66,8 @@ class World:
     _decided = 0
     refused_evictions: dict[str, EvictionRefused]
     locks_seen: dict[str, tuple[str, float]]
+    resource = "example.com/edu"
+    """What nodes have where a plugin runs."""
 
     def __init__(self, settings: PlanSettings = SETTINGS) -> None:
         self.client = MemoryClient()
@@ -570,7 +572,7 @@ class World:
             if pods or "status" in node:
                 count = sum("deletionTimestamp" not in pod["metadata"] and bool(pod.get("status")) for pod in pods)
                 is_there = count and name not in self.without_devices
-                self._report(node, {"example.com/edu": str(int(bool(is_there)))})
+                self._report(node, {self.resource: str(int(bool(is_there)))})
 
     def _report(self, node: Object, allocatable: Object) -> None:
         """Play a kubelet: it reports what has changed."""

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from device_agent.agent import Agent
 from device_agent.cli.start import without_tls
+from device_agent.config.config_file import Description
 from device_agent.config.options import Settings
-from device_agent.devices.model import BindMount, Unit
+from device_agent.devices.model import PLAIN, BindMount, Traits, Unit
 from device_agent.sources.source import Known
-from device_resources.resource import Resource
 from file_watch.inotify import Place
 
 
@@ -30,7 +30,7 @@ class JsonSource:
     def start(self, wake: Callable[[], None]) -> None:
         """Be woken by the file alone."""
 
-    def configure(self, resources: tuple[Resource, ...]) -> None:
+    def configure(self, description: Description) -> None:
         """Take no configuration."""
 
     def places(self) -> Iterator[Place]:
@@ -41,6 +41,13 @@ class JsonSource:
         """Read the file."""
         described = json.loads(self._path.read_text())
         self.resources = {name: tuple(_unit(**unit) for unit in units) for name, units in described.items()}
+
+    def traits(self, _resource: str) -> Traits:
+        """Decide nothing."""
+        return PLAIN
+
+    def registered(self, resources: frozenset[str]) -> None:
+        """Take no note."""
 
     def commands(self, _resource: str) -> Mapping[str, int]:
         """Run no command."""
@@ -58,4 +65,4 @@ def _unit(mounts: Mapping[str, str], **fields: object) -> Unit:
 if __name__ == "__main__":
     without_tls()
     settings = Settings(plugin_dir=sys.argv[2], port=0, interval=300.0)
-    asyncio.run(Agent(settings, (), lambda: (), [JsonSource(Path(sys.argv[1]))]).run())
+    asyncio.run(Agent(settings, Description(), Description, [JsonSource(Path(sys.argv[1]))]).run())

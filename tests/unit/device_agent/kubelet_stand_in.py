@@ -1,12 +1,13 @@
 """A kubelet for faults that a real one cannot be made to show: registrations refused, late, or without a list."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from grpclib.client import Channel, UnaryStreamMethod
 from grpclib.const import Cardinality, Handler, Status
-from grpclib.exceptions import GRPCError
+from grpclib.exceptions import GRPCError, StreamTerminatedError
 from grpclib.server import Server, Stream
 
 from device_agent.kubelet.channel import KubeletCodec, call
@@ -91,8 +92,9 @@ class Kubelet:
         method = UnaryStreamMethod[Empty, ListAndWatchResponse](
             channel, messages.LIST_AND_WATCH, Empty, ListAndWatchResponse
         )
-        async with method.open() as stream:
-            await stream.send_message(Empty(), end=True)
-            async for response in stream:
-                self.lists.put_nowait({device.id: device.health for device in response.devices})
+        with suppress(StreamTerminatedError):  # the plugin has ended, or its connection
+            async with method.open() as stream:
+                await stream.send_message(Empty(), end=True)
+                async for response in stream:
+                    self.lists.put_nowait({device.id: device.health for device in response.devices})
         self.lists.put_nowait(None)

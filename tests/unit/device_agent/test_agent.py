@@ -4,11 +4,10 @@ import asyncio
 import os
 import signal
 import socket
-import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +18,7 @@ import pytest
 from device_agent import agent as agents
 from device_agent.agent import Agent
 from device_agent.cli.main import run
-from device_agent.config.config_file import read_resources
+from device_agent.config.config_file import Description, read_description
 from device_agent.config.options import Settings
 from device_agent.errors import ConfigurationError
 from testbed import metrics
@@ -36,13 +35,6 @@ resources:
 """
 NEVER = 300.0
 """An interval that no test waits for: what is seen was woken up for."""
-
-
-@pytest.fixture
-def tmp_path() -> Iterator[Path]:
-    """A folder with a short name: the path of a socket has at most 107 bytes."""
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
 
 
 @dataclass
@@ -96,7 +88,7 @@ def play(folder: Path, act: Act, config: str = CONFIG, interval: float = NEVER) 
     (port,) = free_ports(1)
     settings = Settings(config_file=str(file), root=host.path, plugin_dir=str(plugins), port=port, interval=interval,
                         socket=str(folder / SOCKET))  # fmt: skip
-    load = partial(read_resources, str(file))
+    load = partial(read_description, str(file))
 
     async def work() -> None:
         kubelet = Kubelet(plugins)
@@ -257,7 +249,7 @@ def test_a_port_that_is_in_use_is_an_error(tmp_path: Path) -> None:
         settings = Settings(port=server.sockets[0].getsockname()[1], plugin_dir=str(tmp_path))
         async with server:
             with pytest.raises(ConfigurationError, match="choose another with --port"):
-                await Agent(settings, (), lambda: ()).run()
+                await Agent(settings, Description(), Description).run()
 
     asyncio.run(act())
 

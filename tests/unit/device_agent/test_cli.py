@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from device_agent.cli.main import run
-from device_agent.config.options import Settings, build_settings, run_flags
+from device_agent.config.options import ALL_XIDS, Settings, build_settings, run_flags
 from device_agent.errors import ConfigurationError
 from device_agent.kubelet.plugin import endpoint
 from tests.unit.device_agent.host_tree import HostTree
@@ -42,12 +42,32 @@ def test_flags_override_the_environment() -> None:
         pytest.param({"log-level": "loud"}, {}, "is not one of debug, info", id="log level"),
         pytest.param({"log-format": "xml"}, {}, "is not one of text, json", id="log format"),
         pytest.param({"plugin-dir": "/x" * 40}, {}, "is too long for a folder of sockets", id="long folder"),
+        pytest.param({}, {"DP_DISABLE_HEALTHCHECKS": "79,fan"}, "'fan' is not the number of an Xid", id="no Xid"),
+        pytest.param({}, {"DP_ENABLE_HEALTHCHECKS": "0"}, "'0' is not the number of an Xid", id="Xid 0"),
+        pytest.param({}, {"DP_ENABLE_HEALTHCHECKS": "9" * 11}, "is not the number of an Xid", id="a large Xid"),
+        pytest.param({"disable-healthchecks": "1," * 257}, {}, "it has 257 numbers: write at most", id="many Xids"),
     ],
 )
 def test_a_wrong_setting_is_named(flags: Mapping[str, str], environment: Mapping[str, str], message: str) -> None:
     """With its place."""
     with pytest.raises(ConfigurationError, match=message):
         build_settings(flags, environment)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("", set(), id="nothing"),
+        pytest.param("79", {79}, id="one"),
+        pytest.param(" 79, 48,", {48, 79}, id="with blanks"),
+        pytest.param("all", {ALL_XIDS}, id="all"),
+        pytest.param("79,XIDS", {ALL_XIDS}, id="another word for all"),
+    ],
+)
+def test_errors_that_do_not_count_are_named_as_for_nvidias_plugin(text: str, expected: set[int]) -> None:
+    """By the same variables."""
+    settings = build_settings({}, {"DP_DISABLE_HEALTHCHECKS": text, "DP_ENABLE_HEALTHCHECKS": text})
+    assert settings.ignored_xids == settings.counted_xids == expected
 
 
 @pytest.mark.parametrize(

@@ -5,22 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.config.config_file import parse_resources, read_resources
+from device_agent.config.config_file import Description, parse_description, read_description
 from device_agent.errors import ConfigurationError
+from device_resources.nvidia import MigStrategy, NvidiaSettings
 
 EDU = "- name: driverwright.io/edu\n  groups:\n  - paths: [{path: /dev/edu*}]\n"
 
 
 def test_resources_are_read() -> None:
     """A list of descriptions."""
-    (resource,) = parse_resources(f"resources:\n{EDU}", "f")
+    (resource,) = parse_description(f"resources:\n{EDU}", "f").resources
     assert resource.name == "driverwright.io/edu"
 
 
 @pytest.mark.parametrize("text", ["resources: []", "resources:\n", "resources: ~"])
 def test_no_resources(text: str) -> None:
     """An agent without any waits."""
-    assert parse_resources(text, "f") == ()
+    assert parse_description(text, "f") == Description()
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,36 @@ def test_no_resources(text: str) -> None:
 def test_a_mistake_is_named(text: str, message: str) -> None:
     """With its place, and what would be right."""
     with pytest.raises(ConfigurationError) as caught:
-        parse_resources(text, "f")
+        parse_description(text, "f")
+    assert message in str(caught.value)
+
+
+def test_gpus_are_asked_for() -> None:
+    """With or without other resources; the defaults are NVIDIA's own."""
+    assert parse_description("nvidia: {}", "f") == Description(nvidia=NvidiaSettings())
+    both = parse_description(f"resources:\n{EDU}nvidia: {{migStrategy: mixed, health: {{holdSeconds: 60}}}}", "f")
+    assert [resource.name for resource in both.resources] == ["driverwright.io/edu"]
+    assert both.nvidia == NvidiaSettings(mig_strategy=MigStrategy.MIXED, hold_seconds=60)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("nvidia:", "f: nvidia: is empty: write {} for the defaults, or remove it", id="empty"),
+        pytest.param("nvidia: [gpu]", "f: nvidia: a list is not an object", id="a list"),
+        pytest.param("nvida: {}", "f: nvida: there is no such field; did you mean nvidia?", id="misspelt"),
+        pytest.param("nvidia: {}\nmigStrategy: none", "migStrategy: there is no such field here; it belongs to nvidia",
+                     id="misplaced"),
+        pytest.param("nvidia: {migStrategy: Mixed}", "nvidia.migStrategy: 'Mixed' is unknown: use one of none, single,",
+                     id="a word in capitals"),
+        pytest.param(f"resources:\n{EDU.replace('driverwright.io', 'nvidia.com')}nvidia: {{}}",
+                     "resources: 'nvidia.com/edu' is in a domain whose names nvidia: offers", id="a name of NVIDIA's"),
+    ],
+)  # fmt: skip
+def test_a_mistake_about_gpus_is_named(text: str, message: str) -> None:
+    """With its place, and what would be right."""
+    with pytest.raises(ConfigurationError) as caught:
+        parse_description(text, "f")
     assert message in str(caught.value)
 
 
@@ -65,7 +95,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ConfigurationError, match=r"cannot read the configuration file .*config\.yaml: "):
-        read_resources(str(path))
+        read_description(str(path))
 
 
 def test_a_pipe_is_not_opened_for_ever(tmp_path: Path) -> None:
@@ -73,4 +103,4 @@ def test_a_pipe_is_not_opened_for_ever(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     with pytest.raises(ConfigurationError, match="it is not a regular file"):
-        read_resources(str(path))
+        read_description(str(path))

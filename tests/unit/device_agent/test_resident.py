@@ -104,6 +104,13 @@ def test_nothing_heavy_is_loaded(resident: Resident) -> None:
     assert resident.modules & FORBIDDEN == set()
 
 
+def test_what_only_gpus_need_is_not_loaded(resident: Resident) -> None:
+    """The configuration has no ``nvidia:``."""
+    rooms = ("device_agent.allocations", "device_agent.gpu_state", "device_agent.sources.nvidia",
+             "device_resources.nvidia")  # fmt: skip
+    assert [name for name in sorted(resident.modules) if name.startswith(rooms)] == []
+
+
 def test_the_agent_is_small(resident: Resident) -> None:
     """With a resource registered and its list watched."""
     print(f"\ndevice-agent: {resident.mib:.1f} MiB more than an interpreter")

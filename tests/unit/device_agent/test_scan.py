@@ -8,6 +8,7 @@ from resource import RLIMIT_NOFILE, getrlimit, setrlimit
 
 import pytest
 
+from device_agent.config.config_file import Description
 from device_agent.sources.files.files_source import FilesSource
 from device_agent.sources.files.find import find_files, fixed_folder
 from device_agent.sources.files.scan import scan
@@ -180,7 +181,7 @@ def test_no_answer_of_the_system_says_nothing_of_devices(tmp_path: Path) -> None
     async def look() -> list[bool]:
         source = FilesSource(host.path)
         source.start(lambda: None)
-        source.configure((described,))
+        source.configure(Description(resources=(described,)))
         await source.look()
         soft, hard = getrlimit(RLIMIT_NOFILE)
         setrlimit(RLIMIT_NOFILE, (3, hard))

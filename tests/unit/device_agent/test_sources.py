@@ -3,18 +3,18 @@
 import asyncio
 import os
 import signal
-import tempfile
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from device_agent.agent import Agent
-from device_agent.config.config_file import parse_resources
+from device_agent.allocations.remembered import Allocations
+from device_agent.config.config_file import Description, parse_description
 from device_agent.config.options import Settings
-from device_agent.devices.model import BindMount, DeviceNode, Unit
+from device_agent.devices.model import PLAIN, BindMount, DeviceNode, Policy, Traits, Unit
 from device_agent.followed import Followed
 from device_agent.kubelet.plugin import endpoint
 from device_agent.protocol import messages
@@ -24,6 +24,7 @@ from device_agent.protocol.messages import (
     ContainerAllocateRequest,
     ContainerAllocateResponse,
     ContainerPreferredAllocationRequest,
+    DevicePluginOptions,
     DeviceSpec,
     Mount,
     PreferredAllocationRequest,
@@ -32,7 +33,6 @@ from device_agent.protocol.messages import (
 from device_agent.sources.files import files_source
 from device_agent.sources.files.files_source import FilesSource
 from device_agent.sources.source import Known, Source
-from device_resources.resource import Resource
 from file_watch.inotify import Place
 from testbed.ports import free_ports
 from tests.unit.device_agent.host_tree import HostTree
@@ -55,12 +55,13 @@ class FakeSource:
         self.answers = asyncio.Event()
         self.answers.set()
         self.is_closed = False
+        self.decides = PLAIN
 
     def start(self, wake: Callable[[], None]) -> None:
         """Remember whom to wake."""
         self.wake = wake
 
-    def configure(self, resources: tuple[Resource, ...]) -> None:
+    def configure(self, description: Description) -> None:
         """Take no configuration."""
 
     def places(self) -> Sequence[Place]:
@@ -71,6 +72,15 @@ class FakeSource:
         """See what there is now."""
         await self.answers.wait()
         self.resources = dict(self.now)
+
+    def traits(self, resource: str) -> Traits:
+        """Say what a test has set."""
+        assert resource in self.resources
+        return self.decides
+
+    def registered(self, resources: frozenset[str]) -> None:
+        """Remember them."""
+        self.known_to_kubelet = resources
 
     def commands(self, resource: str) -> Mapping[str, int]:
         """Run no command."""
@@ -92,14 +102,12 @@ class FakeSource:
         self.wake()
 
 
-@pytest.fixture
-def tmp_path() -> Iterator[Path]:
-    """A folder with a short name: the path of a socket has at most 107 bytes."""
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
-
-
-def play(folder: Path, act: Callable[[Life], Awaitable[None]], sources: Callable[[str], Sequence[Source]]) -> None:
+def play(
+    folder: Path,
+    act: Callable[[Life], Awaitable[None]],
+    sources: Callable[[str], Sequence[Source]],
+    given: Allocations | None = None,
+) -> None:
     """Run an agent with sources, act, and end it as the kubelet does."""
     host, plugins, file = HostTree(folder / "host"), folder / "plugins", folder / "config.yaml"
     (host.root / "run").mkdir(parents=True)
@@ -107,11 +115,11 @@ def play(folder: Path, act: Callable[[Life], Awaitable[None]], sources: Callable
     file.write_text(CONFIG)
     (port,) = free_ports(1)
     settings = Settings(config_file=str(file), root=host.path, plugin_dir=str(plugins), port=port, interval=NEVER)
-    load = partial(parse_resources, CONFIG, str(file))
+    load = partial(parse_description, CONFIG, str(file))
 
     async def work() -> None:
         kubelet = Kubelet(plugins)
-        running = asyncio.create_task(Agent(settings, load(), load, sources(host.path)).run())
+        running = asyncio.create_task(Agent(settings, load(), load, sources(host.path), given).run())
         try:
             await kubelet.start()
             async with asyncio.timeout(5 * SECONDS):
@@ -270,3 +278,57 @@ def test_two_sources_do_not_offer_one_resource(tmp_path: Path, caplog: pytest.Lo
     first, second = FakeSource("first", gpu=[gpu(0)]), FakeSource("second")
     play(tmp_path, act, lambda _: [first, second])
     assert caplog.text.count("not offered for second") == 1
+
+
+def test_what_a_source_decides_of_a_resource_is_so(tmp_path: Path) -> None:
+    """Its devices are checked before each start, and shares are of the unit that is used most."""
+
+    async def act(life: Life) -> None:
+        registered = await life.kubelet.next_registration()
+        assert registered.options == DevicePluginOptions(
+            pre_start_required=True, get_preferred_allocation_available=True
+        )
+        await life.kubelet.next_list()
+        request = AllocateRequest(containers=(ContainerAllocateRequest(device_ids=("GPU-1::0",)),))
+        await life.kubelet.ask(registered, messages.ALLOCATE, request, AllocateResponse)
+        Allocations(str(tmp_path)).check(GPU, [("GPU-1::0", ("x1",))])
+        free = ("GPU-0::0", "GPU-0::1", "GPU-1::1")
+        question = PreferredAllocationRequest(containers=(ContainerPreferredAllocationRequest(available=free, size=1),))
+
+        async def preferred() -> list[tuple[str, ...]]:
+            answer = await life.kubelet.ask(
+                registered, messages.PREFERRED_ALLOCATION, question, PreferredAllocationResponse
+            )
+            return [one.device_ids for one in answer.containers]
+
+        assert await preferred() == [("GPU-1::1",)]
+        fake.decides = Traits(is_checked=True)
+        fake.show(GPU, *units, gpu(2, identity=("x2",), why="new"))
+        await life.kubelet.next_list()
+        assert await preferred() == [("GPU-0::0",)]
+
+    units = [gpu(number, shares=2, identity=(f"x{number}",)) for number in range(2)]
+    fake = FakeSource(gpu=units)
+    fake.decides = Traits(policy=Policy.PACKED, is_checked=True)
+    play(tmp_path, act, lambda _: [fake], Allocations(str(tmp_path)))
+
+
+def test_a_resource_that_another_plugin_has_is_not_ready_and_says_who(tmp_path: Path) -> None:
+    """The other resources are offered; this one is, when the other plugin has ended."""
+
+    async def act(life: Life) -> None:
+        assert (await life.kubelet.next_registration()).resource_name == GPU
+        path = str(tmp_path / "plugins" / "nvidia-gpu.sock")
+        async with await asyncio.start_unix_server(lambda _, writer: writer.close(), path):
+            fake.show("nvidia.com/gpu", gpu(0))
+            expected = f"not registered: nvidia.com/gpu (another plugin answers on {path})\n"
+            while await life.page("/readyz") != expected:
+                pass
+            assert 'device_agent_registered{resource="nvidia.com/gpu"} 0' in await life.page("/metrics")
+        os.unlink(path)  # noqa: PTH108 - as the plugin does it, within the loop
+        assert (await life.kubelet.next_registration()).resource_name == "nvidia.com/gpu"
+        while await life.page("/readyz") != "ok\n":
+            pass
+
+    fake = FakeSource(gpu=[gpu(1)])
+    play(tmp_path, act, lambda _: [fake])

@@ -56,7 +56,13 @@ def test_every_field_is_read() -> None:
                 ],
             }
         ],
-        "health": {"driver": "card", "command": ["/check", "-q"], "timeoutSeconds": 3, "periodSeconds": 30},
+        "health": {
+            "driver": "card",
+            "pci": True,
+            "command": ["/check", "-q"],
+            "timeoutSeconds": 3,
+            "periodSeconds": 30,
+        },
         "environment": {"CARD_MODE": "fast"},
     }
     node = DevicePath(path="/dev/card?", mount_path="/dev/card0", permissions="rw")
@@ -64,7 +70,7 @@ def test_every_field_is_read() -> None:
     assert parse_resource(described) == Resource(
         name="vendor.example/card",
         groups=(DeviceGroup(count=4, paths=(node, mount)),),
-        health=Health(driver="card", command=("/check", "-q"), timeout_seconds=3, period_seconds=30),
+        health=Health(driver="card", pci=True, command=("/check", "-q"), timeout_seconds=3, period_seconds=30),
         environment={"CARD_MODE": "fast"},
     )
 
@@ -138,6 +144,8 @@ def test_null_is_a_field_that_is_not_given() -> None:
         pytest.param(_with_path(limit=10**5000), "a very large number is not", id="a number nobody can write"),
         pytest.param(_with_path(optional="yes"), "'yes' is neither true nor false", id="optional as text"),
         pytest.param(_with(health={"drivers": "edu"}), "did you mean driver?", id="misspelt in health"),
+        pytest.param(_with(health={"pci": "yes"}), "health.pci: 'yes' is neither true nor false", id="pci as text"),
+        pytest.param(_with(pci=True), "there is no such field here; it belongs to health", id="pci of a resource"),
         pytest.param(_with(health={"command": "true"}), "health.command: 'true' is not a list", id="command as text"),
         pytest.param(_with(health={"timeoutSeconds": 61}), "from 1 to 60", id="long timeout"),
         pytest.param(_with(environment={"A-B": "x"}), "environment.A-B: 'A-B' is not valid", id="variable's name"),

@@ -195,6 +195,25 @@ def test_proofs_of_images_own_programs_are_in_the_file() -> None:
     assert through(made)[0].pods[0].program is None
 
 
+def test_nvidias_devices_are_in_the_file() -> None:
+    """With what their plugin claims and a drain covers; a file from before them is read."""
+    stages = {"devicePlugin": {"nvidia": {"libraries": {"path": "/run/nvidia/driver"}}}}
+    rollout = {"drain": {"resources": ["example.com/edu"]}}
+    seen = snapshot(drivers=(driver(spec_changes={"stages": stages, "rollout": rollout}),))
+    spec = through(seen)[0].drivers[0].spec
+    assert spec == seen.drivers[0].spec
+    assert isinstance(spec, DriverSpec)
+    assert spec.device_plugin is not None
+    assert spec.device_plugin.claim == "nvidia.com/"
+    record = yaml.safe_load((Path(__file__).parents[2] / "data" / "snapshot_spec.yaml").read_text())["written"]
+    plugin = {key: value for key, value in record["stages"]["devicePlugin"].items() if key != "nvidia"}
+    before = {**record, "stages": {**record["stages"], "devicePlugin": plugin}}
+    spec = from_document(changed("snapshot/drivers/0/spec", before))[0].drivers[0].spec
+    assert isinstance(spec, DriverSpec)
+    assert spec.device_plugin is not None
+    assert spec.device_plugin.nvidia is None
+
+
 def test_a_spec_is_written_in_the_same_form_by_every_version() -> None:
     """With all its fields, as the record has it from before DriverSpec had an object for each of the manifest."""
     record = yaml.safe_load((Path(__file__).parents[2] / "data" / "snapshot_spec.yaml").read_text())

@@ -49,3 +49,21 @@ matchExpressions:
     operator: In
     values: [nfd-worker, nfd-worker-gpu, driver-builder, device-agent]
 {{- end }}
+
+{{/* The configuration of the device agent. With NVIDIA's devices it is written anew, without comments: the value may be in any form of YAML. */}}
+{{- define "device-agent-config" -}}
+{{- $nvidia := .Values.deviceAgent.nvidia -}}
+{{- if $nvidia.enabled -}}
+{{- $config := fromYaml .Values.deviceAgent.config -}}
+{{- if or (hasKey $config "Error") (hasKey $config "nvidia") -}}
+{{- fail "deviceAgent.config: with deviceAgent.nvidia.enabled it has to be an object without nvidia, which is written from deviceAgent.nvidia" -}}
+{{- end -}}
+{{- $own := pick $nvidia "migStrategy" "sharedDevicesAllocationPolicy" "health" -}}
+{{- if $nvidia.libraries.path -}}
+{{- $_ := set $own "libraries" $nvidia.libraries -}}
+{{- end -}}
+{{- toYaml (set $config "nvidia" $own) -}}
+{{- else -}}
+{{- .Values.deviceAgent.config -}}
+{{- end -}}
+{{- end }}

@@ -53,6 +53,44 @@ def test_a_vendors_plugin_says_what_it_offers() -> None:
     assert found == StageSettings(device_plugin=plugin)
 
 
+def test_nvidias_devices_are_full_cards_unless_a_validation_names_others() -> None:
+    """An empty object is enough; its plugin claims the whole domain, since what comes depends on the cards."""
+    found = stages_of({"devicePlugin": {"nvidia": {}}, "pluginValidation": COMMAND})
+    plugin = DevicePluginSettings(resource_name="nvidia.com/gpu", nvidia={})
+    validation = PluginValidationSettings(image="r.io/t:1", command=("/t",), resource_name="nvidia.com/gpu")
+    assert found == StageSettings(device_plugin=plugin, plugin_validation=validation)
+    assert (plugin.claim, plugin.is_of_agent) == ("nvidia.com/", True)
+    mig = {**COMMAND, "resourceName": "nvidia.com/mig-1g.5gb"}
+    found = stages_of({"devicePlugin": {"nvidia": {"migStrategy": "mixed"}}, "pluginValidation": mig})
+    assert found is not None
+    assert found.plugin_validation is not None
+    assert found.plugin_validation.resource_name == "nvidia.com/mig-1g.5gb"
+
+
+@pytest.mark.parametrize(
+    ("plugin", "expected"),
+    [
+        pytest.param({"nvidia": {}}, ("example.com/a", "nvidia.com/"), id="with NVIDIA's devices"),
+        pytest.param(PLUGIN, ("example.com/a",), id="with a resource"),
+        pytest.param(VENDOR, ("example.com/a",), id="with a vendor's plugin"),
+    ],
+)
+def test_a_drain_covers_nvidias_devices_unasked(plugin: dict[str, Any], expected: tuple[str, ...]) -> None:
+    """Beside what it names; which resources these are is not known before the cards are."""
+    drain = {"resources": ["example.com/a"], "deadline": "5m"}
+    reading = read_spec(spec(stages={"devicePlugin": plugin}, rollout={"drain": drain}))
+    assert reading.spec is not None
+    assert reading.spec.rollout.drain is not None
+    assert (reading.spec.rollout.drain.resources, reading.spec.rollout.drain.deadline_seconds) == (expected, 300.0)
+
+
+def test_without_a_drain_nvidias_devices_add_none() -> None:
+    """Nothing is evicted unless an admin asks for it."""
+    reading = read_spec(spec(stages={"devicePlugin": {"nvidia": {}}}))
+    assert reading.spec is not None
+    assert reading.spec.rollout.drain is None
+
+
 WRONG: list[Any] = [
     pytest.param({"validation": COMMAND}, "spec.stages.validation", "write spec.validation", id="validation"),
     pytest.param({"monitoring": {}}, "spec.stages.monitoring", "a DaemonSet of your own", id="monitoring"),
@@ -62,6 +100,18 @@ WRONG: list[Any] = [
                  id="no name"),
     pytest.param({"devicePlugin": {**PLUGIN, "args": ["x"]}}, "spec.stages.devicePlugin", "args, which belong to image",
                  id="arguments of our agent"),
+    pytest.param({"devicePlugin": {**PLUGIN, "nvidia": {}}}, "spec.stages.devicePlugin", "exactly one of",
+                 id="both ours"),
+    pytest.param({"devicePlugin": {"image": "r.io/a:1", "nvidia": {}}}, "spec.stages.devicePlugin", "exactly one of",
+                 id="NVIDIA's and a vendor's"),
+    pytest.param({"devicePlugin": {"nvidia": {}, "privileged": True, "resourceName": "a/b"}},
+                 "spec.stages.devicePlugin", "nvidia excludes privileged, resourceName, which belong to image",
+                 id="NVIDIA's, privileged"),
+    pytest.param({"devicePlugin": {"nvidia": {"migStrat": ""}}}, "spec.stages.devicePlugin.nvidia.migStrat",
+                 "did you mean migStrategy?", id="a field of NVIDIA's"),
+    pytest.param({"devicePlugin": {"nvidia": {"libraries": {"path": "/opt"}}}},
+                 "spec.stages.devicePlugin.nvidia.libraries.path", "two or more folders", id="all of /"),
+    pytest.param({"devicePlugin": {"nvidia": True}}, "spec.stages.devicePlugin.nvidia", "not an object", id="a flag"),
     pytest.param({"devicePlugin": {"resource": {**RESOURCE, "group": []}}}, "spec.stages.devicePlugin.resource.group",
                  "did you mean groups?", id="a field of the resource"),
     pytest.param({"devicePlugin": {"resource": []}}, "spec.stages.devicePlugin.resource", "not an object", id="a list"),

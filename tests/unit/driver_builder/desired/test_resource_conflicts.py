@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.desired.resource_conflicts import resource_conflicts
+from driver_builder.desired.resource_conflicts import resource_conflicts, words
 from driver_builder.errors import InvalidDriver
 from driver_builder.model import permissions
 from driver_builder.model.permissions import Permissions
@@ -114,3 +114,69 @@ def test_of_three_drivers_one_keeps_it() -> None:
     drivers = (offering("old", age=3), offering("new", age=2), offering("newest", age=1))
     found = resource_conflicts(snapshot(node(), drivers=drivers), Permissions(), has_agent=True)
     assert found == {NEW: {"node-a": OLD}, "driverwright/newest": {"node-a": OLD}}
+
+
+NVIDIA: dict[str, Any] = {"nvidia": {}}
+CARD: dict[str, Any] = {"image": "r.io/plugin:1", "resourceName": "nvidia.com/gpu"}
+MIG: dict[str, Any] = {"image": "r.io/plugin:1", "resourceName": "nvidia.com/mig-1g.5gb"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "meet"),
+    [
+        pytest.param(NVIDIA, NVIDIA, True, id="twice"),
+        pytest.param(NVIDIA, CARD, True, id="before a vendor's full cards"),
+        pytest.param(MIG, NVIDIA, True, id="after a vendor's MIG devices"),
+        pytest.param(NVIDIA, AGENT, False, id="beside another domain"),
+        pytest.param(CARD, MIG, False, id="two names of the domain without it"),
+    ],
+)
+def test_nvidias_devices_claim_their_whole_domain(old: dict[str, Any], new: dict[str, Any], meet: bool) -> None:
+    """Which resources come depends on the cards: no other driver of the node offers one in it."""
+    seen = snapshot(node(), drivers=(offering("old", age=2, plugin=old), offering("new", age=1, plugin=new)))
+    assert resource_conflicts(seen, Permissions(), has_agent=True) == ({NEW: {"node-a": OLD}} if meet else {})
+
+
+@pytest.mark.parametrize(
+    ("age", "expected"),
+    [
+        pytest.param(3, {key: {"node-a": "driverwright/cards"} for key in (OLD, NEW)}, id="the oldest"),
+        pytest.param(1.5, {"driverwright/cards": {"node-a": OLD}}, id="the second"),
+        pytest.param(0, {"driverwright/cards": {"node-a": OLD}}, id="the youngest"),
+    ],
+)
+def test_drivers_of_other_names_in_the_domain_do_not_meet(age: float, expected: dict[str, dict[str, str]]) -> None:
+    """Only who claims the domain leaves it to one of them, or keeps it from both."""
+    others = (offering("old", age=2, plugin=CARD), offering("new", age=1, plugin=MIG))
+    seen = snapshot(node(), drivers=(*others, offering("cards", age=age, plugin=NVIDIA)))
+    assert resource_conflicts(seen, Permissions(), has_agent=True) == expected
+
+
+@pytest.mark.parametrize(
+    ("known", "keeper"),
+    [
+        pytest.param("nvidia.com/gpu", NEW, id="a vendor's plugin of the domain before"),
+        pytest.param("nvidia.com/", NEW, id="the same"),
+        pytest.param("example.com/edu", OLD, id="another resource before"),
+    ],
+)
+def test_the_labels_of_a_plugin_stand_for_what_it_has_claimed(known: str, keeper: str) -> None:
+    """An edit that names the domain takes nothing, unless the plugin has offered something in it."""
+    drivers = (offering("old", age=2, plugin=NVIDIA), offering("new", age=1, plugin=NVIDIA))
+    seen = snapshot(node(labels=labelled(NEW, Stage.RUN, Stage.PLUG)), drivers=drivers)
+    plugged = PluginSet(namespace=NAMESPACE, name="new-plug", uid="1", driver=NEW, resource=known)
+    found = resource_conflicts(replace(seen, plugin_sets=(plugged,)), Permissions(), has_agent=True)
+    assert found == {(OLD if keeper == NEW else NEW): {"node-a": keeper}}
+
+
+@pytest.mark.parametrize(
+    ("claim", "expected"),
+    [
+        ("nvidia.com/gpu", "drivers a/x and a/y both offer nvidia.com/gpu; a/y keeps it"),
+        ("nvidia.com/", "drivers a/x and a/y both offer resources in nvidia.com/; a/y keeps them"),
+    ],
+    ids=["a resource", "a domain"],
+)
+def test_the_message_names_both_drivers_and_who_keeps_what(claim: str, expected: str) -> None:
+    """It is the same in the status, in Events and in ``explain``."""
+    assert words("a/x", "a/y", claim) == expected

@@ -270,18 +270,39 @@ def test_a_module_of_another_driver_is_a_warning(
     assert len(found) == (2 if is_told else 0)
 
 
-def test_a_resource_of_another_driver_is_a_warning(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
+_VENDOR = "{image: r.io/plugin:1, resourceName: nvidia.com/mig-1g.5gb}"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "words"),
+    [
+        pytest.param(
+            _VENDOR, _VENDOR, "resource nvidia.com/mig-1g.5gb is also offered by driver driverwright/other", id="one"
+        ),
+        pytest.param(
+            "{nvidia: {}}", _VENDOR, "resource nvidia.com/mig-1g.5gb is also offered by driver driverwright/other",
+            id="one of a domain",
+        ),
+        pytest.param(
+            "{nvidia: {}}", "{nvidia: {}}", "resources in nvidia.com/ are also offered by driver driverwright/other",
+            id="a domain",
+        ),
+    ],
+)  # fmt: skip
+def test_a_resource_of_another_driver_is_a_warning(
+    manifest: Path, capsys: pytest.CaptureFixture[str], ours: str, theirs: str, words: str
+) -> None:
     """Said where both drivers select a node: only one of them gets its plugin there."""
-    plugin = "  stages: {devicePlugin: {image: r.io/plugin:1, resourceName: example.com/edu}}\n"
+    plugin, of_other = (f"  stages: {{devicePlugin: {item}}}\n" for item in (ours, theirs))
     other = GOOD.replace("name: edu\n", "name: other\n").replace("edudrv", "otherdrv")
     manifest.write_text(GOOD.replace("spec:\n", f"spec:\n{plugin}"))
     second = manifest.with_name("other.yaml")
-    second.write_text(other.replace("spec:\n", f"spec:\n{plugin}"))
+    second.write_text(other.replace("spec:\n", f"spec:\n{of_other}"))
     file = manifest.with_name("nodes.json")
     file.write_text(json.dumps({"nodes": [{"name": "edu", "labels": {**node_labels(KERNEL), "pool": "edu"}}]}))
     found = findings(capsys, str(manifest), str(second), "--snapshot", str(file))
-    words = "resource example.com/edu is also offered by driver driverwright/other on 1 node: edu; only one of them may"
-    assert [item["field"] for item in found if words in str(item["message"])] == ["spec.stages.devicePlugin"]
+    said = [item for item in found if f"{words} on 1 node: edu; only one of them may offer" in str(item["message"])]
+    assert [item["field"] for item in said] == ["spec.stages.devicePlugin"]
 
 
 def test_a_module_of_a_driver_in_the_snapshot_is_a_warning(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,6 +77,24 @@ def test_which_pods_leave(changes: dict[str, Any], expected: list[str] | None) -
 
 
 @pytest.mark.parametrize(
+    ("resource", "leaves"),
+    [
+        ("nvidia.com/gpu", True),
+        ("nvidia.com/gpu.shared", True),
+        ("nvidia.com/mig-1g.5gb", True),
+        ("gpu.nvidia.com/a", False),
+        ("example.com/fpga", False),
+    ],
+)
+def test_an_entry_of_a_domain_covers_whatever_requests_name_in_it(resource: str, leaves: bool) -> None:
+    """Which resources of it there are depends on the devices."""
+    settings = DrainSettings(resources=("nvidia.com/",))
+    found = progress(settings, RECORD, NodePods(pods=(pod("a", resources=frozenset({resource})),)), {}, NOW)
+    assert evicted(found) == (["a"] if leaves else [])
+    assert found.is_drained is not leaves
+
+
+@pytest.mark.parametrize(
     ("changes", "settings", "words"),
     [
         pytest.param({"is_bare": True}, {}, "nothing creates it again (rollout.drain.force evicts it)", id="bare"),

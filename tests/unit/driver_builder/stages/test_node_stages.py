@@ -152,3 +152,23 @@ def test_a_driver_goes_when_its_stages_have_left(
     if since is not None:
         seen = replace(seen, annotations={**seen.annotations, KEYS[R]: since})
     assert view(*pods).has_left(seen) is may_go
+
+
+@pytest.mark.parametrize(
+    ("allocatable", "is_there"),
+    [
+        pytest.param({"nvidia.com/gpu"}, True, id="full cards"),
+        pytest.param({"nvidia.com/mig-1g.5gb"}, True, id="MIG devices alone"),
+        pytest.param({"example.com/edu"}, False, id="another domain's"),
+        pytest.param(set(), False, id="none"),
+    ],
+)
+def test_nvidias_plugin_is_there_with_any_resource_of_its_domain(allocatable: set[str], is_there: bool) -> None:
+    """Cards in MIG mode may leave a node without a full one."""
+    container = driver(spec_changes={"stages": {"devicePlugin": {"nvidia": {"migStrategy": "mixed"}}}})
+    plug_set = replace(PLUG_SET, resource="nvidia.com/")
+    seen = Snapshot(now=NOW, drivers=(container,), plugin_sets=(plug_set,), plugin_pods=(POD,))
+    at = replace(a_node(V, R), allocatable=frozenset(allocatable))
+    found = of_node(StageView.of(seen, container), at, WORKS)
+    assert found.labels[P] is is_there
+    assert found.why == ("" if is_there else "it has no resources in nvidia.com/")

@@ -83,6 +83,53 @@ def test_our_agent_sees_the_folders_of_what_it_mounts() -> None:
     assert seen == {"/var/lib/kubelet/device-plugins", "/dev", "/sys", "/run/edu", "/opt/edu"}
 
 
+def test_nvidias_library_is_in_a_container_of_its_own() -> None:
+    """Privileged, with the node's own /dev and no folder of the kubelet; the agent beside it is as without."""
+    pod = manifest({"devicePlugin": {"nvidia": {}}})["spec"]["template"]["spec"]
+    agent, nvml = pod["containers"]
+    (alone,) = manifest(PLUGIN)["spec"]["template"]["spec"]["containers"]
+    assert {key: agent[key] for key in ("image", "args", "env", "securityContext", "resources")} == {
+        key: alone[key] for key in ("image", "args", "env", "securityContext", "resources")
+    }
+    assert (nvml["name"], nvml["image"], nvml["args"][0]) == ("nvml", "r.io/agent:1", "nvml")
+    assert nvml["securityContext"]["privileged"] is True
+    assert pod["automountServiceAccountToken"] is False
+    places = [
+        {item["mountPath"]: item.get("readOnly", False) for item in part["volumeMounts"]} for part in (agent, nvml)
+    ]
+    own = {"/run/device-agent": False, "/host/run/nvidia": True}
+    assert places[0] == {
+        **{item["mountPath"]: item.get("readOnly", False) for item in alone["volumeMounts"]},
+        **own,
+        "/var/lib/driverwright-agent": False,
+    }
+    assert places[1] == {**own, "/dev": False, "/host/sys": True}
+    assert not nvml["terminationMessagePath"].startswith("/dev/")
+
+
+def test_libraries_elsewhere_are_seen_with_the_folder_above_them() -> None:
+    """An upgrade replaces them by a link: a mount of the link itself would stay with the old ones."""
+    agents = [
+        manifest({"devicePlugin": {"nvidia": {"libraries": {"path": path}}}})["spec"]["template"]["spec"]["containers"][
+            0
+        ]
+        for path in ("/run/nvidia/driver", "/run/driverwright/team.gpu")
+    ]
+    places = [{item["mountPath"] for item in agent["volumeMounts"]} for agent in agents]
+    assert places[1] - places[0] == {"/host/run/driverwright"}
+
+
+def test_with_nvidia_readiness_is_asked_again_and_is_no_reason_for_a_restart() -> None:
+    """Resources come and go with the cards; a restart would take all of them away."""
+    both: tuple[dict[str, Any], ...] = ({"devicePlugin": {"nvidia": {}}}, PLUGIN)
+    (agent, _), (other,) = (manifest(stages)["spec"]["template"]["spec"]["containers"] for stages in both)
+    names = ("startupProbe", "readinessProbe", "livenessProbe")
+    pages = {name: agent[name]["exec"]["command"][-1] for name in names}
+    assert pages == {"startupProbe": "/healthz", "readinessProbe": "/readyz", "livenessProbe": "/healthz"}
+    assert other["startupProbe"]["exec"]["command"][-1] == "/readyz"
+    assert "readinessProbe" not in other
+
+
 def test_a_vendors_plugin_gets_the_same_and_runs_what_is_given() -> None:
     """Its ``/dev`` is at the place where it looks for it."""
     stages = {"devicePlugin": {**VENDOR["devicePlugin"], "args": ["--x"], "privileged": True}}

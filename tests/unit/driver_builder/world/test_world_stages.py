@@ -644,6 +644,46 @@ def test_without_an_image_of_the_agent_the_reason_is_in_the_status() -> None:
     assert stages(world) == {name: {VALID, RUN} for name in "abc"}
 
 
+def test_nvidias_devices_go_through_every_stage_and_leave_first() -> None:
+    """Also where the cards have MIG devices alone; a drain takes the pods that have one, without naming it."""
+    mig = "nvidia.com/mig-1g.5gb"
+    validation = {**VALIDATION, "resourceName": mig}
+    chain = {"devicePlugin": {"nvidia": {"migStrategy": "mixed"}}, "pluginValidation": validation}
+    world = fleet("a", stages=chain, rollout={"drain": {"resources": ["example.com/other"], "force": True}})
+    world.resource = mig
+    settle(world)
+    assert (stages(world)["a"], condition(world)) == (EVERY, ("True", "StagesReady"))
+    assert world.client.get(PLUG_SET)["metadata"]["annotations"][plugin.RESOURCE_ANNOTATION] == "nvidia.com/"
+    user = PODS.path(namespace="others", name="user")
+    container = {"name": "x", "resources": {"limits": {mig: "1"}}}
+    spec = {"nodeName": "a", "containers": [container]}
+    pod = {"metadata": {"name": "user"}, "spec": spec, "status": {"phase": "Running"}}
+    world.client.create(PODS.path(namespace="others"), pod)
+    world.change_source("int y;")
+    edit(world, version="2.0.0")
+    for _ in rounds(world):
+        if user in world.client.objects and "deletionTimestamp" in world.client.objects[user]["metadata"]:
+            assert (world.nodes()["a"][READY], stages(world)["a"]) == ("1.0.0", {VALID})
+            del world.client.objects[user]
+    settle(world)
+    assert (world.nodes()["a"][READY], stages(world)["a"]) == ("2.0.0", EVERY)
+    assert world.client.evicted == [user]
+
+
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "nvidia.com/mig-1g.5gb"])
+def test_another_drivers_resource_in_the_domain_of_nvidias_devices_does_not_come(resource: str) -> None:
+    """Whatever its name: which resources the cards bring is not known before they are there."""
+    world = fleet("a", stages={"devicePlugin": {"nvidia": {}}})
+    world.resource = "nvidia.com/gpu"
+    settle(world)
+    _other(world, stages={"devicePlugin": {"image": "registry.example.com/plugin:1", "resourceName": resource}})
+    settle(world)
+    assert (stages(world)["a"], _labels_of(world, "other")["a"]) == ({VALID, RUN, PLUG}, {"valid"})
+    found = _condition_of(world, "other")
+    words = f"drivers {NAMESPACE}/other and {NAMESPACE}/edu both offer {resource}; {NAMESPACE}/edu keeps it"
+    assert (found["reason"], words in found["message"]) == ("ResourceConflict", True)
+
+
 def test_a_drain_begins_with_the_plugin() -> None:
     """What uses the driver is evicted, DaemonSets that require run are waited for, and all comes back."""
     world = fleet("a", stages=PLUGIN, rollout={"drain": {"resources": ["example.com/edu"]}})

@@ -1,0 +1,1 @@
+"""Parts of ``bench/device_agent_memory.py``."""

@@ -1,0 +1,1 @@
+"""What devices were when containers got them, remembered over boots: a start with other files is refused."""

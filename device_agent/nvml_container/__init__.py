@@ -1,0 +1,8 @@
+"""The container ``nvml``: asks NVIDIA's library in a child, and says over a socket what it said (docs/decisions/0162).
+
+::
+
+    agent  <-- socket --  supervisor (resident, touches no driver)  <-- pipe --  child (NVML, /dev, /proc/driver)
+
+Only the child's modules (``asking``, ``cards``) import nvml_inventory.
+"""

@@ -1,0 +1,139 @@
+"""The work of the child: asks NVML again and again, and says what it said. NVML may never answer.
+
+The child ends when there is no driver, or when NVML cannot be asked: it holds no device then, and a driver can go.
+"""
+
+import os
+import select
+import time
+
+from device_agent.gpu_state.state import ABSENT, FAILED, OK, CardState, NodeState
+from device_agent.nvml_container.cards import card_states
+from device_agent.nvml_container.log import Log
+from device_agent.nvml_container.messages import LOOK_NOW, MAKE_NODES, Look, XidSeen, dump_message
+from device_agent.nvml_container.nodes import Nodes, unusable
+from device_agent.nvml_container.settings import Places, Timing
+from device_agent.nvml_container.sysfs import read_numa_node
+from kube_api.text import first_few, printable
+from nvml_inventory.errors import NvmlInventoryError
+from nvml_inventory.session import Session, open_session
+from nvml_inventory.values import Absent, Card, Unreadable, Xid
+
+_SLICE = 1.0
+"""Seconds after which a request is seen, while events are waited for."""
+_MOST_U32 = 2**32 - 1
+_MOST_SHOWN = 3
+
+
+class Asking:
+    """Asks NVML, as long as there is a driver; ``requests`` and ``lines`` are the descriptors of both pipes."""
+
+    def __init__(
+        self, *, places: Places, timing: Timing, log: Log, requests: int, lines: int, may_make_nodes: bool
+    ) -> None:
+        self._places = places
+        self._timing = timing
+        self._log = log
+        self._requests = requests
+        self._lines = lines
+        self._nodes = Nodes(places, log, may_make=may_make_nodes)
+        self._unwatched: frozenset[str] = frozenset()
+
+    def run(self) -> int:
+        """Ask until there is nobody to ask, or nobody to answer to; returns the exit status."""
+        try:
+            while self._ask_in_a_session():
+                pass
+        except _SupervisorGone:
+            pass
+        return 0
+
+    def _ask_in_a_session(self) -> bool:
+        """Open a session of NVML's and follow it; returns whether to open another one."""
+        nodes = self._nodes.read()
+        try:
+            session = open_session(self._places.root, self._places.library)
+            if isinstance(session, Absent):
+                self._say(_nothing(session.reason, nodes))
+                return False
+            try:
+                self._follow(session, nodes)
+            finally:
+                session.close()
+        except NvmlInventoryError as error:
+            self._say(Look(FAILED, printable(str(error)), nodes=nodes))
+            return False
+        return True
+
+    def _follow(self, session: Session, nodes: tuple[NodeState, ...]) -> None:
+        """Say inventories and Xid events, until a new session may find more than this one.
+
+        A card that was lost may be back only for a new session, and so is one that had no device node.
+        """
+        opened = time.monotonic()
+        is_complete = True
+        while is_complete or time.monotonic() < opened + self._timing.reopen:
+            inventory = session.read()
+            cards = self._cards(session, inventory.cards)
+            self._say(Look(OK, driver=inventory.driver, cards=cards, nodes=nodes))
+            self._report_unwatched(session, cards)
+            is_complete = not any(card.why for card in cards)
+            self._wait(session)
+            before, nodes = nodes, self._nodes.read()
+            if {node.path for node in unusable(before)} - {node.path for node in unusable(nodes)}:
+                return
+
+    def _cards(self, session: Session, cards: tuple[Card | Unreadable, ...]) -> tuple[CardState, ...]:
+        conditions = {index: session.conditions(index) for index, card in enumerate(cards) if isinstance(card, Card)}
+        addresses = [card.pci_bus_id for card in cards if isinstance(card, Card)]
+        numa_nodes = {address: read_numa_node(self._places.root, address) for address in addresses}
+        return card_states(cards, conditions, numa_nodes)
+
+    def _wait(self, session: Session) -> None:
+        """Say Xid events until it is time for the next inventory, or something asks for one."""
+        end = time.monotonic() + self._timing.look
+        watched = session.watched
+        while not self._is_asked() and session.watched == watched and (rest := end - time.monotonic()) > 0:
+            seen = session.wait(min(_SLICE, rest))
+            if seen is not None:
+                self._say(_xid(seen))
+
+    def _is_asked(self) -> bool:
+        """Read requests; returns whether there was one."""
+        if not select.select([self._requests], [], [], 0)[0]:
+            return False
+        asked = os.read(self._requests, 4096)
+        if not asked:
+            raise _SupervisorGone
+        self._nodes.may_make = self._nodes.may_make or MAKE_NODES in asked
+        return LOOK_NOW in asked or MAKE_NODES in asked
+
+    def _report_unwatched(self, session: Session, cards: tuple[CardState, ...]) -> None:
+        unwatched = frozenset(card.uuid for card in cards if not card.why) - session.watched
+        if unwatched != self._unwatched:
+            self._unwatched = unwatched
+            names = first_few(sorted(unwatched), _MOST_SHOWN) or "no GPU that can be read"
+            self._log.warning(f"NVML reports no Xid errors of {names}")
+
+    def _say(self, message: Look | XidSeen) -> None:
+        rest = memoryview(dump_message(message))
+        while rest:
+            rest = rest[os.write(self._lines, rest) :]
+
+
+class _SupervisorGone(Exception):
+    """Nobody will read any more."""
+
+
+def _nothing(reason: str, nodes: tuple[NodeState, ...]) -> Look:
+    """Say why there is no session. A driver that is loaded and cannot be opened is not absent."""
+    wrong = unusable(nodes)
+    if not wrong:
+        return Look(ABSENT, printable(reason), nodes=nodes)
+    named = first_few((f"{node.path}: {node.why}" for node in wrong), _MOST_SHOWN, separator="; ")
+    return Look(FAILED, printable(f"the driver is loaded, and its device nodes are not right: {named}; {reason}"),
+                nodes=nodes)  # fmt: skip
+
+
+def _xid(seen: Xid) -> XidSeen:
+    return XidSeen(printable(seen.uuid, 100), min(seen.xid, _MOST_U32), seen.gi, seen.ci)

@@ -1,0 +1,70 @@
+"""What NVML said of cards, as the state has it. Pure. In the child only: it imports nvml_inventory."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from device_agent.errors import StateInvalid
+from device_agent.gpu_state.state import MOST_CARDS, MOST_INSTANCES, CardState, InstanceState
+from device_agent.gpu_state.state_json import CARD, plain_card
+from kube_api.text import printable
+from nvml_inventory.values import Card, Conditions, Mig, Unreadable
+
+_MOST_U32 = 2**32 - 1
+
+
+def card_states(
+    cards: Sequence[Card | Unreadable], conditions: Mapping[int, Conditions], numa_nodes: Mapping[str, int | None]
+) -> tuple[CardState, ...]:
+    """Make the cards of a state.
+
+    ``conditions``: by NVML's index, of cards that can be read. ``numa_nodes``: by PCI address.
+    What makes no sense, such as a UUID with a line break in it, is a reason against its card alone.
+    """
+    uuids = {card.pci_bus_id: card.uuid for card in cards if isinstance(card, Card)}
+    states: list[CardState] = []
+    for index, card in enumerate(cards[:MOST_CARDS]):
+        if isinstance(card, Card):
+            one = _readable(index, card, conditions.get(index, Conditions()), uuids)
+            one = one._replace(numa_node=numa_nodes.get(one.pci))
+        else:
+            error = card.error if 0 <= card.error <= _MOST_U32 else 0
+            one = CardState(index, uuid=card.uuid, pci=card.pci, why=printable(card.reason), error=error)
+        states.append(_sensible(one, {state.uuid for state in states}))
+    return tuple(states)
+
+
+def _readable(index: int, card: Card, conditions: Conditions, uuids: Mapping[str, str]) -> CardState:
+    return CardState(
+        index=index,
+        uuid=card.uuid,
+        name=printable(card.name),
+        pci=card.pci_bus_id,
+        minor=card.minor,
+        memory_mib=card.memory_mib,
+        mig_mode=card.mig_mode,
+        links=tuple((uuids[pci], count) for pci, count in card.nvlinks if pci in uuids)[:MOST_CARDS],
+        recovery_action=conditions.recovery_action,
+        row_remap_failed=conditions.row_remap_failed,
+        fabric=printable(conditions.fabric),
+        instances=tuple(_instance(mig) for mig in card.migs[:MOST_INSTANCES]),
+    )
+
+
+def _instance(mig: Mig) -> InstanceState:
+    # Minus one is refused with its card: each driver that knows MIG says the ids.
+    gi, ci = -1 if mig.gi is None else mig.gi, -1 if mig.ci is None else mig.ci
+    return InstanceState(uuid=mig.uuid, profile=mig.profile, gi=gi, ci=ci, memory_mib=mig.memory_mib)
+
+
+def _sensible(card: CardState, uuids: set[str]) -> CardState:
+    """Return a card, or why it is none; it has to be one that its reader accepts."""
+    place = f"GPU {card.index}"
+    try:
+        CARD(json.loads(json.dumps(plain_card(card))), place)
+    except StateInvalid as error:
+        return CardState(card.index, why=printable(f"{place} cannot be used, NVML's answer makes no sense: {error}"))
+    if not card.uuid and not card.why:
+        return CardState(card.index, why=f"{place} cannot be used: it has no UUID")
+    if card.uuid and card.uuid in uuids:
+        return CardState(card.index, why=f"{place} cannot be used: another one has its UUID, {card.uuid}")
+    return card

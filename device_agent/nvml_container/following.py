@@ -1,0 +1,70 @@
+"""What the state is after something has happened. Pure."""
+
+from collections.abc import Sequence
+
+from device_agent.gpu_state.state import ABSENT, FAILED, MOST_XIDS, OK, CardState, State, XidEvent
+from device_agent.nvml_container.messages import Look, XidSeen
+from device_agent.nvml_container.settings import Timing
+
+
+def after_look(state: State, look: Look, at: float) -> State:
+    """Take an inventory in. One that failed leaves the cards that are known, and when they were read."""
+    if look.status == FAILED:
+        return state._replace(status=FAILED, reason=look.reason, nodes=look.nodes)
+    cards = with_known(look.cards, state.cards)
+    state = state._replace(status=look.status, reason=look.reason, driver=look.driver, cards=cards, nodes=look.nodes)
+    return state._replace(read_at=at)
+
+
+def differ(state: State, other: State) -> bool:
+    """Return whether a state says something new: that the same was read again is said with the sign of life."""
+    return state._replace(read_at=min(state.read_at, 1.0)) != other._replace(read_at=min(other.read_at, 1.0))
+
+
+def after_failure(state: State, reason: str) -> State:
+    """Take in that there was no inventory."""
+    return state._replace(status=FAILED, reason=reason)
+
+
+def after_load(state: State, load: str) -> State:
+    """Take in which load of the module it is: of another one, minors and indexes are others."""
+    return state if load == state.load else state._replace(load=load, cards=(), nodes=(), read_at=0.0)
+
+
+def after_xid(state: State, seen: XidSeen, at: float) -> State:
+    """Take an Xid event in."""
+    number = state.xids[-1].number + 1 if state.xids else 1
+    event = XidEvent(number, at, seen.uuid, seen.xid, seen.gi, seen.ci)
+    return state._replace(xids=(*state.xids, event)[-MOST_XIDS:])
+
+
+def with_known(cards: Sequence[CardState], known: Sequence[CardState]) -> tuple[CardState, ...]:
+    """Give cards that cannot be read what was known of them.
+
+    A lost card often cannot even say its UUID. It is the one that had its index, as long as NVML counts as many cards
+    as before and each card that can be read has the index that it had.
+    """
+    by_index = {card.index: card for card in known if card.uuid}
+    present = {card.uuid for card in cards if card.uuid}
+    if len(cards) != len(known) or any(_has_moved(card, by_index) for card in cards):
+        return tuple(cards)
+    return tuple(_known(card, by_index.get(card.index), present) for card in cards)
+
+
+def _has_moved(card: CardState, known: dict[int, CardState]) -> bool:
+    return bool(card.uuid) and card.index in known and known[card.index].uuid != card.uuid
+
+
+def _known(card: CardState, known: CardState | None, present: set[str]) -> CardState:
+    if not card.why or known is None or (not card.uuid and known.uuid in present):
+        return card
+    return known._replace(why=card.why, error=card.error, recovery_action=None, row_remap_failed=False, fabric="")
+
+
+def pause(state: State, failures: int, timing: Timing) -> float:
+    """Return the seconds until the next child starts, after one that has ended."""
+    if state.status == ABSENT:
+        return timing.absent_pause if state.load else timing.unloaded_pause
+    if state.status == OK:
+        return timing.first_pause
+    return float(min(timing.longest_pause, timing.first_pause * 2.0 ** min(max(failures - 1, 0), 16)))

@@ -1,0 +1,67 @@
+"""The lines of the child to its supervisor. They are checked like others: the driver's library may write anywhere."""
+
+import json
+from typing import NamedTuple
+
+from device_agent.errors import StateInvalid
+from device_agent.gpu_state.checks import Check, integer, one_of, optional, record, text, word
+from device_agent.gpu_state.state import ABSENT, FAILED, OK, CardState, NodeState
+from device_agent.gpu_state.state_json import CARDS, LONGEST_LINE, NODES, VERSION, parse_object, plain_card
+
+LOOK_NOW, MAKE_NODES = b"l", b"m"
+"""What the supervisor writes to its child: read the inventory now; make device nodes from now on."""
+
+
+class Look(NamedTuple):
+    """One inventory; the fields are those of :class:`device_agent.gpu_state.state.State`."""
+
+    status: str
+    reason: str = ""
+    driver: str = ""
+    cards: tuple[CardState, ...] = ()
+    nodes: tuple[NodeState, ...] = ()
+
+
+class XidSeen(NamedTuple):
+    """One Xid error, at the time when the line is read."""
+
+    uuid: str
+    xid: int
+    gi: int | None = None
+    ci: int | None = None
+
+
+_LOOK: Check[Look] = record(
+    Look, {"status": one_of(OK, ABSENT, FAILED), "reason": text, "driver": word, "cards": CARDS, "nodes": NODES}
+)
+_INSTANCE_ID = optional(integer())
+_XID: Check[XidSeen] = record(
+    XidSeen, {"uuid": word, "xid": integer(most=2**32 - 1), "gi": _INSTANCE_ID, "ci": _INSTANCE_ID}
+)
+
+
+def dump_message(message: Look | XidSeen) -> bytes:
+    """Write a message as a line."""
+    if isinstance(message, XidSeen):
+        return _line({"xid": message._asdict()})
+    cards, nodes = [plain_card(one) for one in message.cards], [one._asdict() for one in message.nodes]
+    return _line({"look": {**message._asdict(), "cards": cards, "nodes": nodes}})
+
+
+def _line(plain: dict[str, object]) -> bytes:
+    return json.dumps({"version": VERSION, **plain}, separators=(",", ":")).encode() + b"\n"
+
+
+def parse_message(line: bytes) -> Look | XidSeen:
+    """Read a line of the child, without its newline.
+
+    Raises:
+        StateInvalid: it is no message.
+    """
+    plain = parse_object(line, LONGEST_LINE)
+    match list(plain):
+        case ["version", "look"]:
+            return _LOOK(plain["look"], "the inventory")
+        case ["version", "xid"]:
+            return _XID(plain["xid"], "the Xid event")
+    raise StateInvalid("a line is neither an inventory nor an Xid event")

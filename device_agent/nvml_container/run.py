@@ -1,0 +1,69 @@
+"""The command ``device-agent nvml``. It loads little: no asyncio, no argparse, no logging."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from types import ModuleType
+
+from device_agent.errors import ConfigurationError, SocketUnusable
+from device_agent.nvml_container.listen import listening
+from device_agent.nvml_container.log import Log
+from device_agent.nvml_container.settings import Settings, build_settings, read_flags
+from device_agent.nvml_container.supervisor import Supervisor, new_state
+from device_agent.nvml_container.sysfs import read_boot_id
+
+
+def run_nvml(arguments: Sequence[str], environment: Mapping[str, str]) -> int | None:
+    """Run the command until it is stopped; returns its exit status, or None for arguments that need argparse.
+
+    Exit status: 0 stopped, 1 the socket cannot be had, 2 a setting is wrong.
+    """
+    flags = read_flags(arguments)
+    return None if flags is None else run_with_flags(flags, environment)
+
+
+def run_with_flags(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> int:
+    """Run the command with these flags; see :func:`run_nvml`."""
+    try:
+        return supervise(build_settings(flags, environment))
+    except ConfigurationError as error:
+        sys.stderr.write(f"device-agent: {error}\n")
+        return 2
+
+
+def supervise(settings: Settings) -> int:
+    """Serve until SIGTERM; returns the exit status."""
+    # Imported once before all children, which share it: one that imports it itself costs 2 MiB more. This process asks
+    # NVML nothing, and does not load the driver's library.
+    without_search_for_libraries()
+    from device_agent.nvml_container.asking import Asking  # noqa: PLC0415 - see above
+
+    log = Log(settings.log_level, settings.log_format)
+    log.follow_signals()
+
+    def work(requests: int, lines: int, may_make_nodes: bool) -> int:
+        places, timing = settings.places, settings.timing
+        return Asking(
+            places=places, timing=timing, log=log, requests=requests, lines=lines, may_make_nodes=may_make_nodes
+        ).run()
+
+    state = new_state(read_boot_id(settings.places.proc_root))
+    supervisor = Supervisor(work=work, state=state, root=settings.places.root, timing=settings.timing, log=log)
+    try:
+        with listening(settings.socket) as made:
+            log.info(f"listening on {settings.socket}")
+            supervisor.run(made)
+    except SocketUnusable as error:
+        sys.stderr.write(f"device-agent: {error}\n")
+        return 1
+    log.info("stopped")
+    return 0
+
+
+def without_search_for_libraries() -> None:
+    """Make Python one without ``ctypes.util``: it loads subprocess, tempfile and others, 1.3 MiB in two processes.
+
+    pynvml imports it, and uses it on Windows alone.
+    """
+    stand_in = ModuleType("ctypes.util")
+    stand_in.find_library = lambda _name: None  # type: ignore[attr-defined] # all that pynvml imports of it
+    sys.modules.setdefault("ctypes.util", stand_in)

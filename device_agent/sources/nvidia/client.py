@@ -1,0 +1,153 @@
+"""The agent's end of the socket of the container ``nvml``: follows the state, and connects again when that ends."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from device_agent.errors import StateInvalid
+from device_agent.gpu_state.requests import FOLLOW, MAKE_NODES, dump_request
+from device_agent.gpu_state.state import OK, State
+from device_agent.gpu_state.state_json import LONGEST_LINE, parse_state
+from device_agent.sources.nvidia.roster import is_read
+
+log = logging.getLogger(__name__)
+
+
+class Timing(NamedTuple):
+    """Seconds. ``silence``: until a container that says nothing counts as one that does not answer.
+
+    ``first_delay``, ``longest_delay``: between connections. ``first_state``: how long the first look waits for a state.
+    """
+
+    silence: float = 35.0
+    first_delay: float = 0.2
+    longest_delay: float = 5.0
+    first_state: float = 10.0
+
+
+USUAL = Timing()
+"""As it is with a container whose signs of life come every ten seconds."""
+
+
+class Heard(NamedTuple):
+    """What the container said.
+
+    ``state``: its last state; None if it has never said any. ``silence``: why that counts no more, empty if it does.
+    """
+
+    state: State | None = None
+    silence: str = "the container nvml has not answered yet"
+
+    @property
+    def current(self) -> State | None:
+        """Return the state that counts now."""
+        return None if self.silence else self.state
+
+    @property
+    def trouble(self) -> str:
+        """Say why the GPUs of the state may not be given; empty if they may."""
+        state = self.current
+        if state is None or is_read(state):
+            return self.silence
+        if state.status == OK:
+            return "the driver was loaded anew, and its GPUs are being read"
+        return state.reason or f"NVML is {state.status}"
+
+
+class NvmlClient:
+    """Follows the container; ``heard`` has what it said. ``wake`` is called when that has changed."""
+
+    def __init__(self, path: str, timing: Timing, wake: Callable[[], None]) -> None:
+        self.heard = Heard()
+        self._path = path
+        self._timing = timing
+        self._wake = wake
+        self._has_heard = asyncio.Event()
+        self._makes_nodes = False
+        self._writer: asyncio.StreamWriter | None = None
+        self._task = asyncio.create_task(self._run())
+
+    async def first_state(self) -> None:
+        """Wait for the first state, but not for ever."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._timing.first_state):
+                await self._has_heard.wait()
+
+    def check(self) -> None:
+        """Raise the error with which following has ended: none is expected."""
+        if self._task.done():
+            self._task.result()
+
+    def make_nodes(self) -> None:
+        """Have device nodes made from now on, also by a container that starts later."""
+        if not self._makes_nodes:
+            self._makes_nodes = True
+            if self._writer is not None:
+                self._writer.write(dump_request(MAKE_NODES))
+
+    async def close(self) -> None:
+        """End the connection."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        delay = self._timing.first_delay
+        while True:
+            before = self.heard.state
+            self._lose(await self._follow())
+            delay = self._timing.first_delay if self.heard.state is not before else delay
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, self._timing.longest_delay)
+
+    async def _follow(self) -> str:
+        """Take states until there are none any more; returns why."""
+        try:
+            async with asyncio.timeout(self._timing.silence):
+                reader, writer = await asyncio.open_unix_connection(self._path, limit=LONGEST_LINE + 1)
+        except TimeoutError:
+            return "the container nvml does not answer: it accepts no connection"
+        except OSError as error:
+            return f"the container nvml does not answer: {self._path}: {error.strerror or error}"
+        try:
+            return await self._read(reader, writer)
+        finally:
+            self._writer = None
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
+        self._writer = writer
+        writer.write(dump_request(FOLLOW))
+        if self._makes_nodes:
+            writer.write(dump_request(MAKE_NODES))
+        try:
+            while True:
+                async with asyncio.timeout(self._timing.silence):
+                    line = await reader.readline()
+                if not line.endswith(b"\n"):
+                    return "the container nvml does not answer: it has closed the connection"
+                self._take(parse_state(line[:-1]))
+        except TimeoutError:
+            return f"the container nvml does not answer: it said nothing for {self._timing.silence:g} s"
+        except OSError as error:
+            return f"the container nvml does not answer: {error.strerror or error}"
+        except ValueError:  # of a line that is longer than the limit
+            return f"the container nvml said a line of more than {LONGEST_LINE} bytes"
+        except StateInvalid as error:
+            return f"the container nvml said what is no state: {error}"
+
+    def _take(self, state: State) -> None:
+        if self.heard.silence:
+            log.info("nvidia: the container nvml answers")
+        self.heard = Heard(state, "")
+        self._has_heard.set()
+        self._wake()
+
+    def _lose(self, why: str) -> None:
+        if why != self.heard.silence:
+            log.warning("nvidia: %s", why)
+            self.heard = self.heard._replace(silence=why)
+            self._wake()

@@ -1,0 +1,97 @@
+"""What has to survive the agent: which GPUs there are, which errors are held against them, which were counted. Pure."""
+
+import json
+from dataclasses import asdict, dataclass
+
+from device_agent.gpu_state.checks import Check, flag, integer, optional, record, seconds, several, word
+from device_agent.gpu_state.state import MOST_CARDS, MOST_INSTANCES, State
+from device_agent.gpu_state.state_json import CARDS, VERSION, parse_object, plain_card
+from device_agent.sources.nvidia.health import Rules, Verdict, judged, new_events
+from device_agent.sources.nvidia.roster import EMPTY, Roster, after_state, identities
+
+LONGEST_FILE = 1 << 22
+"""Bytes: more than as many GPUs as a state has can take, with an error of each of their instances."""
+
+_MOST_VERDICTS = 2 * MOST_CARDS * (MOST_INSTANCES + 2)
+"""Of the GPUs that are known, and of as many that are not."""
+_XID = integer(most=2**32 - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What is known after a state. ``session``, ``number``: the last Xid event that was counted."""
+
+    roster: Roster = EMPTY
+    verdicts: tuple[Verdict, ...] = ()
+    session: str = ""
+    number: int = 0
+
+
+def after(memory: Memory, state: State, rules: Rules) -> tuple[Memory, int]:
+    """Return what is known after a state, and how many cards it has of which nobody knows the UUID."""
+    roster, unnamed = after_state(memory.roster, state)
+    events = new_events(state, memory.session, memory.number)
+    is_same = state.session == memory.session
+    return Memory(
+        roster=roster,
+        verdicts=judged(memory.verdicts, state, events, roster.cards, rules),
+        session=state.session,
+        number=max((event.number for event in state.xids), default=memory.number if is_same else 0),
+    ), unnamed
+
+
+def dump_memory(memory: Memory) -> bytes:
+    """Write what survives. How far a GPU is on its way back does not: it begins again."""
+    roster = identities(memory.roster)
+    verdicts = [{name: value for name, value in asdict(one).items() if name != "good_since"} for one in memory.verdicts]
+    plain = {
+        "version": VERSION,
+        "session": memory.session,
+        "number": memory.number,
+        "boot": roster.boot,
+        "load": roster.load,
+        "cards": [plain_card(card) for card in roster.cards],
+        "verdicts": verdicts,
+    }
+    return json.dumps(plain, separators=(",", ":")).encode()
+
+
+def parse_memory(content: bytes) -> Memory:
+    """Read what has survived.
+
+    Raises:
+        StateInvalid: says what is wrong.
+    """
+    plain = parse_object(content, LONGEST_FILE)
+    return _MEMORY({name: value for name, value in plain.items() if name != "version"}, "the file")
+
+
+def _memory(**fields: object) -> Memory:
+    roster = Roster(**{name: fields.pop(name) for name in ("boot", "load", "cards")})  # type: ignore[arg-type] # checked
+    return Memory(roster=roster, **fields)  # type: ignore[arg-type] # as above
+
+
+_VERDICT: Check[Verdict] = record(
+    Verdict,
+    {
+        "uuid": word,
+        "xid": _XID,
+        "at": seconds,
+        "boot": word,
+        "load": word,
+        "gi": optional(integer()),
+        "ci": optional(integer()),
+        "is_away": flag,
+    },
+)
+_MEMORY: Check[Memory] = record(
+    _memory,
+    {
+        "session": word,
+        "number": integer(),
+        "boot": word,
+        "load": word,
+        "cards": CARDS,
+        "verdicts": several(_VERDICT, _MOST_VERDICTS),
+    },
+)

@@ -1,0 +1,26 @@
+"""What keeps the devices of ``stages.devicePlugin.nvidia`` from coming, for all that the spec is valid. Pure.
+
+Place in the flow: ``lint`` calls it.
+"""
+
+from collections.abc import Iterator
+
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.spec_reader import Path
+from driver_builder.model.userspace import NVIDIA_PATH
+from kube_api.text import first_few
+
+_NODES = "/dev/nvidia"
+_SHOWN = 3
+
+
+def without_devices(spec: DriverSpec) -> Iterator[tuple[Path, str]]:
+    """Return which fields have to be others, and why."""
+    if spec.device_plugin is None or spec.device_plugin.nvidia is None:
+        return
+    if early := [path for path in spec.validation.device_nodes if path.startswith(_NODES)]:
+        words = f"stages.devicePlugin.nvidia makes {first_few(early, _SHOWN)} after the validation that waits for them"
+        yield ("spec", "validation", "deviceNodes"), f"{words}: remove them, and use stages.pluginValidation"
+    if spec.userspace is not None and spec.userspace.host_path is None:
+        words = f"stages.devicePlugin.nvidia looks for the driver's library below {NVIDIA_PATH}"
+        yield ("spec", "userspace", "hostPath"), f"{words}: set it to that, or no device is found"

@@ -1,0 +1,116 @@
+/*
+ * A libnvidia-ml.so.1 for tests: the part of NVML's interface that nvml_inventory uses, answering for a machine that a
+ * text file describes. Structures and numbers are those of NVIDIA's public NVML reference.
+ *
+ * The file is FAKE_NVML_MACHINE, or fake_nvml_machine beside the library. It is read again whenever it has changed, by
+ * each process that has loaded the library: replace it by a rename. A handle stays that of its GPU: of the one with the
+ * same UUID, otherwise of the one in the same place. One "key value" a line. "gpu" begins a GPU, "mig" a MIG device of
+ * the GPU above, "link" an NVLink of it; what is not said is answered with "not supported".
+ *
+ *   driver 550.54.15        cuda 12040
+ *   gpu
+ *   name NVIDIA H100        uuid GPU-1        pci 00000000:3B:00.0      minor 0
+ *   memory 85520809984      compute 9 0       ecc 1   persistence 1     migmode 1   virtualization 2
+ *   link 0 00000000:4C:00.0 (type of the remote device: 0 GPU, 2 switch; "link off" is inactive)
+ *   p2p 0 5 6               status of NVLink to each GPU by index, as in nvmlGpuP2PStatus_t
+ *   recovery 0              field 230, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
+ *   rows 0 1 0 1            remapped rows: correctable, uncorrectable, pending, failed
+ *   fabric 3 0              state and status of the registration with the fabric
+ *   events 8                types of events that the GPU supports
+ *   xid 7 79                Xid 79; 7 is its number in the file, each is greater than those that appeared before
+ *   xid 8 94 1 0            Xid 94 of GPU instance 1, compute instance 0
+ *   lost 15                 this error to every question about the GPU, also to a wait for its events; it is counted as
+ *                           before. When it is no longer lost, its events have to be registered again
+ *   mig                     name ...          uuid MIG-1      gi 1     ci 0
+ *   attributes 14 1 0 0 0 0 1 1 4864         as in nvmlDeviceAttributes_t, memory in MiB last
+ *
+ * Above the first "gpu" for the machine, below it for that GPU and its MIG devices:
+ *
+ *   fault PLACE 999         answer with this error        hang PLACE    do not answer while the file says so
+ *   crash PLACE             abort
+ *
+ * PLACE is for the machine: init shutdown driver cuda count eventset wait; for a GPU: handle and what questions.c and
+ * events.c name in their QUESTIONs.
+ *
+ * nvmlInit and nvmlShutdown append their names to the file FAKE_NVML_LOG. Built with -DOLD_DRIVER it is the library of
+ * a driver that lacks newer functions: see OLD_DRIVER in questions.c.
+ */
+#ifndef FAKE_NVML_H
+#define FAKE_NVML_H
+
+#include <stdio.h>
+
+#define API __attribute__((visibility("default")))
+
+enum {
+    SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7,
+    TIMEOUT = 10, GPU_IS_LOST = 15, VERSION_MISMATCH = 25, UNKNOWN = 999
+};
+enum { HANG = -1, CRASH = -2 };
+enum { MAX_GPUS = 16, MAX_MIGS = 7, MAX_DEVICES = MAX_GPUS, MAX_LINKS = 18, MAX_FAULTS = 8, MAX_XIDS = 64, TEXT = 96 };
+
+typedef struct { char where[24]; int code; } fault_t;
+typedef struct { fault_t at[MAX_FAULTS]; int count; } faults_t;
+typedef struct { int is_active, type; char pci[32]; } link_t;
+typedef struct { unsigned long long sequence, number; unsigned int gi, ci; } xid_t;
+
+/* What the file says of a GPU or a MIG device; numbers are -1 where it says nothing. */
+typedef struct {
+    char name[TEXT], uuid[TEXT], pci[32];
+    unsigned long long memory;
+    int major, minor, ecc, persistence, mig_mode, virtualization, device_minor, gi, ci, recovery, events;
+    int fabric_state, fabric_status, rows[4];
+    int lost, p2p_count, p2p[MAX_GPUS];
+    unsigned int attributes[8];
+    unsigned long long mig_memory;
+    link_t links[MAX_LINKS];
+    int link_count, xid_count;
+    xid_t xids[MAX_XIDS];
+    faults_t faults;
+} facts_t;
+
+typedef struct { struct device *at[MAX_DEVICES]; int count; } devices_t;
+
+/* What a handle points to. It is never freed. */
+typedef struct device {
+    facts_t facts;
+    struct device *parent, *next;
+    devices_t migs;
+    int is_there;
+    unsigned int registration;             /* grows when registered events are forgotten */
+    unsigned long long forgotten_after;    /* the newest Xid that an older registration still gets */
+} device_t;
+
+typedef struct {
+    char driver[80];
+    int cuda;
+    faults_t faults;
+    devices_t gpus;
+} machine_t;
+
+/* What one reading of the file found: too much for the stack. */
+typedef struct {
+    machine_t machine;
+    int gpu_count, mig_counts[MAX_GPUS];
+    facts_t gpus[MAX_GPUS], migs[MAX_GPUS][MAX_MIGS];
+} reading_t;
+
+extern machine_t machine;
+
+void parse(reading_t *found, FILE *file);
+
+int enter(void);                                           /* lock, read the file if it has changed */
+void leave(int *unused);                                   /* unlock */
+void sleep_outside(unsigned int microseconds);             /* unlock, sleep, lock, read the file if it has changed */
+int open_machine(void);                                    /* for nvmlInit: what it answers */
+int close_machine(void);                                   /* for nvmlShutdown */
+int machine_fault(const char *where);
+int failing(const device_t *device, const char *where);   /* the error for a question about a device */
+void forget_event_sets(void);
+
+/* The beginning of each function: code is the error, and holds the lock until the function ends. */
+#define GUARD __attribute__((cleanup(leave))) int code = enter(); if (code) return code
+#define MACHINE_QUESTION(where) GUARD; if ((code = machine_fault(where))) return code
+#define QUESTION(device, where) GUARD; if ((code = failing(device, where))) return code
+
+#endif

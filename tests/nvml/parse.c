@@ -1,0 +1,123 @@
+/* Reading the file that describes the machine; fake_nvml.h says what stands in it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fake_nvml.h"
+
+static void parse_link(facts_t *facts, const char *text)
+{
+    if (facts->link_count == MAX_LINKS)
+        return;
+    link_t *link = &facts->links[facts->link_count++];
+    link->is_active = sscanf(text, "%d %31s", &link->type, link->pci) == 2;
+}
+
+static void parse_p2p(facts_t *facts, const char *text)
+{
+    int read = 0;
+
+    while (facts->p2p_count < MAX_GPUS && sscanf(text, "%d%n", &facts->p2p[facts->p2p_count], &read) == 1) {
+        facts->p2p_count++;
+        text += read;
+    }
+}
+
+static void parse_xid(facts_t *facts, const char *text)
+{
+    xid_t xid = {0, 0, 0xFFFFFFFF, 0xFFFFFFFF};
+
+    if (facts->xid_count < MAX_XIDS && sscanf(text, "%llu %llu %u %u", &xid.sequence, &xid.number, &xid.gi, &xid.ci) >= 2)
+        facts->xids[facts->xid_count++] = xid;
+}
+
+static int parse_fault(faults_t *faults, const char *key, const char *text)
+{
+    if (strcmp(key, "fault") && strcmp(key, "hang") && strcmp(key, "crash"))
+        return 0;
+    if (faults->count == MAX_FAULTS)
+        return 1;
+    fault_t *fault = &faults->at[faults->count];
+    fault->code = *key == 'h' ? HANG : CRASH;
+    faults->count += sscanf(text, "%23s %d", fault->where, &fault->code) == (*key == 'f' ? 2 : 1);
+    return 1;
+}
+
+static int parse_number(facts_t *facts, const char *key, const char *text)
+{
+    const struct { const char *key; int *to; } numbers[] = {
+        {"ecc", &facts->ecc}, {"persistence", &facts->persistence}, {"migmode", &facts->mig_mode},
+        {"virtualization", &facts->virtualization}, {"minor", &facts->device_minor}, {"gi", &facts->gi},
+        {"ci", &facts->ci}, {"recovery", &facts->recovery}, {"events", &facts->events}, {"lost", &facts->lost},
+    };
+
+    for (unsigned int i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (!strcmp(key, numbers[i].key)) {
+            *numbers[i].to = atoi(text);
+            return 1;
+        }
+    return 0;
+}
+
+static void parse_fact(facts_t *facts, const char *key, const char *text)
+{
+    unsigned int *a = facts->attributes;
+    int *rows = facts->rows;
+
+    if (!strcmp(key, "name"))
+        snprintf(facts->name, sizeof facts->name, "%s", text);
+    else if (!strcmp(key, "uuid"))
+        snprintf(facts->uuid, sizeof facts->uuid, "%s", text);
+    else if (!strcmp(key, "pci"))
+        snprintf(facts->pci, sizeof facts->pci, "%s", text);
+    else if (!strcmp(key, "memory"))
+        facts->memory = strtoull(text, NULL, 10);
+    else if (!strcmp(key, "compute"))
+        sscanf(text, "%d %d", &facts->major, &facts->minor);
+    else if (!strcmp(key, "rows"))
+        sscanf(text, "%d %d %d %d", rows, rows + 1, rows + 2, rows + 3);
+    else if (!strcmp(key, "fabric"))
+        sscanf(text, "%d %d", &facts->fabric_state, &facts->fabric_status);
+    else if (!strcmp(key, "link"))
+        parse_link(facts, text);
+    else if (!strcmp(key, "p2p"))
+        parse_p2p(facts, text);
+    else if (!strcmp(key, "xid"))
+        parse_xid(facts, text);
+    else if (!strcmp(key, "attributes"))
+        sscanf(text, "%u %u %u %u %u %u %u %u %llu", a, a + 1, a + 2, a + 3, a + 4, a + 5, a + 6, a + 7,
+               &facts->mig_memory);
+}
+
+static facts_t *no_facts(facts_t *facts)
+{
+    facts->major = facts->ecc = facts->persistence = facts->mig_mode = facts->virtualization = -1;
+    facts->device_minor = facts->gi = facts->ci = facts->recovery = facts->events = -1;
+    facts->fabric_state = facts->rows[0] = -1;
+    return facts;
+}
+
+void parse(reading_t *found, FILE *file)
+{
+    char line[256];
+    facts_t *facts = NULL;
+    int gpu = -1;
+
+    while (fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = '\0';
+        char *text = strchr(line, ' ');
+        if (text)
+            *text++ = '\0';
+        if (!strcmp(line, "gpu") && found->gpu_count < MAX_GPUS)
+            facts = no_facts(&found->gpus[gpu = found->gpu_count++]);
+        else if (!strcmp(line, "mig") && gpu >= 0 && found->mig_counts[gpu] < MAX_MIGS)
+            facts = no_facts(&found->migs[gpu][found->mig_counts[gpu]++]);
+        else if (!text || parse_fault(gpu < 0 ? &found->machine.faults : &found->gpus[gpu].faults, line, text))
+            continue;
+        else if (!strcmp(line, "driver"))
+            snprintf(found->machine.driver, sizeof found->machine.driver, "%s", text);
+        else if (!strcmp(line, "cuda"))
+            found->machine.cuda = atoi(text);
+        else if (facts && !parse_number(facts, line, text))
+            parse_fact(facts, line, text);
+    }
+}

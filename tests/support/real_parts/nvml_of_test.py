@@ -1,0 +1,16 @@
+"""The container ``nvml`` on a test's NVML: ``python -m tests.support.real_parts.nvml_of_test FOLDER LIBRARY``.
+
+FOLDER stands for the node's ``/``, but for ``/dev``; the socket is in it.
+"""
+
+import sys
+
+from device_agent.nvml_container.run import supervise
+from device_agent.nvml_container.settings import Places, Settings, Timing
+
+SOCKET = "nvml.sock"
+
+if __name__ == "__main__":
+    folder, library = sys.argv[1:]
+    places = Places(root=folder, proc_root=folder, library=library)
+    sys.exit(supervise(Settings(socket=f"{folder}/{SOCKET}", places=places, timing=Timing(look=2.0, reopen=2.0))))

@@ -1,0 +1,124 @@
+"""What the state is after something has happened."""
+
+import pytest
+
+from device_agent.gpu_state.state import ABSENT, FAILED, MOST_XIDS, OK, CardState, NodeState, State
+from device_agent.nvml_container.following import (
+    after_failure,
+    after_load,
+    after_look,
+    after_xid,
+    pause,
+    with_known,
+)
+from device_agent.nvml_container.messages import Look, XidSeen
+from device_agent.nvml_container.settings import Timing
+from tests.unit.device_agent.gpu_state.examples import CARD, STATE
+
+A, B, C = (CARD._replace(index=n, uuid=f"GPU-{n}", pci=f"0000:{n}b:00.0", minor=n) for n in range(3))
+NODE = NodeState("/dev/nvidia0", 195, 0)
+
+
+def lost(index: int, uuid: str = "") -> CardState:
+    """Make a card that cannot be read."""
+    return CardState(index, uuid=uuid, why="lost", error=15)
+
+
+def known(card: CardState) -> CardState:
+    """Make a card that cannot be read, with what was known of it."""
+    return card._replace(why="lost", error=15, recovery_action=None)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        pytest.param((A, B, C), (A, lost(1), C), (A, known(B), C), id="one is lost"),
+        pytest.param((A, known(B), C), (A, lost(1), C), (A, known(B), C), id="one stays lost"),
+        pytest.param((A, known(B), C), (A, B, C), (A, B, C), id="one is back"),
+        pytest.param((A, B, C), (lost(0), lost(1), C), (known(A), known(B), C), id="two are lost"),
+        pytest.param((A, B), (lost(0), lost(1)), (known(A), known(B)), id="all are lost"),
+        pytest.param((A, B, C), (A, lost(1, "GPU-1"), C), (A, known(B), C), id="one that says its UUID"),
+        pytest.param((A, B), (A, lost(1, "GPU-9")), (A, lost(1, "GPU-9")), id="a stranger that says its UUID"),
+        pytest.param((A, B, C), (A, lost(1)), (A, lost(1)), id="another count"),
+        pytest.param(
+            (A, B, C),
+            (A, C._replace(index=1), lost(2)),
+            (A, C._replace(index=1), lost(2)),
+            id="another card has its index",
+        ),
+        pytest.param((A, B), (lost(0), A._replace(index=1)), (lost(0), A._replace(index=1)), id="all have moved"),
+        pytest.param((), (lost(0),), (lost(0),), id="nothing was known"),
+        pytest.param((lost(0), B), (lost(0), B), (lost(0), B), id="that one was never known"),
+    ],
+)
+def test_a_lost_card_keeps_what_was_known_of_it_when_it_can_be_no_other(
+    before: tuple[CardState, ...], now: tuple[CardState, ...], expected: tuple[CardState, ...]
+) -> None:
+    """By its index, as long as each card that can be read has its own."""
+    assert with_known(now, before) == expected
+
+
+def test_an_inventory_is_the_state() -> None:
+    """The session, the boot and the events stay."""
+    look = Look(OK, driver="560.1", cards=(A,), nodes=(NODE,))
+    expected = STATE._replace(status=OK, driver="560.1", cards=(A,), nodes=(NODE,), read_at=7.0)
+    assert after_look(STATE._replace(status=FAILED, reason="x"), look, 7.0) == expected
+
+
+def test_an_absent_driver_has_no_cards() -> None:
+    """What was known of them is forgotten."""
+    state = after_look(STATE, Look(ABSENT, "no library"), 7.0)
+    assert (state.status, state.reason, state.driver, state.cards, state.nodes) == (ABSENT, "no library", "", (), ())
+    assert state.xids == STATE.xids
+
+
+def test_an_inventory_that_failed_leaves_the_cards() -> None:
+    """Its reason and its device nodes count; nothing was read."""
+    state = after_look(STATE, Look(FAILED, "versions differ", nodes=(NODE,)), 7.0)
+    assert state == STATE._replace(status=FAILED, reason="versions differ", nodes=(NODE,))
+
+
+def test_without_an_inventory_all_but_the_status_stays() -> None:
+    """Cards, device nodes and events are those of before."""
+    assert after_failure(STATE, "killed") == STATE._replace(status=FAILED, reason="killed")
+
+
+@pytest.mark.parametrize(
+    ("load", "expected"),
+    [
+        pytest.param(STATE.load, STATE, id="the same"),
+        pytest.param("9", STATE._replace(load="9", cards=(), nodes=(), read_at=0.0), id="another one"),
+        pytest.param("", STATE._replace(load="", cards=(), nodes=()), id="unloaded"),
+    ],
+)
+def test_cards_and_their_device_nodes_are_those_of_one_load(load: str, expected: State) -> None:
+    """Minors and majors may be others after it."""
+    assert after_load(STATE, load) == expected
+
+
+def test_the_last_events_are_kept_and_counted_on() -> None:
+    """More than are kept."""
+    state = State("session")
+    for at in range(MOST_XIDS + 5):
+        state = after_xid(state, XidSeen("GPU-1", 31, 7, 0), float(at))
+    assert [event.number for event in state.xids] == list(range(6, MOST_XIDS + 6))
+    assert state.xids[-1] == (MOST_XIDS + 5, MOST_XIDS + 4.0, "GPU-1", 31, 7, 0)
+
+
+@pytest.mark.parametrize(
+    ("status", "load", "failures", "seconds"),
+    [
+        pytest.param(FAILED, "1", 1, 1.0, id="first failure"),
+        pytest.param(FAILED, "1", 2, 2.0, id="second failure"),
+        pytest.param(FAILED, "1", 5, 16.0, id="fifth failure"),
+        pytest.param(FAILED, "1", 6, 30.0, id="sixth failure"),
+        pytest.param(FAILED, "1", 10**9, 30.0, id="failures without end"),
+        pytest.param(FAILED, "1", 0, 1.0, id="not counted yet"),
+        pytest.param(ABSENT, "1", 0, 10.0, id="absent with a module"),
+        pytest.param(ABSENT, "", 7, 60.0, id="absent without a module"),
+        pytest.param(OK, "1", 0, 1.0, id="ended without a reason"),
+    ],
+)
+def test_the_pause_before_the_next_child(status: str, load: str, failures: int, seconds: float) -> None:
+    """From 1 s to 30 s after failures; a node without a driver is asked seldom."""
+    assert pause(State("session", status=status, load=load), failures, Timing()) == seconds

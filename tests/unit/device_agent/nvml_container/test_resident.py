@@ -1,0 +1,90 @@
+"""What the container's two processes have loaded, as the script starts them; the child is a copy of the other one.
+
+``-I -S`` and a search path of two entries: what an editable installation loads by itself is not theirs.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from device_agent.gpu_state.state import ABSENT
+from tests.unit.device_agent.nvml_container.running import SECONDS, Client, wait_for
+
+REPOSITORY = Path(__file__).parents[4]
+
+START = """
+import json, sys
+sys.path[:0] = json.loads(sys.argv[1])
+from device_agent.cli import start
+sys.argv = ["device-agent", "nvml", *json.loads(sys.argv[2])]
+try:
+    start.main()
+finally:
+    print(json.dumps(sorted(name for name, module in sys.modules.items() if module)))
+"""
+
+FORBIDDEN = frozenset({
+    "argparse", "asyncio", "dataclasses", "grpclib", "hashlib", "inspect", "logging", "multiprocessing", "pathlib",
+    "random", "shutil", "_ssl", "subprocess", "tempfile", "yaml",
+})  # fmt: skip
+"""Each of them would cost the container's processes from 0.2 to 5 MiB for ever."""
+
+
+def test_nothing_heavy_is_loaded_and_no_library_of_the_drivers(tmp_path: Path) -> None:
+    """Neither TLS nor logging nor a parser; NVML's binding is shared with the child, the library is the child's."""
+    sock = tmp_path / "nvml.sock"
+    path = json.dumps([str(REPOSITORY), sysconfig.get_path("purelib")])
+    arguments = json.dumps([f"--socket={sock}", f"--root={tmp_path}"])
+    command = [sys.executable, "-I", "-S", "-c", START, path, arguments]
+    environment = {**os.environ, "LD_LIBRARY_PATH": ""}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment)
+    try:
+        wait_for(lambda: answers(sock) or process.poll() is not None, "the socket")
+        client = Client(sock)
+        client.ask("follow")
+        assert client.state().status == ABSENT
+        maps = Path(f"/proc/{process.pid}/maps").read_text()
+        client.close()
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=SECONDS)
+    finally:
+        process.kill()
+        process.communicate()
+    modules = frozenset(json.loads(output))
+    assert process.returncode == 0
+    assert "libnvidia-ml" not in maps
+    assert {"device_agent.nvml_container.supervisor", "pynvml"} <= modules
+    assert modules & FORBIDDEN == set()
+
+
+def answers(sock: Path) -> bool:
+    """Return whether somebody listens there."""
+    try:
+        Client(sock).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        pytest.param(["--help"], 0, "Ask NVIDIA's NVML for the agent", id="help"),
+        pytest.param(["--socket", "/nowhere/nvml.sock"], 1, "cannot listen on /nowhere/nvml.sock", id="two words"),
+        pytest.param(["--socket=/nowhere/nvml.sock"], 1, "cannot listen on /nowhere/nvml.sock", id="no folder"),
+        pytest.param(["--log-level=loud"], 2, "'loud' is not one of debug, info", id="a wrong level"),
+        pytest.param(["--interval=1s"], 2, "unrecognized arguments", id="a flag of the agent"),
+    ],
+)
+def test_the_command_ends_with_its_status(arguments: list[str], status: int, message: str) -> None:
+    """0 done, 1 the socket cannot be had, 2 wrong usage."""
+    command = [sys.executable, "-m", "device_agent", "nvml", *arguments]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == status
+    assert message in done.stdout + done.stderr
