@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from device_agent.device_nodes.wanted import capability_paths
 from device_agent.devices.model import DeviceNode, Unit, UnitFile
 from device_agent.gpu_state.state import CardState, InstanceState, NodeState
 from device_agent.sources.nvidia.health import USUAL, Rules, Verdict, why_unhealthy
@@ -103,7 +104,7 @@ class _Made:
 
     def instance(self, card: CardState, instance: InstanceState) -> Unit:
         """Make a unit of a MIG instance."""
-        opened = tuple(capability_paths(card.minor, instance)) if card.minor is not None else ()
+        opened = capability_paths(card.minor, instance.gi, instance.ci) if card.minor is not None else ()
         return self._unit(card, instance.uuid, opened, (instance.gi, instance.ci))
 
     def _unit(self, card: CardState, uuid: str, opened: Sequence[str], instance: tuple[int, int] | None = None) -> Unit:
@@ -132,13 +133,6 @@ class _Made:
             return nodes, f"the driver has no device node for it: {missing} is missing"
         wrong = next((node for node in nodes if node.why), None)
         return nodes, f"{wrong.path}: {wrong.why}" if wrong else ""
-
-
-def capability_paths(minor: int, instance: InstanceState) -> Iterator[str]:
-    """Name what opens an instance, below /proc/driver/nvidia/capabilities: its GPU instance, its compute instance."""
-    folder = f"gpu{minor}/mig/gi{instance.gi}"
-    yield f"{folder}/access"
-    yield f"{folder}/ci{instance.ci}/access"
 
 
 def _device_node(path: str) -> DeviceNode:
