@@ -37,6 +37,7 @@ class Child:
         self.why = ""
         self._requests = requests
         self._received = bytearray()
+        self._has_ended = False
 
     def read(self, now: float) -> list[bytes] | None:
         """Read the lines that are there; None at their end. Call it when the pipe is ready.
@@ -47,6 +48,7 @@ class Child:
         with suppress(BlockingIOError):
             chunk = os.read(self.lines, _CHUNK)
             if not chunk:
+                self._has_ended = True
                 return None
             self._received += chunk
         *lines, rest = self._received.split(b"\n")
@@ -71,8 +73,11 @@ class Child:
     def reap(self) -> int | None:
         """Return the exit status of a child that has ended (negative: the signal that killed it), otherwise None.
 
-        A process may hang in the kernel after it was killed, and after its pipes were closed.
+        One that was not killed is heard to the end of its lines first. A process may hang in the kernel after it was
+        killed, and after its pipes were closed.
         """
+        if self.killed is None and not self._has_ended:
+            return None
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         if not pid:
             return None
@@ -116,7 +121,8 @@ def _be_child(work: Work, pipes: tuple[int, int], may_make_nodes: bool, supervis
             signal.signal(number, signal.SIG_DFL)
         _end_with(supervisor)
         os.dup2(pipes[0], _REQUESTS)
-        os.dup2(pipes[1], _LINES)
+        # Not for programs that the driver's library runs, such as nvidia-modprobe: the end of the lines is ours.
+        os.dup2(pipes[1], _LINES, inheritable=False)
         # What the driver's library prints is no line of ours.
         os.dup2(_STANDARD_ERROR, 1)
         _close_others()

@@ -251,6 +251,7 @@ def test_a_socket_of_one_that_was_killed_is_replaced(tmp_path: Path) -> None:
     with StandIn(tmp_path, WELL) as running:
         running.process.kill()
         running.process.wait()
+        wait_for(lambda: not running.is_listening(), "the end of a child that was just started")
         assert running.socket.exists()
     with StandIn(tmp_path, WELL) as running:
         running.follower().state(is_ok)
