@@ -10,7 +10,12 @@ from tests.unit.device_agent.nvml_container.running import is_gone, wait_for
 def lines_of(child: Child) -> list[bytes]:
     """Wait for lines, and read what is there."""
     found: list[bytes] = []
-    wait_for(lambda: bool(found.extend(child.read(0.0) or []) or found), "a line")
+
+    def has_lines() -> bool:
+        found.extend(child.read(0.0) or ())
+        return bool(found)
+
+    wait_for(has_lines, "a line")
     return found
 
 
@@ -63,7 +68,12 @@ def test_a_request_reaches_the_child_and_too_many_are_no_error() -> None:
 
 def test_a_full_pipe_is_no_error() -> None:
     """The child reads nothing."""
-    child = start_child(lambda *_: time.sleep(3600) or 0, may_make_nodes=False, now=0.0)
+
+    def work(_requests: int, _lines: int, _may_make_nodes: bool) -> int:
+        time.sleep(3600)
+        return 0
+
+    child = start_child(work, may_make_nodes=False, now=0.0)
     for _ in range(3):
         child.ask(b"l" * 100_000)
     child.kill(0.0)
