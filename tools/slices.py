@@ -34,6 +34,7 @@ SLICES: Mapping[str, tuple[str, ...]] = {
     "units": ("tests/contract", "tests/unit"),
     "installation": ("tests/cluster/test_install.py",),
     "cluster": ("tests/cluster",),
+    "drain": ("tests/cluster/test_drain.py", "tests/cluster/test_device_agent_on_guest.py"),
     "worlds": (WORLD,),
     "worlds-of-waves": (
         f"{WORLD}/test_world_edits.py",
