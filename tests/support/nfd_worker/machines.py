@@ -46,13 +46,13 @@ export PATH=/opt/driverwright/bin:$PATH PYTHONDONTWRITEBYTECODE=1
 poweroff -f
 """
 
-SCAN = f"""
-echo '{_BEGIN}'
-nfd-worker scan --root / --config /nfd-worker.conf --features -o json
-echo
-echo '{_END}'
-"""
 
+def printing(command: str) -> str:
+    """Give the shell that runs a command which prints the document of :func:`scan`."""
+    return f"\necho '{_BEGIN}'\n{command}\necho\necho '{_END}'\n"
+
+
+SCAN = printing("nfd-worker scan --root / --config /nfd-worker.conf --features -o json")
 
 _BOOT_MODULES = ("virtio_pci", "virtio_blk", "nvme", "crc32c_generic", "ext4")
 _BOOT_INIT = """#!/bin/busybox sh
@@ -76,7 +76,7 @@ class Machine:
     modules: Sequence[str] = ()
     prepare: str = ""
     command: str = SCAN
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str | bytes] = field(default_factory=dict)
 
 
 class WorkerDisk:
@@ -106,7 +106,7 @@ class WorkerDisk:
             # A link of the image could lead out of it, to this machine's own files.
             assert (tree / path).parent.resolve().is_relative_to(tree.resolve()), path
             (tree / path).parent.mkdir(parents=True, exist_ok=True)
-            (tree / path).write_text(content)
+            (tree / path).write_bytes(content.encode() if isinstance(content, str) else content)
         shutil.copy(kernel.config, tree / "boot" / kernel.config.name)
         modules = tree / "lib/modules" / kernel.release
         modules.mkdir(parents=True, exist_ok=True)
@@ -133,18 +133,18 @@ class WorkerDisk:
         link.symlink_to(target)
 
 
-def worker_disk(ground: Testbed, folder: Path) -> WorkerDisk:
-    """Build the worker's image, unless it is kept, and take it apart."""
+def worker_disk(ground: Testbed, folder: Path, program: str = "nfd-worker") -> WorkerDisk:
+    """Build a program's image, unless it is kept, and take it apart."""
     with contextlib.closing(ground.engine.client(timeout=600)) as engine:
         images = product_images.build_all(
             engine,
             ground.registry.host,
             base_image=ground.base_image,
             say=lambda _: None,
-            names=("nfd-worker",),
+            names=(program,),
             keep=True,
         )
-        return WorkerDisk(engine, images["nfd-worker"], folder)
+        return WorkerDisk(engine, images[program], folder)
 
 
 def stock_kernel() -> KernelPackage:
@@ -194,7 +194,7 @@ def command_line(disk: Path, kernel: KernelPackage, machine: Machine) -> list[st
 
 
 def scan(disk: Path, kernel: KernelPackage, machine: Machine) -> Any:
-    """Boot a machine and return what ``nfd-worker scan`` printed on it.
+    """Boot a machine and return the JSON document that ``nfd-worker scan``, or another command, printed on it.
 
     The exit status of QEMU says nothing about the guest, so the document's marks on the console are what counts.
     """

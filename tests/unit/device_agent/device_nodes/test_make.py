@@ -288,6 +288,14 @@ def test_a_strangers_node_stays_where_removing_is_not_allowed(dev: Dev, params: 
     assert dev.node("nvidia-uvm").numbers == (511, 0)
 
 
+def test_a_look_reports_a_strangers_node(dev: Dev) -> None:
+    """And leaves it."""
+    dev.put("nvidia-uvm", 511, 0)
+    found = dev.look(wanted("Character devices:\n511 a-stranger\n\n"))
+    assert whys(found) == {"/dev/nvidia-uvm": "it is a device of a-stranger now"}
+    assert dev.node("nvidia-uvm").numbers == (511, 0)
+
+
 def test_capabilities_of_instances_that_are_gone(dev: Dev) -> None:
     """They stay while the driver has their numbers, and go when a stranger has them."""
     dev.put("nvidia-caps/nvidia-cap99", 236, 99)
@@ -345,6 +353,13 @@ def test_what_is_no_link_is_the_nodes_reason(dev: Dev) -> None:
     (dev.root / "char").mkdir()
     (dev.root / "char/195:0").write_text("")
     assert whys(dev.make(wanted())) == {"/dev/nvidia0": "/dev/char/195:0 is no link: remove it"}
+
+
+def test_a_link_that_cannot_be_made_stops_no_other(dev: Dev) -> None:
+    """It is its node's reason."""
+    (dev.root / "char/.195:0.driverwright").mkdir(parents=True)
+    assert whys(dev.make(wanted())) == {"/dev/nvidia0": "its link /dev/char/195:0 cannot be made: Is a directory"}
+    assert dev.links()["195:255"] == "../nvidiactl"
 
 
 def test_a_folder_of_links_is_not_followed(dev: Dev) -> None:
