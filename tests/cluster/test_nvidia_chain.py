@@ -155,19 +155,20 @@ def test_a_pod_without_privileges_has_one_card_and_the_libraries(
 
 
 def test_a_card_that_wants_a_reset_is_not_given(place: Place, guest: Guest, machine: FakeMachine) -> None:
-    """The other one can be had; it is given again once the driver asks for nothing any more."""
-    machine.set(0, "recovery", 1)
+    """Its driver does not say what it needs, so that this lasts until the next load; the other one can be had."""
+    machine.unset(0, "recovery")
+    machine.xid(0, 79)
     tell(guest, machine)
     place.wait_for("2", "1")
-    machine.set(0, "recovery", 0)
-    tell(guest, machine)
-    place.wait_for("2", "2")
 
 
 def test_a_wave_drains_the_pod_lets_the_plugin_leave_and_brings_all_back(
     scenario: Scenario, guest: Guest, place: Place, machine: FakeMachine, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The driver gets another number for nvidia-uvm: each node is right again, also in the pod that comes back."""
+    """The driver gets another number for nvidia-uvm: each node is right again, also in the pod that comes back.
+
+    And both cards can be had: nothing is held against a card from before a load.
+    """
     before = users(scenario)
     with chain_on(guest, module=MODULE, sign="parameters/uvm_major") as seen:
         parameters = {MODULE: ["cards=2", f"uvm_major={SECOND_UVM}"]}
