@@ -196,6 +196,17 @@ def test_a_wave_drains_the_pod_lets_the_plugin_leave_and_brings_all_back(
     assert opened == expected_answers([machine.uuid(0), machine.uuid(1)].index(card))
 
 
+def test_a_driver_that_is_deleted_takes_all_with_it(scenario: Scenario, guest: Guest, place: Place) -> None:
+    """Plugin, module and libraries; device nodes stay, and open nothing."""
+    scenario.cluster.client.delete(DEPLOYMENTS.path(namespace=NAMESPACE, name=USER))
+    scenario.remove_driver()
+    acts.wait_until(scenario, "no card can be had", lambda: place.count("allocatable") == "0")
+    assert guest.run(f"ls /sys/module/{MODULE}")[0] != 0
+    assert guest.run("ls /run/nvidia/driver/")[0] != 0
+    assert "No such device or address" in guest.run("cat /dev/nvidia0 2>&1")[1]
+    assert stages_of(scenario, NODE) == []
+
+
 def driver(scenario: Scenario, userspace: Json) -> Json:
     """Make the DriverContainer, for the node alone."""
     body: Json = yaml.safe_load((EXAMPLE / "driver-container.yaml").read_text())
