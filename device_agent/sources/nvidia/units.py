@@ -52,9 +52,7 @@ def offer(cards: Sequence[CardState], view: View) -> Offer:
     empty = [card.uuid for card in split if not card.instances and not card.why]
     reasons = [f"{uuid} is in MIG mode and has no instances" for uuid in empty]
     if view.strategy is MigStrategy.SINGLE and split:
-        reasons += _differences(cards)
-        units = {FULL_CARD: () if reasons else tuple(made.instance(*pair) for pair in _instances(split))}
-        return Offer(resources=units, reasons=tuple(reasons))
+        return _single(cards, split, made, reasons)
     whole = tuple(made.card(card) for card in cards if card not in split)
     resources: dict[str, tuple[Unit, ...]] = {FULL_CARD: whole}
     for card, instance in _instances(split):
@@ -76,9 +74,22 @@ def _instances(cards: Sequence[CardState]) -> Iterator[tuple[CardState, Instance
     return ((card, instance) for card in cards for instance in card.instances)
 
 
+def _single(cards: Sequence[CardState], split: Sequence[CardState], made: "_Made", reasons: list[str]) -> Offer:
+    """Offer what the GPUs that can be read are split into; what is remembered of others decides only without these."""
+    basis = [card for card in cards if not card.why] or [card for card in cards if card.mig_mode is not None]
+    if all(card.mig_mode != 1 for card in basis):
+        return Offer(resources={FULL_CARD: tuple(made.card(card) for card in cards if card not in split)})
+    reasons += _differences(basis)
+    profiles = {instance.profile for _, instance in _instances(basis)}
+    alike = (pair for pair in _instances(split) if pair[1].profile in profiles)
+    return Offer(
+        resources={FULL_CARD: () if reasons else tuple(made.instance(*pair) for pair in alike)}, reasons=tuple(reasons)
+    )
+
+
 def _differences(cards: Sequence[CardState]) -> Iterator[str]:
-    """Say how GPUs differ that have to be split alike; what is not known of one that cannot be read is no reason."""
-    whole = [card.uuid for card in cards if card.mig_mode != 1 and not (card.why and card.mig_mode is None)]
+    """Say how GPUs differ that have to be split alike."""
+    whole = [card.uuid for card in cards if card.mig_mode != 1]
     if whole:
         yield f"migStrategy single needs MIG mode on all GPUs or on none: {whole[0]} is not in it, others are"
     profiles = sorted({instance.profile for _, instance in _instances(cards)})

@@ -14,6 +14,7 @@ from tests.unit.device_agent.nvidia.states import card, lost, nodes, split, uuid
 NONE, SINGLE, MIXED = MigStrategy.NONE, MigStrategy.SINGLE, MigStrategy.MIXED
 GPU, SMALL, LARGE, DOUBLE = (f"nvidia.com/{name}" for name in ("gpu", "mig-1g.5gb", "mig-3g.20gb", "mig-1g.10gb.me"))
 CAPS = [f"gpu{card}/mig/gi{gi}{ci}/access" for card in range(2) for gi in range(1, 8) for ci in ("", "/ci0")]
+GONE = {"why": "GPU is lost", "error": 15}
 COMMON = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
 
 
@@ -43,6 +44,14 @@ def one(*cards: CardState, view: View) -> Unit:
                      id="single: one of which nothing is known"),
         pytest.param(SINGLE, [split(0, "1g.5gb"), split(1, "1g.5gb", why="GPU is lost", error=15)],
                      {GPU: ["MIG-0-1", "MIG-1-1"]}, id="single: a lost one whose instances are known"),
+        pytest.param(SINGLE, [split(0, "1g.5gb"), split(1, "3g.20gb", **GONE)], {GPU: ["MIG-0-1"]},
+                     id="single: a lost one that had another profile"),
+        pytest.param(SINGLE, [split(0, "1g.5gb"), card(1, **GONE)], {GPU: ["MIG-0-1"]},
+                     id="single: a lost one that was whole"),
+        pytest.param(SINGLE, [card(0), split(1, "1g.5gb", **GONE)], {GPU: ["GPU-0"]},
+                     id="single: a lost one that was split, beside whole ones"),
+        pytest.param(SINGLE, [split(0, "1g.5gb", **GONE), lost(1, uuid="GPU-1")], {GPU: ["MIG-0-1"]},
+                     id="single: only lost ones"),
         pytest.param(MIXED, [card(0), split(1, "1g.5gb", "3g.20gb"), split(2, "1g.5gb")],
                      {GPU: ["GPU-0"], SMALL: ["MIG-1-1", "MIG-2-1"], LARGE: ["MIG-1-2"]}, id="mixed: by profile"),
         pytest.param(MIXED, [split(0, "1g.10gb+me")], {GPU: [], DOUBLE: ["MIG-0-1"]}, id="mixed: with media engines"),
