@@ -112,8 +112,8 @@ def judged(
                 _note_lost(held, lost)
         by_uuid = {card.uuid: card for card in cards}
         read = (_after_reading(one, by_uuid.get(one.uuid), state.read_at, rules) for one in held.values())
-        return tuple(one for one in read if one is not None)
-    return tuple(held.values())
+        return _bounded([one for one in read if one is not None], known)
+    return _bounded(tuple(held.values()), known)
 
 
 def why_unhealthy(
@@ -159,6 +159,13 @@ def _of_event(event: XidEvent, uuid: str, state: State) -> Verdict:
 def _has_room(held: _Held, known: Sequence[str], uuid: str) -> bool:
     strangers = {name for name, _, _ in held}.difference(known)
     return uuid in strangers or len(strangers) < MOST_CARDS
+
+
+def _bounded(verdicts: Sequence[Verdict], known: Sequence[str]) -> tuple[Verdict, ...]:
+    """Forget those first held against GPUs that are not known any more, if these are too many."""
+    strangers = dict.fromkeys(one.uuid for one in verdicts if one.uuid not in known)
+    forgotten = list(strangers)[: max(len(strangers) - MOST_CARDS, 0)]
+    return tuple(one for one in verdicts if one.uuid not in forgotten)
 
 
 def _hold(held: _Held, new: Verdict) -> None:

@@ -29,7 +29,7 @@ class Memory:
 
 def after(memory: Memory, state: State, rules: Rules) -> tuple[Memory, int]:
     """Return what is known after a state, and how many cards it has of which nobody knows the UUID."""
-    roster, unnamed = after_state(memory.roster, state)
+    roster, unnamed = after_state(memory.roster, state, {one.uuid for one in memory.verdicts})
     events = new_events(state, memory.session, memory.number)
     is_same = state.session == memory.session
     return Memory(
