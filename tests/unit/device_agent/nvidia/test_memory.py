@@ -29,6 +29,7 @@ _verdicts = st.builds(
     gi=st.none() | st.integers(0, 100),
     ci=st.none() | st.integers(0, 100),
     is_away=st.booleans(),
+    knows_action=st.booleans(),
     good_since=st.none(),
 )
 
@@ -64,6 +65,28 @@ def test_a_container_that_starts_anew_counts_from_one() -> None:
     assert (memory.session, memory.number) == ("s2", 0)
     memory, _ = after(memory, SAID._replace(session="s2", xids=(xid(1, 48),)), USUAL)
     assert [one.xid for one in memory.verdicts] == [79, 94, 48]
+
+
+def test_silence_about_a_gpu_after_an_answer_ends_nothing() -> None:
+    """The driver said before the Xid that the GPU needs nothing, and then says nothing: also to a new agent."""
+    memory, _ = after(Memory(), state(card(0)), USUAL)
+    silent = state(card(0, recovery_action=None), at=102.0, xids=(xid(1, 94),))
+    memory, _ = after(memory, silent, USUAL)
+    memory = parse_memory(dump_memory(memory))
+    memory, _ = after(memory, silent._replace(read_at=10_000.0), USUAL)
+    assert [one.xid for one in memory.verdicts] == [94]
+    for at in (10_010.0, 10_040.0):
+        memory, _ = after(memory, state(card(0), at=at, xids=silent.xids), USUAL)
+    assert memory.verdicts == ()
+
+
+def test_a_verdict_of_an_agent_before_is_read() -> None:
+    """It did not write down whether the driver knows of recovery."""
+    memory, _ = after(Memory(), SAID, USUAL)
+    plain = json.loads(dump_memory(memory))
+    for one in plain["verdicts"]:
+        del one["knows_action"]
+    assert [one.knows_action for one in parse_memory(json.dumps(plain).encode()).verdicts] == [False, False]
 
 
 def test_gpus_with_other_uuids_each_time_are_bounded() -> None:
