@@ -128,7 +128,9 @@ def test_an_instance_brings_its_two_capabilities() -> None:
         pytest.param(View(nodes=[node._replace(why="it is another device") for node in nodes(0)]),
                      "/dev/nvidia0: it is another device", False, id="a wrong node"),
         pytest.param(View(nodes=[node._replace(why="missing") if node.path == "/dev/nvidia-uvm" else node
-                                 for node in nodes(0)]), "/dev/nvidia-uvm: missing", True, id="a wrong node of all"),
+                                 for node in nodes(0)]), "/dev/nvidia-uvm: missing", False, id="a wrong node of all"),
+        pytest.param(View(nodes=[node for node in nodes(0) if node.path != "/dev/nvidia-uvm"]),
+                     "/dev/nvidia-uvm is missing: the module nvidia_uvm is not loaded", False, id="no UVM"),
         pytest.param(View(nodes=nodes(0), is_current=False), "not known which device node", False, id="another driver"),
         pytest.param(View(nodes=nodes(0), trouble="NVML hangs"), "NVML hangs", True, id="nothing may be given"),
         pytest.param(View(nodes=nodes(0), libraries=Libraries(why="there is no libcuda.so.1")), "no libcuda.so.1", True,
@@ -136,18 +138,19 @@ def test_an_instance_brings_its_two_capabilities() -> None:
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_why_a_gpu_is_not_given(view: View, why: str, is_known: bool) -> None:
-    """What its node is, is said where it is known: a container that runs may start again while NVML hangs."""
+    """What its node is, is said where it and those of all are right: a container may start again while NVML hangs."""
     unit = one(card(0), view=view)
     assert why in unit.why
     assert unit.identity == (("/dev/nvidia0 195:0",) if is_known else ())
 
 
 def test_nodes_that_are_not_needed_may_be_missing() -> None:
-    """A driver without UVM and modeset has GPUs all the same."""
-    few = [node for node in nodes(0) if node.path in ("/dev/nvidia0", "/dev/nvidiactl")]
+    """A driver without modeset has GPUs all the same."""
+    needed = ["/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"]
+    few = [node for node in nodes(0) if node.path in needed]
     unit = one(card(0), view=View(nodes=few))
     assert unit.is_healthy
-    assert [file.path for file in unit.files] == ["/dev/nvidia0", "/dev/nvidiactl"]
+    assert [file.path for file in unit.files] == needed
 
 
 def test_an_instance_without_its_capability_is_not_given() -> None:
