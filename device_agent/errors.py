@@ -5,7 +5,7 @@
     AgentError
     ├── ConfigurationError   a flag, an environment variable or the configuration file: an admin must correct it
     ├── AllocationRefused    the kubelet asked for devices that cannot be given; it gets the message
-    ├── AllocationsInvalid   the file of what was given is not one; it is set aside
+    ├── FileInvalid          a file of the agent's own is not one; it is set aside
     ├── MalformedMessage     bytes from the kubelet are not a message of its API
     ├── RegistrationFailed   the kubelet is not there, or refused a resource; it is tried again
     ├── SocketUnusable       the container nvml cannot listen on its socket
@@ -26,8 +26,8 @@ class AllocationRefused(AgentError):
     """Devices that were asked for cannot be given; the message says which and why."""
 
 
-class AllocationsInvalid(AgentError):
-    """What should be the file of allocations is none; the message says what is wrong."""
+class FileInvalid(AgentError):
+    """A file of the agent's own has something else in it; the message says what is wrong."""
 
 
 class MalformedMessage(AgentError):

@@ -49,6 +49,7 @@ HOST = (
     "tests/cluster/test_device_sources.py",
     "tests/cluster/test_job_builder.py",
     "tests/cluster/test_job_kernel_discovery.py",
+    "tests/cluster/test_nvidia_devices.py",
 )
 """What needs a cluster whose only node is this machine."""
 DISCOVERY = "tests/engine/test_kernel_discovery.py"

@@ -34,6 +34,7 @@ SLICES: Mapping[str, tuple[str, ...]] = {
     "units": ("tests/contract", "tests/unit"),
     "installation": ("tests/cluster/test_install.py",),
     "cluster": ("tests/cluster",),
+    "drain": ("tests/cluster/test_drain.py", "tests/cluster/test_device_agent_on_guest.py"),
     "worlds": (WORLD,),
     "worlds-of-waves": (
         f"{WORLD}/test_world_edits.py",
@@ -47,6 +48,7 @@ SLICES: Mapping[str, tuple[str, ...]] = {
         f"{WORLD}/test_world_attack_long.py",
         f"{WORLD}/test_world_attack_longer.py",
     ),
+    "nvidia-chain": ("tests/cluster/test_nvidia_chain.py",),
 }
 """What each runs: files, and folders without what another slice names."""
 BY_HAND = ("tests/api/test_soak.py",)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
-from device_agent.errors import AllocationRefused, AllocationsInvalid, StartRefused
+from device_agent.errors import AllocationRefused, FileInvalid, StartRefused
 from kube_api.text import printable
 
 Identity = tuple[str, ...]
@@ -71,35 +71,35 @@ def parse_given(content: bytes) -> Given:
     """Read what is remembered.
 
     Raises:
-        AllocationsInvalid: says what is wrong.
+        FileInvalid: says what is wrong.
     """
     try:
         document = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise AllocationsInvalid("it is not JSON") from error
+        raise FileInvalid("it is not JSON") from error
     if not isinstance(document, dict) or document.get("version") != VERSION:
-        raise AllocationsInvalid(f"it is not of version {VERSION}")
+        raise FileInvalid(f"it is not of version {VERSION}")
     entries = document.get("given")
     if not isinstance(entries, list) or len(entries) > MAX_GIVEN:
-        raise AllocationsInvalid(f"'given' is not a list of at most {MAX_GIVEN}")
+        raise FileInvalid(f"'given' is not a list of at most {MAX_GIVEN}")
     return dict(map(_entry, entries))
 
 
 def _entry(entry: Any) -> tuple[tuple[str, str], Identity]:
     if not isinstance(entry, dict):
-        raise AllocationsInvalid("an entry is not an object")
+        raise FileInvalid("an entry is not an object")
     identity = entry.get("identity")
     if not isinstance(identity, list) or not identity or not all(map(_is_text, identity)):
-        raise AllocationsInvalid("an identity is not a list of texts")
+        raise FileInvalid("an identity is not a list of texts")
     if sum(map(len, identity)) > LONGEST_IDENTITY:
-        raise AllocationsInvalid("an identity is too long")
+        raise FileInvalid("an identity is too long")
     return (_name(entry, "resource"), _name(entry, "id")), tuple(identity)
 
 
 def _name(entry: Mapping[str, Any], field: str) -> str:
     value = entry.get(field)
     if not isinstance(value, str) or not _is_text(value) or len(value) > _LONGEST_NAME:
-        raise AllocationsInvalid(f"an entry has no {field}")
+        raise FileInvalid(f"an entry has no {field}")
     return value
 
 

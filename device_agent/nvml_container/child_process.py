@@ -16,7 +16,6 @@ Work = Callable[[int, int, bool], int]
 its exit status."""
 
 _CHUNK = 1 << 16
-"""As much as a pipe holds (pipe(7)): one read has all that a child said before it ended."""
 _REQUESTS, _LINES = 0, 3
 _STANDARD_ERROR = 2
 _PR_SET_PDEATHSIG = 1
@@ -36,9 +35,9 @@ class Child:
         self.killed: float | None = None
         self.has_spoken = self.is_closed = False
         self.why = ""
-        self._is_gone = False
         self._requests = requests
         self._received = bytearray()
+        self._has_ended = False
 
     def read(self, now: float) -> list[bytes] | None:
         """Read the lines that are there; None at their end. Call it when the pipe is ready.
@@ -49,6 +48,7 @@ class Child:
         with suppress(BlockingIOError):
             chunk = os.read(self.lines, _CHUNK)
             if not chunk:
+                self._has_ended = True
                 return None
             self._received += chunk
         *lines, rest = self._received.split(b"\n")
@@ -66,26 +66,24 @@ class Child:
 
     def kill(self, now: float) -> None:
         """End it at once, as far as the kernel lets it end."""
-        if self.killed is None and not self._is_gone:
+        if self.killed is None:
             self.killed = now
             os.kill(self.pid, signal.SIGKILL)
 
     def reap(self) -> int | None:
         """Return the exit status of a child that has ended (negative: the signal that killed it), otherwise None.
 
-        A process may hang in the kernel after it was killed, and after its pipes were closed. What it said last may not
-        be read yet.
+        One that was not killed is heard to the end of its lines first. A process may hang in the kernel after it was
+        killed, and after its pipes were closed.
         """
+        if self.killed is None and not self._has_ended:
+            return None
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         if not pid:
             return None
-        self._is_gone = True
-        return os.waitstatus_to_exitcode(status)
-
-    def close(self) -> None:
-        """Close the pipes of a child that is gone."""
         os.close(self.lines)
         os.close(self._requests)
+        return os.waitstatus_to_exitcode(status)
 
 
 def start_child(work: Work, may_make_nodes: bool, now: float) -> Child:
@@ -123,7 +121,8 @@ def _be_child(work: Work, pipes: tuple[int, int], may_make_nodes: bool, supervis
             signal.signal(number, signal.SIG_DFL)
         _end_with(supervisor)
         os.dup2(pipes[0], _REQUESTS)
-        os.dup2(pipes[1], _LINES)
+        # Not for programs that the driver's library runs, such as nvidia-modprobe: the end of the lines is ours.
+        os.dup2(pipes[1], _LINES, inheritable=False)
         # What the driver's library prints is no line of ours.
         os.dup2(_STANDARD_ERROR, 1)
         _close_others()

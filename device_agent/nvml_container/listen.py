@@ -10,7 +10,7 @@ from device_agent.errors import SocketUnusable
 
 _BACKLOG = 16
 _ONLY_ROOT = 0o177
-_SECONDS = 5.0
+_SECONDS = 1.0
 
 
 @contextmanager
@@ -54,16 +54,25 @@ def _remove_stale(path: str) -> None:
         return
     if not stat.S_ISSOCK(mode):
         raise SocketUnusable(f"cannot listen on {path}: a file that is no socket is there; remove it")
+    if _is_answered(path):
+        raise SocketUnusable(f"cannot listen on {path}: another process answers there; end it, or choose --socket")
+    _remove(path)
+
+
+def _is_answered(path: str) -> bool:
+    """Return whether somebody accepts a connection, and keeps it for a moment.
+
+    A process that was just started by one that was killed has its socket until it notices that.
+    """
     with socket.socket(socket.AF_UNIX) as other:
         other.settimeout(_SECONDS)
         try:
             other.connect(path)
-        except (ConnectionRefusedError, FileNotFoundError):
-            _remove(path)
-            return
+            return other.recv(1) != b""
         except TimeoutError:
-            pass  # it has one, which is busy
-    raise SocketUnusable(f"cannot listen on {path}: another process answers there; end it, or choose --socket")
+            return True
+        except (ConnectionError, FileNotFoundError):
+            return False
 
 
 def _remove(path: str) -> None:

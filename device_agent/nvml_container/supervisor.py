@@ -140,9 +140,7 @@ class Supervisor:
         """Reap a child that has ended, kill one that says nothing, and report one that cannot be killed."""
         status = child.reap()
         if status is not None:
-            self._hear(selectors.EVENT_READ, now)  # what it said last
             self._deafen(child)
-            child.close()
             self._child = None
             self._note_end(child, status, now)
         elif child.killed is None and now >= child.heard + self._timing.silence:
@@ -188,10 +186,8 @@ class Supervisor:
         if child is None:
             return
         child.kill(time.monotonic())
-        while (status := child.reap()) is None and time.monotonic() < end:
+        while child.reap() is None and time.monotonic() < end:
             time.sleep(0.01)
-        if status is not None:
-            child.close()
 
     # ------------------------------------------------------------ what clients and signals ask for
 

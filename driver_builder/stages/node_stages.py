@@ -165,7 +165,7 @@ def _plugin(stages: StageView, node: Node, claim: str) -> _Plugin:
     if has and not (is_early and node.reported_at < since):
         return _Plugin(is_there=True)
     if is_early:
-        why = f"{resource} is not reported anew yet" if has else f"it has no {resource} yet"
+        why = f"its kubelet has not reported {resource} anew yet" if has else f"it has no {resource} yet"
         return _Plugin(is_there=was, why=why, due_at=late)
     return _without_resource(stages, node, resource, was=was)
 

@@ -29,8 +29,14 @@ from tests.unit.device_agent.device_nodes.driver_texts import INFORMATION, PARAM
 pytestmark = pytest.mark.chain
 
 RESOURCE = "nvidia.com/gpu"
-MAJOR = 195
-DEVICES = "Character devices:\n195 nvidia\n195 nvidiactl\n\nBlock devices:\n"
+MAJOR, UVM_MAJOR = 195, 384
+"""NVIDIA's own number, and the one that the kernel gives to a driver last of all."""
+DEVICES = f"Character devices:\n{MAJOR} nvidia\n{MAJOR} nvidiactl\n{UVM_MAJOR} nvidia-uvm\n\nBlock devices:\n"
+COMMON = {
+    "nvidiactl": os.makedev(MAJOR, 255),
+    "nvidia-uvm": os.makedev(UVM_MAJOR, 0),
+    "nvidia-uvm-tools": os.makedev(UVM_MAJOR, 1),
+}
 SHOW = 'exec 2>&1; ls /dev | grep nvidia; echo "cards $NVIDIA_VISIBLE_DEVICES"; exec sleep 3600'
 PAIRS = ({0, 2}, {1, 3})
 
@@ -86,7 +92,8 @@ class Node:
     def close(self) -> None:
         """End both, and take the device nodes away."""
         statuses = {name: self.end(name) for name in tuple(self._processes)}
-        for path in (*Path("/dev").glob("nvidia*"), *Path("/dev/char").glob(f"{MAJOR}:*")):
+        links = (link for major in (MAJOR, UVM_MAJOR) for link in Path("/dev/char").glob(f"{major}:*"))
+        for path in (*Path("/dev").glob("nvidia*"), *links):
             with suppress(FileNotFoundError):
                 path.unlink()
         assert set(statuses.values()) <= {0}
@@ -97,7 +104,7 @@ class Node:
         uuids = lines[-1].removeprefix("cards ").split(",")
         cards = {number for number in range(4) if self.machine.uuid(number) in uuids}
         assert len(cards) == len(uuids)
-        assert sorted(lines[:-1]) == sorted(["nvidiactl", *(f"nvidia{number}" for number in cards)])
+        assert sorted(lines[:-1]) == sorted([*COMMON, *(f"nvidia{number}" for number in cards)])
         return cards
 
     def start_pod(self, name: str, count: int) -> None:
@@ -109,8 +116,8 @@ class Node:
 @pytest.fixture(scope="module")
 def node(ground: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """Have four cards offered on this machine."""
-    if any(Path("/dev").glob("nvidia*")):
-        pytest.skip("this machine has device nodes of NVIDIA's driver")
+    if Path("/proc/driver/nvidia").exists():
+        pytest.skip("NVIDIA's driver is loaded here, and its device nodes are no test's")
     place = Place(ground, ground.host_node_name, RESOURCE)
     for obj in documents("namespace.yaml"):
         place.client.apply(path_of(obj), obj, field_manager=FIELD_MANAGER)
@@ -128,7 +135,7 @@ def test_four_cards_are_offered(node: Node) -> None:
     node.place.wait_for("4", "4")
     numbers = {path.name: path.stat().st_rdev for path in Path("/dev").glob("nvidia*")}
     cards = {f"nvidia{number}": os.makedev(MAJOR, number) for number in range(4)}
-    assert numbers == {**cards, "nvidiactl": os.makedev(MAJOR, 255)}
+    assert numbers == {**cards, **COMMON}
 
 
 @pytest.mark.parametrize("name", ["cards-first", "cards-second"])

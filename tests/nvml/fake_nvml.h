@@ -8,6 +8,7 @@
  * the GPU above, "link" an NVLink of it; what is not said is answered with "not supported".
  *
  *   driver 550.54.15        cuda 12040
+ *   control /dev/nvidiactl  what the library has open from nvmlInit to nvmlShutdown; without it no driver is loaded
  *   gpu
  *   name NVIDIA H100        uuid GPU-1        pci 00000000:3B:00.0      minor 0
  *   memory 85520809984      compute 9 0       ecc 1   persistence 1     migmode 1   virtualization 2
@@ -44,7 +45,7 @@
 
 enum {
     SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7,
-    TIMEOUT = 10, GPU_IS_LOST = 15, VERSION_MISMATCH = 25, UNKNOWN = 999
+    DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15, VERSION_MISMATCH = 25, UNKNOWN = 999
 };
 enum { HANG = -1, CRASH = -2 };
 enum { MAX_GPUS = 16, MAX_MIGS = 7, MAX_DEVICES = MAX_GPUS, MAX_LINKS = 18, MAX_FAULTS = 8, MAX_XIDS = 64, TEXT = 96 };
@@ -82,7 +83,7 @@ typedef struct device {
 } device_t;
 
 typedef struct {
-    char driver[80];
+    char driver[80], control[TEXT];
     int cuda;
     faults_t faults;
     devices_t gpus;

@@ -1,6 +1,7 @@
 /* The machine that the file describes: its devices, which stay the same ones, its faults, and the lock. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static device_t *known;
 static struct stat last;
 static int opened;
+static int control = -1;
 
 /* ---------------------------------------------------------------- devices */
 
@@ -118,6 +120,7 @@ static int refresh(void)
         machine.faults = found->machine.faults;
         machine.cuda = found->machine.cuda;
         memcpy(machine.driver, found->machine.driver, sizeof machine.driver);
+        memcpy(machine.control, found->machine.control, sizeof machine.control);
         settle(&machine.gpus, found->gpus, found->gpu_count, NULL);
         for (int i = 0; i < found->gpu_count; i++)
             settle(&machine.gpus.at[i]->migs, found->migs[i], found->mig_counts[i], machine.gpus.at[i]);
@@ -194,12 +197,29 @@ void sleep_outside(unsigned int microseconds)
     refresh();
 }
 
+static int open_control(void)
+{
+    if (!*machine.control || control >= 0)
+        return SUCCESS;
+    control = open(machine.control, O_RDWR | O_CLOEXEC);
+    return control < 0 ? DRIVER_NOT_LOADED : SUCCESS;
+}
+
+static void close_control(void)
+{
+    if (control >= 0)
+        close(control);
+    control = -1;
+}
+
 int open_machine(void)
 {
     pthread_mutex_lock(&lock);
     int code = refresh();
     if (!code)
         code = machine_fault("init");
+    if (!code)
+        code = open_control();
     opened += !code;
     pthread_mutex_unlock(&lock);
     return code;
@@ -208,7 +228,9 @@ int open_machine(void)
 int close_machine(void)
 {
     MACHINE_QUESTION("shutdown");
-    if (!--opened)
-        forget_event_sets();
+    if (--opened)
+        return SUCCESS;
+    forget_event_sets();
+    close_control();
     return SUCCESS;
 }

@@ -116,6 +116,11 @@ class FakeMachine:
         self.facts["driver"] = version
         self.write()
 
+    def hold(self, node: str) -> None:
+        """Let NVML have a device node open while it is initialised; without the node, no driver is loaded."""
+        self.facts["control"] = node
+        self.write()
+
     def connect(self, gpu: int, other: int, links: int = 4) -> None:
         """Join two GPUs by NVLinks."""
         for one, end in ((gpu, other), (other, gpu)):

@@ -115,6 +115,8 @@ void parse(reading_t *found, FILE *file)
             continue;
         else if (!strcmp(line, "driver"))
             snprintf(found->machine.driver, sizeof found->machine.driver, "%s", text);
+        else if (!strcmp(line, "control"))
+            snprintf(found->machine.control, sizeof found->machine.control, "%s", text);
         else if (!strcmp(line, "cuda"))
             found->machine.cuda = atoi(text);
         else if (facts && !parse_number(facts, line, text))

@@ -4,7 +4,7 @@ An error is held until a later reading shows that it is over: what the container
 answer of the GPU. So an agent, or a container ``nvml``, that is away makes nothing healthy.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from device_agent.config.options import ALL_XIDS
@@ -67,6 +67,7 @@ class Verdict:
     ``uuid``: of the GPU. ``gi``, ``ci``: of the instance; None where it is the whole GPU.
     ``xid``: the error, :data:`LOST` where there was none. ``at``: when it was last seen, in seconds of CLOCK_BOOTTIME.
     ``boot``, ``load``: of that time. ``is_away``: the GPU is lost still.
+    ``knows_action``: the driver has said of the GPU whether it has to be recovered, so its silence is no good news.
     ``good_since``: when the GPU answered first that nothing is wrong with it; None before.
     """
 
@@ -78,6 +79,7 @@ class Verdict:
     gi: int | None = None
     ci: int | None = None
     is_away: bool = False
+    knows_action: bool = False
     good_since: float | None = None
 
     @property
@@ -91,11 +93,18 @@ class Verdict:
 
 
 def judged(
-    verdicts: Iterable[Verdict], state: State, events: Sequence[XidEvent], cards: Sequence[CardState], rules: Rules
+    verdicts: Iterable[Verdict],
+    state: State,
+    events: Sequence[XidEvent],
+    cards: Sequence[CardState],
+    rules: Rules,
+    *,
+    with_action: Collection[str] = (),
 ) -> tuple[Verdict, ...]:
     """Return what is held now.
 
     ``events``: those of the state that were not seen before. ``cards``: all that are known, as they are now.
+    ``with_action``: UUIDs of those of which the driver has said before whether they have to be recovered.
     """
     held = {one.place: one for one in verdicts if _stands(one, state) and rules.does_count(one.xid)}
     known = [card.uuid for card in cards]
@@ -110,10 +119,14 @@ def judged(
             if card.why and card.error in _LOST_ERRORS:
                 lost = Verdict(uuid=card.uuid, xid=LOST, at=state.read_at, boot=state.boot, load=state.load)
                 _note_lost(held, lost)
+    for place, one in held.items():
+        if one.uuid in with_action and not one.knows_action:
+            held[place] = replace(one, knows_action=True)
+    if is_read(state):
         by_uuid = {card.uuid: card for card in cards}
         read = (_after_reading(one, by_uuid.get(one.uuid), state.read_at, rules) for one in held.values())
-        return tuple(one for one in read if one is not None)
-    return tuple(held.values())
+        return _bounded([one for one in read if one is not None], known)
+    return _bounded(tuple(held.values()), known)
 
 
 def why_unhealthy(
@@ -161,6 +174,13 @@ def _has_room(held: _Held, known: Sequence[str], uuid: str) -> bool:
     return uuid in strangers or len(strangers) < MOST_CARDS
 
 
+def _bounded(verdicts: Sequence[Verdict], known: Sequence[str]) -> tuple[Verdict, ...]:
+    """Forget those first held against GPUs that are not known any more, if these are too many."""
+    strangers = dict.fromkeys(one.uuid for one in verdicts if one.uuid not in known)
+    forgotten = list(strangers)[: max(len(strangers) - MOST_CARDS, 0)]
+    return tuple(one for one in verdicts if one.uuid not in forgotten)
+
+
 def _hold(held: _Held, new: Verdict) -> None:
     if new.place not in held and sum(uuid == new.uuid for uuid, _, _ in held) > MOST_INSTANCES:
         new = replace(new, gi=None, ci=None)  # there are not so many instances: it is about the whole GPU
@@ -187,14 +207,16 @@ def _after_reading(verdict: Verdict, card: CardState | None, at: float, rules: R
     """Return a verdict after the GPU was read; None if it is over."""
     if card is None or card.why:
         return replace(verdict, good_since=None)
+    if card.recovery_action is not None and not verdict.knows_action:
+        verdict = replace(verdict, knows_action=True)
     if verdict.is_away:
         verdict = replace(verdict, is_away=False, at=max(verdict.at, at), good_since=None)
     elif at <= verdict.at:  # it was read before the error
         return verdict
+    if card.recovery_action or (card.recovery_action is None and verdict.knows_action):
+        return replace(verdict, good_since=None)
     if card.recovery_action is None:
         return verdict if verdict.xid in RESET_XIDS or at < verdict.at + rules.hold_seconds else None
-    if card.recovery_action:
-        return replace(verdict, good_since=None)
     if verdict.good_since is None:
         return replace(verdict, good_since=at)
     return verdict if at < verdict.good_since + ANSWER_SECONDS else None
@@ -212,6 +234,8 @@ def _remedy(verdict: Verdict, action: int | None, rules: Rules) -> str:
         return _asked(action)
     if action == 0:
         return f"it is given again when it has answered for {ANSWER_SECONDS:.0f} s"
+    if verdict.knows_action:
+        return "it is given again when the driver says that it asks for nothing"
     if verdict.xid in RESET_XIDS:
         return "it is given again after the next boot or load of the driver"
     return f"it is given again {rules.hold_seconds:g} s after the last error"

@@ -29,12 +29,13 @@ class Memory:
 
 def after(memory: Memory, state: State, rules: Rules) -> tuple[Memory, int]:
     """Return what is known after a state, and how many cards it has of which nobody knows the UUID."""
-    roster, unnamed = after_state(memory.roster, state)
+    roster, unnamed = after_state(memory.roster, state, {one.uuid for one in memory.verdicts})
     events = new_events(state, memory.session, memory.number)
     is_same = state.session == memory.session
+    with_action = {card.uuid for card in memory.roster.cards if card.recovery_action is not None}
     return Memory(
         roster=roster,
-        verdicts=judged(memory.verdicts, state, events, roster.cards, rules),
+        verdicts=judged(memory.verdicts, state, events, roster.cards, rules, with_action=with_action),
         session=state.session,
         number=max((event.number for event in state.xids), default=memory.number if is_same else 0),
     ), unnamed
@@ -82,8 +83,16 @@ _VERDICT: Check[Verdict] = record(
         "gi": optional(integer()),
         "ci": optional(integer()),
         "is_away": flag,
+        "knows_action": flag,
     },
 )
+
+
+def _verdict(value: object, place: str) -> Verdict:
+    """Check a verdict; one of an agent that did not write ``knows_action`` is a verdict, too."""
+    return _VERDICT({"knows_action": False, **value} if isinstance(value, dict) else value, place)
+
+
 _MEMORY: Check[Memory] = record(
     _memory,
     {
@@ -92,6 +101,6 @@ _MEMORY: Check[Memory] = record(
         "boot": word,
         "load": word,
         "cards": CARDS,
-        "verdicts": several(_VERDICT, _MOST_VERDICTS),
+        "verdicts": several(_verdict, _MOST_VERDICTS),
     },
 )

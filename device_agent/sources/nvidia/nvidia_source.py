@@ -79,10 +79,11 @@ class NvidiaSource:
         heard = client.heard
         memory = self._memory = self._after(self._memory, heard.current, nvidia)
         self._say("trouble", "" if heard.silence else heard.trouble)
-        libraries = await in_thread(lambda: self._at_disk(memory, nvidia), self.name)
-        self._say("file", f"{self._why_lost}; errors of GPUs are forgotten with the agent" if self._why_lost else "")
+        libraries = await in_thread(lambda: self._libraries(nvidia), self.name)
         if self._nvidia is nvidia:  # and not described anew meanwhile
             self._take(offer(memory.roster.cards, self._view(memory, heard, nvidia, libraries)))
+        await in_thread(lambda: self._write(memory), self.name)
+        self._say("file", f"{self._why_lost}; errors of GPUs are forgotten with the agent" if self._why_lost else "")
 
     def traits(self, resource: str) -> Traits:  # noqa: ARG002 - all are alike
         """Have each start of a container checked."""
@@ -90,8 +91,8 @@ class NvidiaSource:
         return Traits(policy=policy, is_checked=True)
 
     def registered(self, resources: frozenset[str]) -> None:
-        """Have device nodes made once the kubelet asks before containers start."""
-        if resources and self._client is not None:
+        """Have device nodes made once the kubelet asks before containers of each of the resources start."""
+        if self._client is not None and self._resources and self._resources.keys() <= resources:
             self._client.make_nodes()
 
     def commands(self, resource: str) -> Mapping[str, int]:  # noqa: ARG002 - as above
@@ -110,13 +111,16 @@ class NvidiaSource:
         self._say("unnamed", f"{unnamed} GPUs cannot be read, and their UUIDs are not known" if unnamed else "")
         return memory
 
-    def _at_disk(self, memory: Memory, nvidia: NvidiaSettings) -> Libraries:
-        """Write what has changed, and look for the libraries: both may wait for a disk."""
+    def _libraries(self, nvidia: NvidiaSettings) -> Libraries:
+        """Look for the libraries; it may wait for a disk."""
+        return NO_LIBRARIES if nvidia.libraries is None else find_libraries(self._settings.root, nvidia.libraries)
+
+    def _write(self, memory: Memory) -> None:
+        """Write what has changed; it may wait for a disk."""
         content = dump_memory(memory)
         if self._writes and content != self._written:
             self._why_lost = write_memory(self._settings.state_dir, content)
             self._written = self._written if self._why_lost else content
-        return NO_LIBRARIES if nvidia.libraries is None else find_libraries(self._settings.root, nvidia.libraries)
 
     def _view(self, memory: Memory, heard: Heard, nvidia: NvidiaSettings, libraries: Libraries) -> View:
         state = heard.current

@@ -4,10 +4,10 @@ A lost GPU often cannot say its UUID, but it is still counted: it is offered und
 that is no longer listed stays until the next boot or load of the driver, when it is no more.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from device_agent.gpu_state.state import OK, CardState, State
+from device_agent.gpu_state.state import MOST_CARDS, OK, CardState, State
 
 _UNLISTED = "NVML does not list it any more"
 
@@ -34,8 +34,11 @@ def is_read(state: State) -> bool:
     return state.status == OK and state.read_at > 0
 
 
-def after_state(roster: Roster, state: State) -> tuple[Roster, int]:
-    """Return what is known after a state, and how many cards it has of which nobody knows the UUID."""
+def after_state(roster: Roster, state: State, held: Collection[str] = ()) -> tuple[Roster, int]:
+    """Return what is known after a state, and how many cards it has of which nobody knows the UUID.
+
+    ``held``: UUIDs of cards that something is held against. They stay longest when there are too many.
+    """
     if not is_read(state):
         return roster, 0
     is_same = roster.is_of(state)
@@ -50,7 +53,8 @@ def after_state(roster: Roster, state: State) -> tuple[Roster, int]:
         if named := _named(card, old, is_same):
             cards.append(named)
     unnamed = len(state.cards) - len(cards)
-    cards += [_unlisted(card) for card in missing if is_same]
+    if is_same:
+        cards += [_unlisted(card) for card in _kept(missing, MOST_CARDS - len(cards), held)]
     return Roster(boot=state.boot, load=state.load, cards=tuple(cards)), unnamed
 
 
@@ -61,6 +65,12 @@ def identities(roster: Roster) -> Roster:
         for card in roster.cards
     )
     return Roster(boot=roster.boot, load=roster.load, cards=cards)
+
+
+def _kept(missing: Sequence[CardState], most: int, held: Collection[str]) -> list[CardState]:
+    """Choose of cards that are not listed: those with a verdict, then those that were listed last, which are first."""
+    kept = sorted(missing, key=lambda card: card.uuid not in held)[: max(most, 0)]
+    return [card for card in missing if card in kept]
 
 
 def _meant(card: CardState, missing: Sequence[CardState]) -> CardState | None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from device_agent.device_nodes.wanted import capability_paths
 from device_agent.devices.model import DeviceNode, Unit, UnitFile
 from device_agent.gpu_state.state import CardState, InstanceState, NodeState
 from device_agent.sources.nvidia.health import USUAL, Rules, Verdict, why_unhealthy
@@ -12,7 +13,10 @@ from device_resources.nvidia import DOMAIN, FULL_CARD, MigStrategy
 
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 
-_NEEDED = ("/dev/nvidiactl", "/dev/nvidia-uvm")
+_NEEDED = {"/dev/nvidiactl": "nvidia", "/dev/nvidia-uvm": "nvidia_uvm"}
+"""Nodes without which no container is to start, and the module that each is of. The kubelet keeps its first answer: a
+container that was given none of them gets none later."""
+
 _FURTHER = ("/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,57}[a-z0-9])?")
 """What may follow ``mig-`` in the name of a resource."""
@@ -51,9 +55,7 @@ def offer(cards: Sequence[CardState], view: View) -> Offer:
     empty = [card.uuid for card in split if not card.instances and not card.why]
     reasons = [f"{uuid} is in MIG mode and has no instances" for uuid in empty]
     if view.strategy is MigStrategy.SINGLE and split:
-        reasons += _differences(cards)
-        units = {FULL_CARD: () if reasons else tuple(made.instance(*pair) for pair in _instances(split))}
-        return Offer(resources=units, reasons=tuple(reasons))
+        return _single(cards, split, made, reasons)
     whole = tuple(made.card(card) for card in cards if card not in split)
     resources: dict[str, tuple[Unit, ...]] = {FULL_CARD: whole}
     for card, instance in _instances(split):
@@ -75,9 +77,22 @@ def _instances(cards: Sequence[CardState]) -> Iterator[tuple[CardState, Instance
     return ((card, instance) for card in cards for instance in card.instances)
 
 
+def _single(cards: Sequence[CardState], split: Sequence[CardState], made: "_Made", reasons: list[str]) -> Offer:
+    """Offer what the GPUs that can be read are split into; what is remembered of others decides only without these."""
+    basis = [card for card in cards if not card.why] or [card for card in cards if card.mig_mode is not None]
+    if all(card.mig_mode != 1 for card in basis):
+        return Offer(resources={FULL_CARD: tuple(made.card(card) for card in cards if card not in split)})
+    reasons += _differences(basis)
+    profiles = {instance.profile for _, instance in _instances(basis)}
+    alike = (pair for pair in _instances(split) if pair[1].profile in profiles)
+    return Offer(
+        resources={FULL_CARD: () if reasons else tuple(made.instance(*pair) for pair in alike)}, reasons=tuple(reasons)
+    )
+
+
 def _differences(cards: Sequence[CardState]) -> Iterator[str]:
-    """Say how GPUs differ that have to be split alike; what is not known of one that cannot be read is no reason."""
-    whole = [card.uuid for card in cards if card.mig_mode != 1 and not (card.why and card.mig_mode is None)]
+    """Say how GPUs differ that have to be split alike."""
+    whole = [card.uuid for card in cards if card.mig_mode != 1]
     if whole:
         yield f"migStrategy single needs MIG mode on all GPUs or on none: {whole[0]} is not in it, others are"
     profiles = sorted({instance.profile for _, instance in _instances(cards)})
@@ -94,8 +109,7 @@ class _Made:
         self._capabilities = {node.capability: node for node in view.nodes if node.capability}
         right = (path for path in (*_NEEDED, *_FURTHER) if path in self._nodes and not self._nodes[path].why)
         self._common: tuple[UnitFile, ...] = (*map(_device_node, right), *view.libraries.mounts)
-        wrong = (self._nodes[path] for path in _NEEDED if path in self._nodes and self._nodes[path].why)
-        self._common_why = next((f"{node.path}: {node.why}" for node in wrong), view.libraries.why)
+        self._needed_why = next(filter(None, map(self._why_not, _NEEDED)), "")
 
     def card(self, card: CardState) -> Unit:
         """Make a unit of a whole GPU."""
@@ -103,13 +117,14 @@ class _Made:
 
     def instance(self, card: CardState, instance: InstanceState) -> Unit:
         """Make a unit of a MIG instance."""
-        opened = tuple(capability_paths(card.minor, instance)) if card.minor is not None else ()
+        opened = capability_paths(card.minor, instance.gi, instance.ci) if card.minor is not None else ()
         return self._unit(card, instance.uuid, opened, (instance.gi, instance.ci))
 
     def _unit(self, card: CardState, uuid: str, opened: Sequence[str], instance: tuple[int, int] | None = None) -> Unit:
         nodes, node_why = self._own_nodes(card, opened)
         view = self._view
-        why = view.trouble or why_unhealthy(card, view.verdicts, view.rules, instance) or node_why or self._common_why
+        node_why = node_why or self._needed_why
+        why = view.trouble or why_unhealthy(card, view.verdicts, view.rules, instance) or node_why or view.libraries.why
         return Unit(
             id=uuid,
             why=why,
@@ -119,6 +134,13 @@ class _Made:
             environment={VISIBLE_DEVICES: uuid},
             identity=() if node_why else tuple(_identity(node) for node in nodes),
         )
+
+    def _why_not(self, path: str) -> str:
+        """Say what is wrong with a node that all need."""
+        node = self._nodes.get(path)
+        if node is None:
+            return f"{path} is missing: the module {_NEEDED[path]} is not loaded"
+        return f"{path}: {node.why}" if node.why else ""
 
     def _own_nodes(self, card: CardState, opened: Sequence[str]) -> tuple[list[NodeState], str]:
         """Find the nodes that are this unit's alone, and say what is wrong with them."""
@@ -132,13 +154,6 @@ class _Made:
             return nodes, f"the driver has no device node for it: {missing} is missing"
         wrong = next((node for node in nodes if node.why), None)
         return nodes, f"{wrong.path}: {wrong.why}" if wrong else ""
-
-
-def capability_paths(minor: int, instance: InstanceState) -> Iterator[str]:
-    """Name what opens an instance, below /proc/driver/nvidia/capabilities: its GPU instance, its compute instance."""
-    folder = f"gpu{minor}/mig/gi{instance.gi}"
-    yield f"{folder}/access"
-    yield f"{folder}/ci{instance.ci}/access"
 
 
 def _device_node(path: str) -> DeviceNode:

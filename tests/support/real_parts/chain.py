@@ -20,7 +20,7 @@ _WATCHED, _SEEN = "/run/watched-chain", "/run/seen-of-chain"
 # Builtins of the shell alone, but for the pause. The agent's socket is there while the agent is.
 _LOOK = (
     "was=start; while [ -e {watched} ]; do now=none; state=; plugin=no; "
-    "read -r state </sys/module/edudrv/initstate && read -r now </sys/module/edudrv/srcversion; "
+    "read -r state </sys/module/{module}/initstate && read -r now </sys/module/{module}/{sign}; "
     '[ "$state" = live ] || now=none; '
     "for file in /var/lib/kubelet/device-plugins/driverwright*; do [ -S $file ] && plugin=yes; done; "
     '[ "$now $plugin" = "$was" ] || {{ was="$now $plugin"; echo "$was"; }}; '
@@ -74,10 +74,13 @@ def until_every_stage(scenario: Scenario, node: str, *, leaves: bool = False) ->
 
 
 @contextmanager
-def chain_on(guest: Guest) -> Iterator[list[tuple[str, str]]]:
-    """Watch which module a guest has, and whether its plugin runs; what was seen is there at the end."""
+def chain_on(guest: Guest, *, module: str = "edudrv", sign: str = "srcversion") -> Iterator[list[tuple[str, str]]]:
+    """Watch which module a guest has, and whether its plugin runs; what was seen is there at the end.
+
+    ``sign``: the file of the module in /sys that tells one from the next.
+    """
     seen: list[tuple[str, str]] = []
-    guest.check(f"touch {_WATCHED}; {_LOOK.format(watched=_WATCHED, seen=_SEEN)}")
+    guest.check(f"touch {_WATCHED}; {_LOOK.format(watched=_WATCHED, seen=_SEEN, module=module, sign=sign)}")
     try:
         yield seen
     finally:

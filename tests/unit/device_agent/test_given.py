@@ -16,7 +16,7 @@ from device_agent.allocations.given import (
     parse_given,
     with_new,
 )
-from device_agent.errors import AllocationRefused, AllocationsInvalid, StartRefused
+from device_agent.errors import AllocationRefused, FileInvalid, StartRefused
 
 GPU = "nvidia.com/gpu"
 FIRST, SECOND = ("/dev/nvidia0 195:0",), ("/dev/nvidia1 195:1",)
@@ -132,7 +132,7 @@ def _file(**entry: object) -> bytes:
 )
 def test_what_is_not_such_a_file_is_refused(content: bytes, message: str) -> None:
     """The message says what is wrong."""
-    with pytest.raises(AllocationsInvalid, match=message):
+    with pytest.raises(FileInvalid, match=message):
         parse_given(content)
 
 
@@ -145,6 +145,6 @@ def test_any_content_is_read_or_refused(content: bytes) -> None:
     """Nothing but the one error comes out."""
     try:
         known = parse_given(content)
-    except AllocationsInvalid:
+    except FileInvalid:
         return
     assert len(known) <= MAX_GIVEN

@@ -265,6 +265,25 @@ def test_a_crash_ends_the_process(
     assert child.end() == -signal.SIGABRT
 
 
+def test_a_control_node_is_open_between_init_and_shutdown(
+    new_child: NewChild, machine: FakeMachine, tmp_path: Path
+) -> None:
+    """So that a driver's module is in use meanwhile; without the node, no driver is loaded."""
+    node = tmp_path / "control"
+    machine.hold(str(node))
+    child = new_child(machine)
+    child.ask("import os")
+    opened = f"[fd for fd in os.listdir('/proc/self/fd') if os.path.realpath('/proc/self/fd/' + fd) == {str(node)!r}]"
+    assert child.ask("nvml.nvmlInit()") == {"error": 9}
+    node.touch()
+    child.ask("nvml.nvmlInit()")
+    child.ask("nvml.nvmlInit()")
+    child.ask("nvml.nvmlShutdown()")
+    assert len(child.ask(opened)) == 1
+    child.ask("nvml.nvmlShutdown()")
+    assert child.ask(opened) == []
+
+
 def test_the_file_may_lie_beside_the_library(library: Path, tmp_path: Path) -> None:
     """On a guest no program has our environment."""
     (tmp_path / library.name).write_bytes(library.read_bytes())

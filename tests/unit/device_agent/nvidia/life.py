@@ -61,7 +61,8 @@ def play(folder: Path, act: Callable[[Life], Awaitable[None]], config: str = "nv
             async with asyncio.timeout(5 * SECONDS):
                 await act(Life(nvml, kubelet, Path(settings.config_file), folder))
         finally:
-            os.kill(os.getpid(), signal.SIGTERM)
+            if not running.done():  # otherwise nobody would handle it, and this process would end
+                os.kill(os.getpid(), signal.SIGTERM)
             async with asyncio.timeout(SECONDS):
                 await running
             await nvml.stop()

@@ -133,6 +133,17 @@ def test_the_two_answers_have_nothing_bad_between_them(between: State) -> None:
     assert held(*found, said=state(at=171.0)) == ()
 
 
+@pytest.mark.parametrize("code", [79, 94])
+def test_silence_between_two_answers_begins_again(code: int) -> None:
+    """However old the error is: the driver knows of recovery, and did not say that nothing is to be done."""
+    found = held(verdict(code), said=state(at=990.0))
+    found = held(*found, said=state(card(0, **OLD), at=1000.0))
+    assert why_unhealthy(card(0, **OLD), found, USUAL).endswith("when the driver says that it asks for nothing")
+    found = held(*found, said=state(at=1025.0))
+    assert found
+    assert held(*found, said=state(at=1055.0)) == ()
+
+
 def test_an_error_between_two_answers_begins_again() -> None:
     """The same one or another one."""
     found = held(verdict(), said=state(at=110.0))

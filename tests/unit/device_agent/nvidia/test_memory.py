@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from device_agent.errors import StateInvalid
+from device_agent.gpu_state.state import MOST_CARDS
 from device_agent.sources.nvidia.health import USUAL, Verdict
 from device_agent.sources.nvidia.memory import Memory, after, dump_memory, parse_memory
 from device_agent.sources.nvidia.memory_file import read_memory, write_memory
@@ -28,6 +29,7 @@ _verdicts = st.builds(
     gi=st.none() | st.integers(0, 100),
     ci=st.none() | st.integers(0, 100),
     is_away=st.booleans(),
+    knows_action=st.booleans(),
     good_since=st.none(),
 )
 
@@ -63,6 +65,51 @@ def test_a_container_that_starts_anew_counts_from_one() -> None:
     assert (memory.session, memory.number) == ("s2", 0)
     memory, _ = after(memory, SAID._replace(session="s2", xids=(xid(1, 48),)), USUAL)
     assert [one.xid for one in memory.verdicts] == [79, 94, 48]
+
+
+def test_silence_about_a_gpu_after_an_answer_ends_nothing() -> None:
+    """The driver said before the Xid that the GPU needs nothing, and then says nothing: also to a new agent."""
+    memory, _ = after(Memory(), state(card(0)), USUAL)
+    silent = state(card(0, recovery_action=None), at=102.0, xids=(xid(1, 94),))
+    memory, _ = after(memory, silent, USUAL)
+    memory = parse_memory(dump_memory(memory))
+    memory, _ = after(memory, silent._replace(read_at=10_000.0), USUAL)
+    assert [one.xid for one in memory.verdicts] == [94]
+    for at in (10_010.0, 10_040.0):
+        memory, _ = after(memory, state(card(0), at=at, xids=silent.xids), USUAL)
+    assert memory.verdicts == ()
+
+
+def test_a_verdict_of_an_agent_before_is_read() -> None:
+    """It did not write down whether the driver knows of recovery."""
+    memory, _ = after(Memory(), SAID, USUAL)
+    plain = json.loads(dump_memory(memory))
+    for one in plain["verdicts"]:
+        del one["knows_action"]
+    assert [one.knows_action for one in parse_memory(json.dumps(plain).encode()).verdicts] == [False, False]
+
+
+def test_gpus_with_other_uuids_each_time_are_bounded() -> None:
+    """The file is valid after each reading; of those that are not listed, one with an Xid stays."""
+    memory, _ = after(Memory(), state(card(0), card(1), xids=(xid(1, 79, of=1),)), USUAL)
+    for number in range(2, 200):
+        memory, _ = after(memory, state(card(number, index=0), at=100.0 + number, xids=(xid(1, 79, of=1),)), USUAL)
+        memory = parse_memory(dump_memory(memory))
+    names = [one.uuid for one in memory.roster.cards]
+    assert len(names) == MOST_CARDS
+    assert {"GPU-199", "GPU-198", "GPU-1"} <= set(names)
+    assert [one.uuid for one in memory.verdicts] == ["GPU-1"]
+
+
+def test_verdicts_of_gpus_that_are_gone_are_bounded() -> None:
+    """Each reading has a full state of new GPUs, and an Xid of each."""
+    memory = Memory()
+    for first in range(0, 10 * MOST_CARDS, MOST_CARDS):
+        numbers = range(first, first + MOST_CARDS)
+        xids = tuple(xid(number + 1, 79, of=number) for number in numbers)
+        memory, _ = after(memory, state(*(card(number, index=number - first) for number in numbers), xids=xids), USUAL)
+    assert len(memory.roster.cards) == MOST_CARDS
+    assert [one.uuid for one in memory.verdicts] == [f"GPU-{of}" for of in range(8 * MOST_CARDS, 10 * MOST_CARDS)]
 
 
 def test_nothing_is_written_for_nothing() -> None:

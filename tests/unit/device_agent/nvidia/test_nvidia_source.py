@@ -197,6 +197,35 @@ def test_device_nodes_are_made_when_the_kubelet_knows_the_resource(folder: Path)
     play(folder, act)
 
 
+def test_device_nodes_are_not_made_while_a_resource_is_not_known(folder: Path) -> None:
+    """A container of that resource would start without being checked."""
+
+    async def act(life: Life) -> None:
+        await life.nvml.start(state(card(0), split(1, "1g.5gb")))
+        await life.seen(lambda found: list(found) == ["GPU-0"])
+        assert await life.nvml.next_request() == FOLLOW
+        life.source.registered(frozenset({GPU}))
+        life.nvml.show(state(card(0), split(1, "1g.5gb"), card(2), at=110.0))
+        await life.seen(lambda found: list(found) == ["GPU-0", "GPU-2"])
+        assert life.nvml.asked.empty()
+        life.source.registered(frozenset({GPU, "nvidia.com/mig-1g.5gb"}))
+        assert await life.nvml.next_request() == MAKE_NODES
+
+    play(folder, act, description=Description(nvidia=NvidiaSettings(mig_strategy=MigStrategy.MIXED)))
+
+
+def test_the_list_does_not_wait_for_the_file(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What is said of the list comes before what is said of a file that cannot be written."""
+    (folder / "state").touch()
+
+    async def act(life: Life) -> None:
+        await life.nvml.start(state(split(0)))
+        await life.source.look()
+        assert caplog.text.index("has no instances") < caplog.text.index("cannot write")
+
+    play(folder, act, description=Description(nvidia=NvidiaSettings(mig_strategy=MigStrategy.SINGLE)))
+
+
 def test_what_is_held_survives_an_agent_that_is_killed(folder: Path) -> None:
     """And which GPUs there are: the lost one is offered under its UUID by an agent that has never seen it."""
     said = state(xids=(xid(1, 79, of=2, at=101.0),))

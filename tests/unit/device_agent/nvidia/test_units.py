@@ -14,6 +14,7 @@ from tests.unit.device_agent.nvidia.states import card, lost, nodes, split, uuid
 NONE, SINGLE, MIXED = MigStrategy.NONE, MigStrategy.SINGLE, MigStrategy.MIXED
 GPU, SMALL, LARGE, DOUBLE = (f"nvidia.com/{name}" for name in ("gpu", "mig-1g.5gb", "mig-3g.20gb", "mig-1g.10gb.me"))
 CAPS = [f"gpu{card}/mig/gi{gi}{ci}/access" for card in range(2) for gi in range(1, 8) for ci in ("", "/ci0")]
+GONE = {"why": "GPU is lost", "error": 15}
 COMMON = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
 
 
@@ -43,6 +44,14 @@ def one(*cards: CardState, view: View) -> Unit:
                      id="single: one of which nothing is known"),
         pytest.param(SINGLE, [split(0, "1g.5gb"), split(1, "1g.5gb", why="GPU is lost", error=15)],
                      {GPU: ["MIG-0-1", "MIG-1-1"]}, id="single: a lost one whose instances are known"),
+        pytest.param(SINGLE, [split(0, "1g.5gb"), split(1, "3g.20gb", **GONE)], {GPU: ["MIG-0-1"]},
+                     id="single: a lost one that had another profile"),
+        pytest.param(SINGLE, [split(0, "1g.5gb"), card(1, **GONE)], {GPU: ["MIG-0-1"]},
+                     id="single: a lost one that was whole"),
+        pytest.param(SINGLE, [card(0), split(1, "1g.5gb", **GONE)], {GPU: ["GPU-0"]},
+                     id="single: a lost one that was split, beside whole ones"),
+        pytest.param(SINGLE, [split(0, "1g.5gb", **GONE), lost(1, uuid="GPU-1")], {GPU: ["MIG-0-1"]},
+                     id="single: only lost ones"),
         pytest.param(MIXED, [card(0), split(1, "1g.5gb", "3g.20gb"), split(2, "1g.5gb")],
                      {GPU: ["GPU-0"], SMALL: ["MIG-1-1", "MIG-2-1"], LARGE: ["MIG-1-2"]}, id="mixed: by profile"),
         pytest.param(MIXED, [split(0, "1g.10gb+me")], {GPU: [], DOUBLE: ["MIG-0-1"]}, id="mixed: with media engines"),
@@ -119,7 +128,9 @@ def test_an_instance_brings_its_two_capabilities() -> None:
         pytest.param(View(nodes=[node._replace(why="it is another device") for node in nodes(0)]),
                      "/dev/nvidia0: it is another device", False, id="a wrong node"),
         pytest.param(View(nodes=[node._replace(why="missing") if node.path == "/dev/nvidia-uvm" else node
-                                 for node in nodes(0)]), "/dev/nvidia-uvm: missing", True, id="a wrong node of all"),
+                                 for node in nodes(0)]), "/dev/nvidia-uvm: missing", False, id="a wrong node of all"),
+        pytest.param(View(nodes=[node for node in nodes(0) if node.path != "/dev/nvidia-uvm"]),
+                     "/dev/nvidia-uvm is missing: the module nvidia_uvm is not loaded", False, id="no UVM"),
         pytest.param(View(nodes=nodes(0), is_current=False), "not known which device node", False, id="another driver"),
         pytest.param(View(nodes=nodes(0), trouble="NVML hangs"), "NVML hangs", True, id="nothing may be given"),
         pytest.param(View(nodes=nodes(0), libraries=Libraries(why="there is no libcuda.so.1")), "no libcuda.so.1", True,
@@ -127,18 +138,19 @@ def test_an_instance_brings_its_two_capabilities() -> None:
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_why_a_gpu_is_not_given(view: View, why: str, is_known: bool) -> None:
-    """What its node is, is said where it is known: a container that runs may start again while NVML hangs."""
+    """What its node is, is said where it and those of all are right: a container may start again while NVML hangs."""
     unit = one(card(0), view=view)
     assert why in unit.why
     assert unit.identity == (("/dev/nvidia0 195:0",) if is_known else ())
 
 
 def test_nodes_that_are_not_needed_may_be_missing() -> None:
-    """A driver without UVM and modeset has GPUs all the same."""
-    few = [node for node in nodes(0) if node.path in ("/dev/nvidia0", "/dev/nvidiactl")]
+    """A driver without modeset has GPUs all the same."""
+    needed = ["/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm"]
+    few = [node for node in nodes(0) if node.path in needed]
     unit = one(card(0), view=View(nodes=few))
     assert unit.is_healthy
-    assert [file.path for file in unit.files] == ["/dev/nvidia0", "/dev/nvidiactl"]
+    assert [file.path for file in unit.files] == needed
 
 
 def test_an_instance_without_its_capability_is_not_given() -> None:

@@ -98,7 +98,7 @@ class Running:
             )
 
     def __enter__(self) -> Self:
-        wait_for(lambda: self._is_listening() or self.process.poll() is not None, "the socket")
+        wait_for(lambda: self.is_listening() or self.process.poll() is not None, "the socket")
         assert self.process.poll() is None, self.log.read_text()
         return self
 
@@ -113,7 +113,8 @@ class Running:
         if error is not None:
             print(self.log.read_text())
 
-    def _is_listening(self) -> bool:
+    def is_listening(self) -> bool:
+        """Return whether somebody accepts connections."""
         try:
             Client(self.socket).close()
         except OSError:

@@ -249,11 +249,9 @@ def test_only_its_user_may_connect(tmp_path: Path) -> None:
 def test_a_socket_of_one_that_was_killed_is_replaced(tmp_path: Path) -> None:
     """Nobody answers on it any more."""
     with StandIn(tmp_path, WELL) as running:
-        child = running.child()
         running.process.kill()
         running.process.wait()
-        # Until it ends, a child that was just forked has the socket as well.
-        wait_for(lambda: is_gone(child), "the child's end")
+        wait_for(lambda: not running.is_listening(), "the end of a child that was just started")
         assert running.socket.exists()
     with StandIn(tmp_path, WELL) as running:
         running.follower().state(is_ok)

@@ -172,3 +172,19 @@ def test_nvidias_plugin_is_there_with_any_resource_of_its_domain(allocatable: se
     found = of_node(StageView.of(seen, container), at, WORKS)
     assert found.labels[P] is is_there
     assert found.why == ("" if is_there else "it has no resources in nvidia.com/")
+
+
+@pytest.mark.parametrize(
+    ("has", "why"),
+    [
+        pytest.param(True, "its kubelet has not reported resources in nvidia.com/ anew yet", id="reported before"),
+        pytest.param(False, "it has no resources in nvidia.com/ yet", id="not reported"),
+    ],
+)
+def test_what_a_plugin_of_a_domain_waits_for_is_said(has: bool, why: str) -> None:
+    """With words that fit several resources."""
+    container = driver(spec_changes={"stages": {"devicePlugin": {"nvidia": {}}}})
+    plug_set = replace(PLUG_SET, resource="nvidia.com/")
+    seen = Snapshot(now=NOW, drivers=(container,), plugin_sets=(plug_set,), plugin_pods=(STARTED,))
+    at = replace(a_node(V, R), allocatable=frozenset({"nvidia.com/gpu"} if has else ()))
+    assert of_node(StageView.of(seen, container), at, WORKS).why == why

@@ -1,0 +1,69 @@
+"""A file of the agent's own, which survives it: read whole, and whole at any moment while it is written."""
+
+import errno
+import os
+import stat
+from contextlib import suppress
+
+from device_agent.errors import FileInvalid
+
+
+def read_kept(path: str, longest: int) -> bytes:
+    """Read a file of at most so many bytes. A pipe would never end, and a device may act when it is opened.
+
+    Raises:
+        FileInvalid: it is no regular file, or longer.
+        OSError: it is not there, or cannot be read.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - pathlib would cost the resident process 1 MiB
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise FileInvalid("it is not a regular file")
+        content = file.read(longest + 1)
+    if len(content) > longest:
+        raise FileInvalid(f"it is longer than {longest} bytes")
+    return content
+
+
+def write_kept(path: str, content: bytes) -> None:
+    """Replace a file, and make its folder where it is missing; the file is on the disk when this returns.
+
+    Raises:
+        OSError: that was not possible; the file is as before.
+    """
+    folder, fresh = os.path.dirname(path), f"{path}.new"  # noqa: PTH120 - as above
+    os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103 - as above
+    with suppress(FileNotFoundError):  # of a process that was killed
+        os.unlink(fresh)  # noqa: PTH108 - as above
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(fresh, path)  # noqa: PTH105 - as above
+    _sync_folder(folder)
+
+
+def set_aside(path: str) -> str:
+    """Rename a file that is not valid, and return its new path.
+
+    Raises:
+        OSError: that was not possible.
+    """
+    aside = f"{path}.broken"
+    os.replace(path, aside)  # noqa: PTH105 - as above
+    return aside
+
+
+def _sync_folder(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a filesystem that has no such thing
+            raise
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,334 @@
+"""NVIDIA's devices from driver to pod on a node with containerd: a stand-in of the driver, and a test's NVML.
+
+The module (``tests/data/gpustand-driver``, built as ``nvidia``) and the libraries (``tests/nvml``, and a
+``libcuda.so.1`` of one function) are ours. Controller, build, loader, user space, stage, device-agent, kubelet and wave
+are the real ones. The driver has the name of the scenario's, whose steps find it by that. The tests build on each
+other, in the order they are written in.
+"""
+
+import hashlib
+import os
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+import yaml
+
+from demo.cluster import NAMESPACE, Json
+from demo.scenario import DRIVER, EXAMPLE, REPOSITORY, Scenario
+from driver_builder.objects.stage_labels import Stage
+from kube_api.errors import NotFound
+from kube_api.resources import DEPLOYMENTS, DRIVER_CONTAINERS
+from testbed import PlainLines, Testbed
+from testbed.guest.guest import Guest
+from tests.nvml import build
+from tests.nvml.machine import FakeMachine
+from tests.nvml.models import A100_40
+from tests.support.real_parts import acts, web_server
+from tests.support.real_parts.chain import chain_on, controller_with_agent, stages_of
+from tests.support.real_parts.cluster_setup import documents
+from tests.support.real_parts.device_agent import Place
+from tools import product_images
+
+pytestmark = [pytest.mark.long, pytest.mark.chain]
+
+NODE = "guest-gpu"
+RESOURCE = "nvidia.com/gpu"
+SOURCE = Path(__file__).parents[1] / "data/gpustand-driver/gpustand.c"
+MODULE = "nvidia"
+"""Its name on the node: by that device-agent knows one load from the next."""
+FOLDER = f"usr/lib/{os.uname().machine}-linux-gnu"
+LIBRARY = "libcuda.so.1"
+CUDA = "int cuDriverGetVersion(int *version) { *version = 12040; return 0; }\n"
+EVERY = [Stage.VALID, Stage.RUN, Stage.PLUG]
+FIRST_UVM, SECOND_UVM = 240, 241
+"""Major numbers of nvidia-uvm: of the first load, and of the second."""
+USER = "gpu-user"
+LABELS = {"app": USER}
+# It keeps what it has opened: while it runs, no module goes.
+USES_A_CARD = f"""
+import ctypes, glob, os, time
+version = ctypes.c_int()
+ctypes.CDLL("{LIBRARY}").cuDriverGetVersion(ctypes.byref(version))
+nodes = [open(path, "rb", buffering=0) for path in sorted(glob.glob("/dev/nvidia*"))]
+answers = [file.name + "=" + file.read(48).decode().strip() for file in nodes]
+print("; ".join(["has", str(version.value), os.environ["NVIDIA_VISIBLE_DEVICES"], *answers]), flush=True)
+time.sleep(100000)
+"""
+
+
+class OneNode(Scenario):
+    """The scenario with one guest, which has the image of device-agent on its disk."""
+
+    def boot_nodes(self) -> None:
+        """Boot the guest."""
+        with closing(self.ground.engine.client(timeout=600)) as engine:
+            agent = product_images.build_all(
+                engine, self.ground.registry.host, base_image=self.ground.base_image, say=lambda _: None, keep=True,
+                names=("device-agent",),
+            )  # fmt: skip
+        self.images = {**self.images, **agent}
+        self.kernels = self.ground.kernels(1)
+        self.ground.preload(sorted(self.images[name] for name in ("nfd-worker", "loader", "device-agent")))
+        self.guests = {NODE: self.ground.add_guest(NODE, self.kernels[0], memory_mib=768)}
+        self.guests[NODE].wait_ready(timeout=acts.SETTLE_SECONDS)
+
+
+@pytest.fixture(scope="module")
+def scenario(ground: Testbed, request: pytest.FixtureRequest) -> Iterator[Scenario]:
+    """Boot the node, deploy the programs, and let the controller have the image of the device agent."""
+    told = OneNode(ground, PlainLines())
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        told.build_product()
+        told.boot_nodes()
+        told.deploy_programs()
+        told.wait_for_labels()
+    told.apply(documents("driver-builder/drain.yaml"))
+    with controller_with_agent(told):
+        yield told
+        # What uses the driver keeps it.
+        with suppress(NotFound):
+            told.cluster.client.delete(DEPLOYMENTS.path(namespace=NAMESPACE, name=USER))
+        acts.delete_driver(told)
+
+
+@pytest.fixture(scope="module")
+def guest(scenario: Scenario) -> Guest:
+    """Return the node."""
+    return scenario.guests[NODE]
+
+
+@pytest.fixture(scope="module")
+def place(ground: Testbed, scenario: Scenario) -> Place:
+    """Return what the kubelet says of the cards."""
+    return Place(ground, scenario.guests[NODE].name, RESOURCE)
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> FakeMachine:
+    """Describe two cards, and a library that has the driver's device open as NVIDIA's has."""
+    made = FakeMachine(tmp_path_factory.mktemp("machine") / "fake_nvml_machine", A100_40, 2)
+    made.hold("/dev/nvidiactl")
+    return made
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _driver(scenario: Scenario, machine: FakeMachine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Apply the driver; its user space is served as long as it may be built."""
+    with user_space(tmp_path_factory.mktemp("libraries"), machine) as userspace:
+        data = {SOURCE.name: SOURCE.read_text(), "Makefile": f"obj-m := {MODULE}.o\n{MODULE}-y := {SOURCE.stem}.o\n"}
+        metadata = {"name": "gpustand-source", "namespace": NAMESPACE}
+        scenario.apply([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}])
+        scenario.apply([driver(scenario, userspace)])
+        yield
+
+
+def test_the_cards_come_with_the_driver(scenario: Scenario, place: Place, guest: Guest) -> None:
+    """Built, loaded, and offered: the plugin's stage is there, and each device node is the device that it says."""
+    scenario.wait_for_builds()
+    scenario.wait_for_ready()
+    place.wait_for("2", "2")
+    acts.wait_until(scenario, "the stages are there", lambda: stages_of(scenario, NODE) == EVERY)
+    assert answers_on(guest) == expected_answers(0, 1)
+    assert major_of(guest, "/dev/nvidia-uvm") == FIRST_UVM
+    assert guest.check("readlink /dev/char/195:1").strip() == "../nvidia1"
+
+
+def test_nvml_uses_the_driver(guest: Guest) -> None:
+    """One process has the driver's device open: the module would not go while the plugin is there."""
+    assert open_files(guest) == 1
+
+
+def test_a_pod_without_privileges_has_one_card_and_the_libraries(
+    scenario: Scenario, guest: Guest, machine: FakeMachine
+) -> None:
+    """It loads the driver's library, and opens the nodes of its card and no other's."""
+    scenario.apply([user(scenario)])
+    cuda, card, opened = said_by_user(scenario)
+    assert cuda == "12040"
+    number = [machine.uuid(0), machine.uuid(1)].index(card)
+    assert opened == expected_answers(number)
+    assert open_files(guest) == 1 + len(opened)
+
+
+def test_a_card_that_wants_a_reset_is_not_given(place: Place, guest: Guest, machine: FakeMachine) -> None:
+    """Its driver does not say what it needs, so that this lasts until the next load; the other one can be had."""
+    machine.unset(0, "recovery")
+    machine.xid(0, 79)
+    tell(guest, machine)
+    place.wait_for("2", "1")
+
+
+def test_a_wave_drains_the_pod_lets_the_plugin_leave_and_brings_all_back(
+    scenario: Scenario, guest: Guest, place: Place, machine: FakeMachine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The driver gets another number for nvidia-uvm: each node is right again, also in the pod that comes back.
+
+    And both cards can be had: nothing is held against a card from before a load.
+    """
+    before = users(scenario)
+    with chain_on(guest, module=MODULE, sign="parameters/uvm_major") as seen:
+        parameters = {MODULE: ["cards=2", f"uvm_major={SECOND_UVM}"]}
+        path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER)
+        scenario.cluster.client.patch(path, {"spec": {"module": {"parameters": parameters}}})
+        acts.wait_until(scenario, "the module is another load", lambda: uvm_major(guest) == str(SECOND_UVM))
+        acts.wait_until(scenario, "the stages are back", lambda: stages_of(scenario, NODE) == EVERY)
+        acts.wait_until(scenario, "the wave is over", lambda: not rollout(scenario))
+        place.wait_for("2", "2")
+    with capsys.disabled():
+        print(f"\nuvm_major of the module, and whether the plugin runs: {seen}")
+    old, new = str(FIRST_UVM), str(SECOND_UVM)
+    assert (seen[0], seen[-1]) == ((old, "yes"), (new, "yes"))
+    assert seen.index((old, "no")) < seen.index(("none", "no")) < seen.index((new, "no"))
+    assert ("none", "yes") not in seen
+    assert answers_on(guest) == expected_answers(0, 1)
+    assert major_of(guest, "/dev/nvidia-uvm") == SECOND_UVM
+    links = guest.check("ls -l /dev/char").splitlines()
+    assert [line.split()[-3:] for line in links if "nvidia-uvm" in line] == [
+        [f"{SECOND_UVM}:0", "->", "../nvidia-uvm"],
+        [f"{SECOND_UVM}:1", "->", "../nvidia-uvm-tools"],
+    ]
+    acts.wait_until(scenario, "the pod is another one", lambda: bool(users(scenario) - before))
+    _, card, opened = said_by_user(scenario, not_of=before)
+    assert opened == expected_answers([machine.uuid(0), machine.uuid(1)].index(card))
+
+
+def test_a_driver_that_is_deleted_takes_all_with_it(scenario: Scenario, guest: Guest, place: Place) -> None:
+    """Plugin, module and libraries; device nodes stay, and open nothing."""
+    scenario.cluster.client.delete(DEPLOYMENTS.path(namespace=NAMESPACE, name=USER))
+    scenario.remove_driver()
+    acts.wait_until(scenario, "no card can be had", lambda: place.count("allocatable") == "0")
+    assert guest.run(f"ls /sys/module/{MODULE}")[0] != 0
+    assert guest.run("ls /run/nvidia/driver/")[0] != 0
+    assert "No such device or address" in guest.run("cat /dev/nvidia0 2>&1")[1]
+    assert stages_of(scenario, NODE) == []
+
+
+def driver(scenario: Scenario, userspace: Json) -> Json:
+    """Make the DriverContainer, for the node alone."""
+    body: Json = yaml.safe_load((EXAMPLE / "driver-container.yaml").read_text())
+    body["spec"] |= {
+        "nodeSelector": {"kubernetes.io/hostname": NODE},
+        "image": f"{scenario.ground.registry.host}/{REPOSITORY}",
+        "registry": {"plainHttp": True},
+        "source": {"configMap": {"name": "gpustand-source"}},
+        "module": {"names": [MODULE], "parameters": {MODULE: ["cards=2", f"uvm_major={FIRST_UVM}"]}},
+        "userspace": userspace,
+        "stages": {"devicePlugin": {"nvidia": {"libraries": {"path": "/run/nvidia/driver"}}}},
+        "rollout": {"drain": {"resources": [RESOURCE], "deadline": "30m"}},
+    }
+    return body
+
+
+@contextmanager
+def user_space(folder: Path, machine: FakeMachine) -> Iterator[Json]:
+    """Serve the driver's user space: the test's NVML, with what it says beside it, and a library of CUDA's name."""
+    libraries = folder / "gpustand" / FOLDER
+    libraries.mkdir(parents=True)
+    build(libraries)
+    (libraries / machine.path.name).write_text(machine.text())
+    options = ("-shared", "-fPIC", f"-Wl,-soname,{LIBRARY}", "-x", "c", "-", "-o", str(libraries / f"{LIBRARY}.0.0"))
+    subprocess.run(["gcc", *options], input=CUDA, text=True, check=True)
+    (libraries / LIBRARY).symlink_to(f"{LIBRARY}.0.0")
+    archive = folder / "gpustand.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(folder / "gpustand", arcname="gpustand")
+    with web_server.served(folder) as url:
+        pin = {"url": f"{url}/{archive.name}", "sha256": hashlib.sha256(archive.read_bytes()).hexdigest()}
+        yield {"archive": pin, "versionFile": f"{FOLDER}/{LIBRARY}.0.0", "hostPath": "/run/nvidia/driver"}
+
+
+def user(scenario: Scenario) -> Json:
+    """Make a Deployment of one pod that has a card, and nothing else of the node."""
+    container: Json = {
+        "name": "user",
+        "image": scenario.images["device-agent"],
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["python3", "-c", USES_A_CARD],
+        "env": [{"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}],
+        "resources": {"limits": {RESOURCE: "1"}},
+        "securityContext": {"runAsUser": 65534, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    pod = {
+        "nodeSelector": {"kubernetes.io/hostname": NODE},
+        "hostNetwork": True,
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 1,
+        "containers": [container],
+    }
+    template = {"metadata": {"labels": LABELS}, "spec": pod}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": USER, "namespace": NAMESPACE},
+        "spec": {"replicas": 1, "selector": {"matchLabels": LABELS}, "template": template},
+    }
+
+
+def users(scenario: Scenario) -> set[str]:
+    """Return the uids of the pods that have a card, or want one."""
+    pods = scenario.cluster.pods(f"app={USER}")
+    return {pod["metadata"]["uid"] for pod in pods if pod["status"].get("phase") != "Failed"}
+
+
+def said_by_user(
+    scenario: Scenario, not_of: frozenset[str] | set[str] = frozenset()
+) -> tuple[str, str, dict[str, str]]:
+    """Wait for what the only pod has said: CUDA's version, its card, and what each device node answered."""
+
+    def said() -> str | None:
+        now = users(scenario)
+        _, has_said, line = scenario.cluster.log_tail(f"app={USER}", 20).rpartition("has; ")
+        is_of_one = len(now) == 1 and not now & not_of and now == users(scenario)
+        return line if has_said and is_of_one else None
+
+    def why() -> str:
+        return f"{scenario.describe_pods(f'app={USER}')}; {scenario.cluster.log_tail(f'app={USER}', 20)}"
+
+    line = scenario.cluster.wait("the pod has a card", said, timeout=acts.SETTLE_SECONDS, seen=why)
+    cuda, card, *answers = line.split("; ")
+    return cuda, card, dict(answer.split("=") for answer in answers)
+
+
+def expected_answers(*cards: int) -> dict[str, str]:
+    """Return what the device nodes answer that belong to the driver and these cards."""
+    common = {"nvidiactl": 255, "nvidia-modeset": 254}
+    nodes = {**{f"/dev/{name}": f"{name} {minor}" for name, minor in common.items()}, "/dev/nvidia-uvm": "nvidia-uvm 0"}
+    nodes["/dev/nvidia-uvm-tools"] = "nvidia-uvm 1"
+    return nodes | {f"/dev/nvidia{card}": f"nvidia {card}" for card in cards}
+
+
+def answers_on(guest: Guest) -> dict[str, str]:
+    """Read each device node on the node itself."""
+    told = guest.check('for node in /dev/nvidia*; do [ -d "$node" ] || echo "$node=$(head -n 1 "$node")"; done')
+    return dict(line.split("=") for line in told.splitlines())
+
+
+def major_of(guest: Guest, node: str) -> int:
+    """Return the major number of a device node."""
+    return int(guest.check(f"stat -c %t {node}").strip(), 16)
+
+
+def open_files(guest: Guest) -> int:
+    """Count the files by which the driver's module is in use: each counts twice, for its device and its operations."""
+    return int(guest.check(f"cat /sys/module/{MODULE}/refcnt")) // 2
+
+
+def uvm_major(guest: Guest) -> str:
+    """Return which nvidia-uvm the module on the node was loaded with, empty while there is none."""
+    return guest.run(f"cat /sys/module/{MODULE}/parameters/uvm_major 2>/dev/null")[1].strip()
+
+
+def tell(guest: Guest, machine: FakeMachine) -> None:
+    """Let the cards on the node be as the machine has them."""
+    path = f"/run/nvidia/driver/{FOLDER}/{machine.path.name}"
+    guest.check(f"cat >{path}.new <<'END'\n{machine.text()}END\nmv {path}.new {path}")
+
+
+def rollout(scenario: Scenario) -> Json:
+    """Return the wave in the driver's status, empty while there is none."""
+    found: Json = (scenario.cluster.driver(DRIVER).get("status") or {}).get("rollout") or {}
+    return found
