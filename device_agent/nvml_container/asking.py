@@ -22,6 +22,8 @@ from nvml_inventory.values import Absent, Card, Unreadable, Xid
 _SLICE = 1.0
 """Seconds after which a request is seen, while events are waited for."""
 _MOST_U32 = 2**32 - 1
+_MOST_LEFT = 256
+"""How many Xid events are said at the end of a session; one of a storm more or less changes nothing."""
 _MOST_SHOWN = 3
 
 
@@ -59,11 +61,21 @@ class Asking:
             try:
                 self._follow(session, nodes)
             finally:
-                session.close()
+                self._end(session)
         except NvmlInventoryError as error:
             self._say(Look(FAILED, printable(str(error)), nodes=nodes))
             return False
         return True
+
+    def _end(self, session: Session) -> None:
+        """Say the Xid events that have arrived meanwhile, and close the session: the next one is told of none of them."""
+        try:
+            for _ in range(_MOST_LEFT):
+                if (seen := session.wait(0)) is None:
+                    break
+                self._say(_xid(seen))
+        finally:
+            session.close()
 
     def _follow(self, session: Session, nodes: tuple[NodeState, ...]) -> None:
         """Say inventories and Xid events, until a new session may find more than this one.
@@ -117,8 +129,11 @@ class Asking:
 
     def _say(self, message: Look | XidSeen) -> None:
         rest = memoryview(dump_message(message))
-        while rest:
-            rest = rest[os.write(self._lines, rest) :]
+        try:
+            while rest:
+                rest = rest[os.write(self._lines, rest) :]
+        except BrokenPipeError:
+            raise _SupervisorGone from None
 
 
 class _SupervisorGone(Exception):

@@ -152,6 +152,20 @@ def test_an_xid_event_is_said_at_once(start: Start, machine: FakeMachine) -> Non
         assert (event.uuid, event.xid, event.gi, event.ci) == (machine.uuid(3), 94, 7, 0)
 
 
+def test_an_xid_event_that_arrives_while_a_session_ends_is_said(start: Start, machine: FakeMachine) -> None:
+    """Each session ends after its inventory here, and waits for no event."""
+    machine.lose(7)
+    with start(look=0.0, reopen=0.0) as running:
+        follower = running.follower()
+        follower.state(is_ok)
+
+        def is_said() -> bool:
+            machine.xid(0, 48)
+            return bool(follower.state().xids)
+
+        assert any(is_said() for _ in range(200))
+
+
 def test_gpus_of_which_no_xid_is_reported_are_logged(start: Start, machine: FakeMachine) -> None:
     """Once, not at each look."""
     machine.set(0, "events", 0)
