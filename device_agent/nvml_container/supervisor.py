@@ -126,7 +126,8 @@ class Supervisor:
     def _take(self, child: Child, message: messages.Look | messages.XidSeen) -> None:
         at = time.clock_gettime(time.CLOCK_BOOTTIME)
         if isinstance(message, messages.XidSeen):
-            self._log.warning(f"Xid {message.xid} of GPU {message.uuid}")
+            if following.is_news(self._state, message, at):
+                self._log.warning(f"Xid {message.xid} of GPU {message.uuid}")
             self._state = following.after_xid(self._state, message, at)
             return
         child.has_spoken = True
