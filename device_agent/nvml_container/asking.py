@@ -7,6 +7,7 @@ import os
 import select
 import time
 
+from device_agent.gpu_state.checks import is_word
 from device_agent.gpu_state.state import ABSENT, FAILED, OK, CardState, NodeState
 from device_agent.nvml_container.cards import card_states
 from device_agent.nvml_container.log import Log
@@ -68,7 +69,7 @@ class Asking:
         return True
 
     def _end(self, session: Session) -> None:
-        """Say the Xid events that have arrived meanwhile, and close the session: the next one is told of none of them."""
+        """Say the Xid events that have arrived meanwhile, and close the session: the next one does not get them."""
         try:
             for _ in range(_MOST_LEFT):
                 if (seen := session.wait(0)) is None:
@@ -151,4 +152,5 @@ def _nothing(reason: str, nodes: tuple[NodeState, ...]) -> Look:
 
 
 def _xid(seen: Xid) -> XidSeen:
-    return XidSeen(printable(seen.uuid, 100), min(seen.xid, _MOST_U32), seen.gi, seen.ci)
+    """Make the message of an event. One whose UUID makes no sense may be any card's."""
+    return XidSeen(seen.uuid if is_word(seen.uuid) else "", min(seen.xid, _MOST_U32), seen.gi, seen.ci)

@@ -166,6 +166,21 @@ def test_an_xid_event_that_arrives_while_a_session_ends_is_said(start: Start, ma
         assert any(is_said() for _ in range(200))
 
 
+def test_an_xid_event_of_a_card_whose_uuid_makes_no_sense_may_be_any_cards(
+    start: Start, machine: FakeMachine
+) -> None:
+    """The process goes on."""
+    machine.set(0, "uuid", "GPU a")
+    with start() as running:
+        follower = running.follower()
+        assert follower.state(is_ok).cards[0].why
+        child = running.child()
+        machine.xid(0, 79)
+        event = follower.state(lambda state: bool(state.xids) or is_failed(state)).xids[0]
+        assert (event.uuid, event.xid) == ("", 79)
+        assert running.child() == child
+
+
 def test_gpus_of_which_no_xid_is_reported_are_logged(start: Start, machine: FakeMachine) -> None:
     """Once, not at each look."""
     machine.set(0, "events", 0)
