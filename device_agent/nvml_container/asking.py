@@ -12,7 +12,7 @@ from device_agent.gpu_state.state import ABSENT, FAILED, OK, CardState, NodeStat
 from device_agent.nvml_container.cards import card_states
 from device_agent.nvml_container.log import Log
 from device_agent.nvml_container.messages import LOOK_NOW, MAKE_NODES, Look, XidSeen, dump_message
-from device_agent.nvml_container.nodes import Nodes, unusable
+from device_agent.nvml_container.nodes import Nodes, unusable, usable
 from device_agent.nvml_container.settings import Places, Timing
 from device_agent.nvml_container.sysfs import read_numa_node
 from kube_api.text import first_few, printable
@@ -81,7 +81,7 @@ class Asking:
     def _follow(self, session: Session, nodes: tuple[NodeState, ...]) -> None:
         """Say inventories and Xid events, until a new session may find more than this one.
 
-        A card that was lost may be back only for a new session, and so is one that had no device node.
+        A card that was lost may be back only for a new session, and so is one that had no device node, or came later.
         """
         opened = time.monotonic()
         is_complete = True
@@ -93,7 +93,7 @@ class Asking:
             is_complete = not any(card.why for card in cards)
             self._wait(session)
             before, nodes = nodes, self._nodes.read()
-            if {node.path for node in unusable(before)} - {node.path for node in unusable(nodes)}:
+            if usable(nodes) - usable(before):
                 return
 
     def _cards(self, session: Session, cards: tuple[Card | Unreadable, ...]) -> tuple[CardState, ...]:

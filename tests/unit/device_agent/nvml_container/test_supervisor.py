@@ -70,7 +70,7 @@ def test_each_xid_event_has_a_number_and_a_time(tmp_path: Path) -> None:
     with StandIn(tmp_path, dump_message(XidSeen("GPU-1", 79)) + WELL) as running:
         first = running.follower().state(lambda state: bool(state.xids)).xids[-1]
         assert (first.uuid, first.xid) == ("GPU-1", 79)
-        assert 0 < first.number
+        assert first.number > 0
         os.kill(running.child(), signal.SIGKILL)
         running.do(dump_message(XidSeen("GPU-1", 31)) + WELL)
         old, new = running.follower().state(lambda state: is_ok(state) and len(state.xids) > 1).xids
