@@ -339,6 +339,15 @@ def test_foreign_entries_of_char_stay(dev: Dev) -> None:
     assert {"5:0", "9:9", "note"} <= set(dev.links())
 
 
+def test_links_that_lead_nowhere_stay(dev: Dev) -> None:
+    """nvidia-ctk makes them before there are nodes."""
+    (dev.root / "char").mkdir()
+    for name, target in {"195:9": "../nvidia9", "236:99": "/dev/nvidia-caps/nvidia-cap99"}.items():
+        (dev.root / "char" / name).symlink_to(target)
+    dev.make(wanted())
+    assert {"195:9", "236:99"} <= set(dev.links())
+
+
 @pytest.mark.parametrize("target", ["../nvidia1", "../nothing", "../tty", "195:0"])
 def test_a_link_that_leads_elsewhere_is_replaced(dev: Dev, target: str) -> None:
     """Its name is the numbers of this node."""
