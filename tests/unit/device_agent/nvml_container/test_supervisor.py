@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,25 @@ def test_a_child_that_is_stopped_is_killed_and_replaced(tmp_path: Path) -> None:
         assert state.cards == (CARD,)
         follower.state(is_ok)
         assert is_gone(child)
+
+
+def test_a_child_that_was_stopped_with_its_supervisor_goes_on(tmp_path: Path) -> None:
+    """As when a container is frozen, for longer than a child may say nothing."""
+    with StandIn(tmp_path, WELL, silence=3.0, late=1.0) as running:
+        follower = running.follower()
+        follower.state(is_ok)
+        processes = (running.process.pid, running.child())
+        for pid in processes:
+            os.kill(pid, signal.SIGSTOP)
+        end = time.monotonic() + 4.0
+        wait_for(lambda: time.monotonic() > end, "a time in which a child has to say something")
+        running.process.send_signal(signal.SIGCONT)
+        wait_for(lambda: "was stopped for a while" in running.log.read_text(), "the supervisor")
+        os.kill(processes[1], signal.SIGCONT)
+        asked = running.left("asked")
+        wait_for(lambda: running.left("asked") != asked, "a look")
+        assert running.child() == processes[1]
+        assert "gave no answer" not in running.log.read_text()
 
 
 def test_there_is_no_second_child_while_the_first_one_cannot_be_reaped(tmp_path: Path) -> None:
