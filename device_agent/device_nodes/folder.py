@@ -1,13 +1,15 @@
 """Writes in one folder below /dev: what is put there appears whole, by a rename, and no link is followed."""
 
 import os
+import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from device_agent.device_nodes.values import WantedNode
 
 _FOLDER_MODE = 0o755
+_HIDDEN = re.compile(r"\.(.+)\.driverwright", re.ASCII)
 
 
 @contextmanager
@@ -69,6 +71,18 @@ def put_link(folder: int, name: str, target: str) -> None:
     except OSError:
         _remove(folder, made)
         raise
+
+
+def remove_half_made(folder: int, names: Iterable[str], known: re.Pattern[str]) -> None:
+    """Remove what a process that was killed has left half-made of these entries; ``known``: the names of whole ones.
+
+    What cannot be removed stays: whoever makes that entry has the reason.
+    """
+    for name in names:
+        hidden = _HIDDEN.fullmatch(name)
+        if hidden and known.fullmatch(hidden[1]):
+            with suppress(OSError):
+                os.unlink(name, dir_fd=folder)
 
 
 def _make_folder(outer: int, name: str) -> None:

@@ -7,7 +7,7 @@ again. systemd follows the link to learn the numbers: one that leads to a device
 import os
 import re
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 
 from device_agent.device_nodes.compare import numbers
@@ -27,7 +27,8 @@ def link_nodes(nodes: Sequence[MadeNode], dev: str) -> list[MadeNode]:
     try:
         with opened(dev, _CHAR, make=any(not node.why for node in nodes)) as folder:
             linked = [node if node.why else node._replace(why=_ensure_link(folder, node)) for node in nodes]
-            return linked + list(_outdated(folder))
+            removed = {(node.major, node.minor) for node in nodes if node.why and node.did}
+            return linked + list(_outdated(folder, removed))
     except OSError as error:
         why = f"its link cannot be made: /dev/{_CHAR}: {error.strerror}"
         return [node._replace(why=node.why or why) for node in nodes]
@@ -40,30 +41,34 @@ def _ensure_link(folder: int, node: MadeNode) -> str:
         found = status(folder, name)
         if found is not None and not stat.S_ISLNK(found.st_mode):
             return f"/dev/{_CHAR}/{name} is no link: remove it"
-        if found is None or not _leads_to(folder, name, (node.major, node.minor)):
+        if found is None or _led_to(folder, name) != (node.major, node.minor):
             put_link(folder, name, target)
     except OSError as error:
         return f"its link /dev/{_CHAR}/{name} cannot be made: {error.strerror}"
     return ""
 
 
-def _leads_to(folder: int, name: str, wanted: NodeNumbers) -> bool:
-    """Return whether a link leads to a character device with these numbers."""
+def _led_to(folder: int, name: str) -> NodeNumbers | None:
+    """Return the numbers of the character device that a link leads to; None where it leads to none."""
     try:
         found = os.stat(name, dir_fd=folder)
     except OSError:
-        return False
-    return stat.S_ISCHR(found.st_mode) and numbers(found) == wanted
+        return None
+    return numbers(found) if stat.S_ISCHR(found.st_mode) else None
 
 
-def _outdated(folder: int) -> Iterator[MadeNode]:
-    """Remove links to NVIDIA's nodes that lead to other numbers than they are named by; yields those that stay."""
+def _outdated(folder: int, removed: Collection[NodeNumbers]) -> Iterator[MadeNode]:
+    """Remove links to NVIDIA's nodes that lead to other numbers than they are named by; yields those that stay.
+
+    One that leads nowhere stays, unless its node was just removed: nvidia-ctk makes links before there are nodes.
+    """
     for name in [entry.name for entry in os.scandir(folder)]:
         named = _NUMBERS.fullmatch(name)
         if not named or not _is_own(folder, name):
             continue
         major, minor = int(named[1]), int(named[2])
-        if _leads_to(folder, name, (major, minor)):
+        leads_to = _led_to(folder, name)
+        if leads_to == (major, minor) or (leads_to is None and (major, minor) not in removed):
             continue
         try:
             os.unlink(name, dir_fd=folder)

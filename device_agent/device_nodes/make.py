@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from device_agent.device_nodes.compare import Place, Verdict, compare, is_character_device, numbers
-from device_agent.device_nodes.folder import opened, put_node, status
+from device_agent.device_nodes.folder import opened, put_node, remove_half_made, status
 from device_agent.device_nodes.links import link_nodes
 from device_agent.device_nodes.values import MadeNode, Wanted, WantedNode
 from device_agent.device_nodes.wanted import strangers
@@ -63,6 +63,8 @@ def _in_folder(name: str, wanted: Wanted, dev: str, *, writes: bool) -> list[Mad
         with opened(dev, name, make=is_made) as descriptor:
             folder = _Folder(descriptor, prefix, nodes, writes)
             entries = [entry.name for entry in os.scandir(descriptor)]
+            if writes:
+                remove_half_made(descriptor, entries, _NAMES[name])
             outdated = list(_outdated(folder, filter(_NAMES[name].fullmatch, entries), wanted))
             return [_ensure_node(folder, entry, node) for entry, node in nodes.items()] + outdated
     except OSError as error:

@@ -94,7 +94,8 @@ class State(NamedTuple):
     ``status``: :data:`OK`, :data:`ABSENT` or :data:`FAILED`. ``reason``: empty when ok; otherwise why, and what to do.
     ``driver``: its version, ``550.54.15``. ``cards``: by NVML's index. Both are empty when absent; when failed they are
     what was read last of this load.
-    ``xids``: the last ones of this session, oldest first. ``nodes``: what is to be in ``/dev``.
+    ``xids``: the last ones of this session, of each card, number and instance the last one alone, oldest first.
+    ``nodes``: what is to be in ``/dev``.
     ``read_at``: when the cards were last read, in seconds of CLOCK_BOOTTIME: the same state is sent again and again. 0
     until they were read of this load.
     """

@@ -7,11 +7,12 @@ import os
 import select
 import time
 
+from device_agent.gpu_state.checks import is_word
 from device_agent.gpu_state.state import ABSENT, FAILED, OK, CardState, NodeState
 from device_agent.nvml_container.cards import card_states
 from device_agent.nvml_container.log import Log
 from device_agent.nvml_container.messages import LOOK_NOW, MAKE_NODES, Look, XidSeen, dump_message
-from device_agent.nvml_container.nodes import Nodes, unusable
+from device_agent.nvml_container.nodes import Nodes, unusable, usable
 from device_agent.nvml_container.settings import Places, Timing
 from device_agent.nvml_container.sysfs import read_numa_node
 from kube_api.text import first_few, printable
@@ -22,6 +23,8 @@ from nvml_inventory.values import Absent, Card, Unreadable, Xid
 _SLICE = 1.0
 """Seconds after which a request is seen, while events are waited for."""
 _MOST_U32 = 2**32 - 1
+_MOST_LEFT = 256
+"""How many Xid events are said at the end of a session; one of a storm more or less changes nothing."""
 _MOST_SHOWN = 3
 
 
@@ -59,16 +62,26 @@ class Asking:
             try:
                 self._follow(session, nodes)
             finally:
-                session.close()
+                self._end(session)
         except NvmlInventoryError as error:
             self._say(Look(FAILED, printable(str(error)), nodes=nodes))
             return False
         return True
 
+    def _end(self, session: Session) -> None:
+        """Say the Xid events that have arrived meanwhile, and close the session: the next one does not get them."""
+        try:
+            for _ in range(_MOST_LEFT):
+                if (seen := session.wait(0)) is None:
+                    break
+                self._say(_xid(seen))
+        finally:
+            session.close()
+
     def _follow(self, session: Session, nodes: tuple[NodeState, ...]) -> None:
         """Say inventories and Xid events, until a new session may find more than this one.
 
-        A card that was lost may be back only for a new session, and so is one that had no device node.
+        A card that was lost may be back only for a new session, and so is one that had no device node, or came later.
         """
         opened = time.monotonic()
         is_complete = True
@@ -80,7 +93,7 @@ class Asking:
             is_complete = not any(card.why for card in cards)
             self._wait(session)
             before, nodes = nodes, self._nodes.read()
-            if {node.path for node in unusable(before)} - {node.path for node in unusable(nodes)}:
+            if usable(nodes) - usable(before):
                 return
 
     def _cards(self, session: Session, cards: tuple[Card | Unreadable, ...]) -> tuple[CardState, ...]:
@@ -117,8 +130,11 @@ class Asking:
 
     def _say(self, message: Look | XidSeen) -> None:
         rest = memoryview(dump_message(message))
-        while rest:
-            rest = rest[os.write(self._lines, rest) :]
+        try:
+            while rest:
+                rest = rest[os.write(self._lines, rest) :]
+        except BrokenPipeError:
+            raise _SupervisorGone from None
 
 
 class _SupervisorGone(Exception):
@@ -136,4 +152,5 @@ def _nothing(reason: str, nodes: tuple[NodeState, ...]) -> Look:
 
 
 def _xid(seen: Xid) -> XidSeen:
-    return XidSeen(printable(seen.uuid, 100), min(seen.xid, _MOST_U32), seen.gi, seen.ci)
+    """Make the message of an event. One whose UUID makes no sense may be any card's."""
+    return XidSeen(seen.uuid if is_word(seen.uuid) else "", min(seen.xid, _MOST_U32), seen.gi, seen.ci)

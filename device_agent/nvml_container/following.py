@@ -6,6 +6,9 @@ from device_agent.gpu_state.state import ABSENT, FAILED, MOST_XIDS, OK, CardStat
 from device_agent.nvml_container.messages import Look, XidSeen
 from device_agent.nvml_container.settings import Timing
 
+_NEWS_AFTER = 60.0
+"""Seconds without an Xid event, after which one of its kind is logged again."""
+
 
 def after_look(state: State, look: Look, at: float) -> State:
     """Take an inventory in. One that failed leaves the cards that are known, and when they were read."""
@@ -32,10 +35,20 @@ def after_load(state: State, load: str) -> State:
 
 
 def after_xid(state: State, seen: XidSeen, at: float) -> State:
-    """Take an Xid event in."""
+    """Take an Xid event in. It takes the place of one of its kind: a storm of one card's pushes no other one's out."""
     number = state.xids[-1].number + 1 if state.xids else 1
-    event = XidEvent(number, at, seen.uuid, seen.xid, seen.gi, seen.ci)
-    return state._replace(xids=(*state.xids, event)[-MOST_XIDS:])
+    event = XidEvent(number, at, *seen)
+    others = (other for other in state.xids if _kind(other) != seen)
+    return state._replace(xids=(*others, event)[-MOST_XIDS:])
+
+
+def is_news(state: State, seen: XidSeen, at: float) -> bool:
+    """Return whether there was no event of its kind for a while before it."""
+    return all(_kind(event) != seen or at >= event.at + _NEWS_AFTER for event in state.xids)
+
+
+def _kind(event: XidEvent) -> XidSeen:
+    return XidSeen(event.uuid, event.xid, event.gi, event.ci)
 
 
 def with_known(cards: Sequence[CardState], known: Sequence[CardState]) -> tuple[CardState, ...]:

@@ -40,6 +40,11 @@ class Nodes:
         )
 
 
+def usable(nodes: Sequence[NodeState]) -> frozenset[str]:
+    """Return the paths of those that NVML opens and that are right."""
+    return frozenset(node.path for node in nodes if not node.why and _NVML_OPENS.fullmatch(node.path))
+
+
 def unusable(nodes: Sequence[NodeState]) -> tuple[NodeState, ...]:
     """Return those that NVML opens and that are not right."""
     return tuple(node for node in nodes if node.why and _NVML_OPENS.fullmatch(node.path))

@@ -1,5 +1,7 @@
 """The command ``device-agent nvml``. It loads little: no asyncio, no argparse, no logging."""
 
+import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from types import ModuleType
@@ -17,17 +19,24 @@ def run_nvml(arguments: Sequence[str], environment: Mapping[str, str]) -> int | 
 
     Exit status: 0 stopped, 1 the socket cannot be had, 2 a setting is wrong.
     """
+    end_on_sigterm()
     flags = read_flags(arguments)
     return None if flags is None else run_with_flags(flags, environment)
 
 
 def run_with_flags(flags: Mapping[str, str | None], environment: Mapping[str, str]) -> int:
     """Run the command with these flags; see :func:`run_nvml`."""
+    end_on_sigterm()
     try:
         return supervise(build_settings(flags, environment))
     except ConfigurationError as error:
         sys.stderr.write(f"device-agent: {error}\n")
         return 2
+
+
+def end_on_sigterm() -> None:
+    """Obey SIGTERM until the supervisor follows it: the kernel ignores it for the first process of a container."""
+    signal.signal(signal.SIGTERM, lambda _number, _frame: os._exit(0))
 
 
 def supervise(settings: Settings) -> int:

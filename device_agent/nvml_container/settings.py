@@ -30,7 +30,8 @@ class Timing(NamedTuple):
     ``first_pause``, ``longest_pause``: from a failure to the next start. ``absent_pause``: without a driver, where the
     module is loaded; ``unloaded_pause``: where it is not. ``reopen``: until NVML is started anew where a card is lost.
     ``sign_of_life``: until a state is sent again. ``idle``: of a client that asks nothing, or does not read.
-    ``end``: how long the supervisor's end waits for that of the child.
+    ``end``: how long the supervisor's end waits for that of the child. ``late``: after its time, from when on the
+    supervisor takes it that all processes of the container were stopped.
     """
 
     look: float = 10.0
@@ -44,6 +45,7 @@ class Timing(NamedTuple):
     sign_of_life: float = 10.0
     idle: float = 30.0
     end: float = 1.0
+    late: float = 5.0
 
 
 class Places(NamedTuple):

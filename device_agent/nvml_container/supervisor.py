@@ -44,6 +44,7 @@ class Supervisor:
         self._started = -_NEVER
         self._next_start = -_NEVER
         self._sent: tuple[State | None, float] = (None, -_NEVER)
+        self._stepped = _NEVER
 
     def run(self, listening: socket.socket) -> None:
         """Serve until SIGTERM or SIGINT; the child is killed then."""
@@ -67,9 +68,12 @@ class Supervisor:
         now = time.monotonic()
         self._note_load(now)
         if self._child is not None:
+            if now > self._stepped + self._timing.sign_of_life + self._timing.late:
+                self._forgive(self._child, now)
             self._watch(self._child, now)
         if self._child is None and now >= self._next_start:
             self._start(now)
+        self._stepped = now
         clients.drop_idle(now)
         state, at = self._sent
         has_changed = state is None or following.differ(state, self._state)
@@ -126,7 +130,8 @@ class Supervisor:
     def _take(self, child: Child, message: messages.Look | messages.XidSeen) -> None:
         at = time.clock_gettime(time.CLOCK_BOOTTIME)
         if isinstance(message, messages.XidSeen):
-            self._log.warning(f"Xid {message.xid} of GPU {message.uuid}")
+            if following.is_news(self._state, message, at):
+                self._log.warning(f"Xid {message.xid} of GPU {message.uuid}")
             self._state = following.after_xid(self._state, message, at)
             return
         child.has_spoken = True
@@ -157,6 +162,12 @@ class Supervisor:
             how = f"by signal {-status}" if status < 0 else f"with exit status {status}"
             self._fail(f"the process that asks NVML has ended {how}; {_KERNEL_LOG}", now)
         self._next_start = now + following.pause(self._state, self._failures, self._timing)
+
+    def _forgive(self, child: Child, now: float) -> None:
+        """Let a child begin anew after a time in which this process was stopped: the child probably was as well."""
+        self._log.info("this process was stopped for a while; the one that asks NVML has its full time again")
+        child.heard = now
+        child.ask(messages.LOOK_NOW)
 
     def _give_up(self, child: Child, reason: str, now: float) -> None:
         child.why = reason

@@ -540,7 +540,7 @@ def test_the_agent_leaves_before_the_driver_of_its_devices_is_replaced() -> None
     selected = [pod(rendered(of), "device-agent").get("nodeSelector") for of in ("nvidia", "nvidia of the nodes")]
     assert selected == [{stage_label("gpus/nvidia", Stage.RUN): "true", "e": "f"}, None]
     nvml = pod(rendered("nvidia of the nodes"), "device-agent")["containers"][1]
-    assert {"name": "host-usr-lib", "mountPath": "/host/usr/lib", "readOnly": True} in nvml["volumeMounts"]
+    assert {"name": "host-usr", "mountPath": "/host/usr", "readOnly": True} in nvml["volumeMounts"]
 
 
 def test_the_agents_configuration_has_nvidias_devices() -> None:

@@ -241,6 +241,16 @@ def test_a_killed_process_leaves_nothing_for_ever(dev: Dev) -> None:
     assert not [name for name in dev.entries() if "driverwright" in name]
 
 
+def test_what_a_killed_process_left_of_a_node_that_is_not_wanted_is_removed(dev: Dev) -> None:
+    """Its numbers may be another driver's by now; a look leaves it."""
+    dev.put(".nvidia7.driverwright", 195, 7)
+    dev.put(".other.driverwright", 1, 3)
+    dev.look(wanted())
+    assert ".nvidia7.driverwright" in dev.entries()
+    dev.make(wanted())
+    assert [name for name in dev.entries() if "driverwright" in name] == [".other.driverwright"]
+
+
 def test_a_node_that_cannot_be_made_stops_no_other(dev: Dev) -> None:
     """A name that is taken by a folder in the way is one node's trouble."""
     (dev.root / ".nvidia0.driverwright").mkdir()
@@ -327,6 +337,15 @@ def test_foreign_entries_of_char_stay(dev: Dev) -> None:
     (dev.root / "char/note").symlink_to("../nvidia0")
     dev.make(wanted())
     assert {"5:0", "9:9", "note"} <= set(dev.links())
+
+
+def test_links_that_lead_nowhere_stay(dev: Dev) -> None:
+    """nvidia-ctk makes them before there are nodes."""
+    (dev.root / "char").mkdir()
+    for name, target in {"195:9": "../nvidia9", "236:99": "/dev/nvidia-caps/nvidia-cap99"}.items():
+        (dev.root / "char" / name).symlink_to(target)
+    dev.make(wanted())
+    assert {"195:9", "236:99"} <= set(dev.links())
 
 
 @pytest.mark.parametrize("target", ["../nvidia1", "../nothing", "../tty", "195:0"])

@@ -2,12 +2,13 @@
 
 import pytest
 
-from device_agent.gpu_state.state import ABSENT, FAILED, MOST_XIDS, OK, CardState, NodeState, State
+from device_agent.gpu_state.state import ABSENT, FAILED, MOST_XIDS, OK, CardState, NodeState, State, XidEvent
 from device_agent.nvml_container.following import (
     after_failure,
     after_load,
     after_look,
     after_xid,
+    is_news,
     pause,
     with_known,
 )
@@ -100,9 +101,33 @@ def test_the_last_events_are_kept_and_counted_on() -> None:
     """More than are kept."""
     state = State("session")
     for at in range(MOST_XIDS + 5):
-        state = after_xid(state, XidSeen("GPU-1", 31, 7, 0), float(at))
+        state = after_xid(state, XidSeen("GPU-1", at, 7, 0), float(at))
     assert [event.number for event in state.xids] == list(range(6, MOST_XIDS + 6))
-    assert state.xids[-1] == (MOST_XIDS + 5, MOST_XIDS + 4.0, "GPU-1", 31, 7, 0)
+    assert state.xids[-1] == (MOST_XIDS + 5, MOST_XIDS + 4.0, "GPU-1", MOST_XIDS + 4, 7, 0)
+
+
+def test_a_storm_of_one_kind_pushes_no_other_event_out() -> None:
+    """The last one of each kind is kept, with its own number and time."""
+    state = after_xid(State("session"), XidSeen("GPU-0", 79), 0.0)
+    for at in range(1, MOST_XIDS + 5):
+        state = after_xid(state, XidSeen("GPU-1", 31, 7, 0), float(at))
+    last = MOST_XIDS + 4
+    assert state.xids == (XidEvent(1, 0.0, "GPU-0", 79), XidEvent(last + 1, float(last), "GPU-1", 31, 7, 0))
+
+
+@pytest.mark.parametrize(
+    ("seen", "at", "expected"),
+    [
+        pytest.param(XidSeen("GPU-1", 31), 15.0, False, id="the same"),
+        pytest.param(XidSeen("GPU-1", 31), 70.0, True, id="the same after a minute"),
+        pytest.param(XidSeen("GPU-1", 79), 15.0, True, id="another number"),
+        pytest.param(XidSeen("GPU-0", 31), 15.0, True, id="another card"),
+        pytest.param(XidSeen("GPU-1", 31, 7, 0), 15.0, True, id="of an instance"),
+    ],
+)
+def test_an_event_is_news_when_there_was_none_of_its_kind(seen: XidSeen, at: float, *, expected: bool) -> None:
+    """For a minute."""
+    assert is_news(after_xid(State("session"), XidSeen("GPU-1", 31), 10.0), seen, at) == expected
 
 
 @pytest.mark.parametrize(

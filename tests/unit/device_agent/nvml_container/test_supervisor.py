@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -68,12 +69,15 @@ def test_a_change_is_sent_when_a_client_asks_for_a_look(tmp_path: Path) -> None:
 def test_each_xid_event_has_a_number_and_a_time(tmp_path: Path) -> None:
     """Numbers go on after the child has been replaced."""
     with StandIn(tmp_path, dump_message(XidSeen("GPU-1", 79)) + WELL) as running:
-        first = running.follower().state(lambda state: len(state.xids) > 1).xids
-        assert [(event.number, event.uuid, event.xid) for event in first[:2]] == [(1, "GPU-1", 79), (2, "GPU-1", 79)]
-        assert 0 < first[0].at <= first[1].at
+        first = running.follower().state(lambda state: bool(state.xids)).xids[-1]
+        assert (first.uuid, first.xid) == ("GPU-1", 79)
+        assert first.number > 0
         os.kill(running.child(), signal.SIGKILL)
-        events = running.follower().state(lambda state: is_ok(state) and len(state.xids) > len(first)).xids
-        assert [event.number for event in events] == list(range(1, len(events) + 1))
+        running.do(dump_message(XidSeen("GPU-1", 31)) + WELL)
+        old, new = running.follower().state(lambda state: is_ok(state) and len(state.xids) > 1).xids
+        assert first.number <= old.number < new.number
+        assert 0 < first.at <= old.at <= new.at
+        assert running.log.read_text().count("Xid 79 of GPU GPU-1") == 1
 
 
 def test_another_load_of_the_module_forgets_the_cards_of_the_last_one(tmp_path: Path) -> None:
@@ -135,6 +139,25 @@ def test_a_child_that_is_stopped_is_killed_and_replaced(tmp_path: Path) -> None:
         assert state.cards == (CARD,)
         follower.state(is_ok)
         assert is_gone(child)
+
+
+def test_a_child_that_was_stopped_with_its_supervisor_goes_on(tmp_path: Path) -> None:
+    """As when a container is frozen, for longer than a child may say nothing."""
+    with StandIn(tmp_path, WELL, silence=3.0, late=1.0) as running:
+        follower = running.follower()
+        follower.state(is_ok)
+        processes = (running.process.pid, running.child())
+        for pid in processes:
+            os.kill(pid, signal.SIGSTOP)
+        end = time.monotonic() + 4.0
+        wait_for(lambda: time.monotonic() > end, "a time in which a child has to say something")
+        running.process.send_signal(signal.SIGCONT)
+        wait_for(lambda: "was stopped for a while" in running.log.read_text(), "the supervisor")
+        os.kill(processes[1], signal.SIGCONT)
+        asked = running.left("asked")
+        wait_for(lambda: running.left("asked") != asked, "a look")
+        assert running.child() == processes[1]
+        assert "gave no answer" not in running.log.read_text()
 
 
 def test_there_is_no_second_child_while_the_first_one_cannot_be_reaped(tmp_path: Path) -> None:

@@ -152,6 +152,33 @@ def test_an_xid_event_is_said_at_once(start: Start, machine: FakeMachine) -> Non
         assert (event.uuid, event.xid, event.gi, event.ci) == (machine.uuid(3), 94, 7, 0)
 
 
+def test_an_xid_event_that_arrives_while_a_session_ends_is_said(start: Start, machine: FakeMachine) -> None:
+    """Each session ends after its inventory here, and waits for no event."""
+    machine.lose(7)
+    with start(look=0.0, reopen=0.0) as running:
+        follower = running.follower()
+        follower.state(is_ok)
+
+        def is_said() -> bool:
+            machine.xid(0, 48)
+            return bool(follower.state().xids)
+
+        assert any(is_said() for _ in range(200))
+
+
+def test_an_xid_event_of_a_card_whose_uuid_makes_no_sense_may_be_any_cards(start: Start, machine: FakeMachine) -> None:
+    """The process goes on."""
+    machine.set(0, "uuid", "GPU a")
+    with start() as running:
+        follower = running.follower()
+        assert follower.state(is_ok).cards[0].why
+        child = running.child()
+        machine.xid(0, 79)
+        event = follower.state(lambda state: bool(state.xids) or is_failed(state)).xids[0]
+        assert (event.uuid, event.xid) == ("", 79)
+        assert running.child() == child
+
+
 def test_gpus_of_which_no_xid_is_reported_are_logged(start: Start, machine: FakeMachine) -> None:
     """Once, not at each look."""
     machine.set(0, "events", 0)
@@ -339,3 +366,18 @@ def test_a_card_whose_node_is_made_is_read_by_a_new_session(start: Start, tmp_pa
         running.client().ask(MAKE_NODES)
         follower.state(lambda state: not any(node.why for node in state.nodes))
         wait_for(lambda: (tmp_path / "nvml.log").read_text().startswith("init\nshutdown\ninit\n"), "a new session")
+
+
+@needs_root
+@pytest.mark.usefixtures("_device_nodes")
+def test_a_card_that_comes_later_is_read_by_a_new_session(start: Start, tmp_path: Path) -> None:
+    """Its device node is the sign of it."""
+    proc(tmp_path, DEVICES, 1)
+    with start() as running:
+        follower = running.follower()
+        follower.state(is_ok)
+        running.client().ask(MAKE_NODES)
+        follower.state(lambda state: is_ok(state) and bool(state.nodes) and not any(node.why for node in state.nodes))
+        wait_for(lambda: (tmp_path / "nvml.log").read_text() == "init\nshutdown\ninit\n", "a session with all nodes")
+        proc(tmp_path, DEVICES, 2)
+        wait_for(lambda: (tmp_path / "nvml.log").read_text().count("init") == 3, "a new session")
