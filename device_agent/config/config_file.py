@@ -14,7 +14,7 @@ import yaml
 
 from device_agent.errors import ConfigurationError
 from device_resources.kinds import Path, Problem, nearest, shown
-from device_resources.resource import Resource
+from device_resources.resource import NVIDIA_DOMAIN, Resource
 from device_resources.resource_parser import InvalidResource, parse_resource
 from feature_rules.yaml_nodes import compose, excess
 from kube_api.text import first_few
@@ -26,7 +26,6 @@ MAX_FILE = 1 << 18
 MAX_RESOURCES = 64
 _MAX_LISTED = 5
 _RESOURCES, _NVIDIA = "resources", "nvidia"
-_NVIDIA_DOMAIN = "nvidia.com/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +105,7 @@ def _nvidia(
     from device_resources.nvidia import parse_nvidia  # noqa: PLC0415 - nodes without such cards do not need it
 
     for resource in resources:
-        if resource.name.startswith(_NVIDIA_DOMAIN):
+        if resource.name.startswith(NVIDIA_DOMAIN):
             message = f"{shown(resource.name)} is in a domain whose names {_NVIDIA}: offers: remove one of the two"
             problems.append(Problem(path=(_RESOURCES,), message=message))
     try:

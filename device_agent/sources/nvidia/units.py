@@ -9,7 +9,8 @@ from device_agent.devices.model import DeviceNode, Unit, UnitFile
 from device_agent.gpu_state.state import CardState, InstanceState, NodeState
 from device_agent.sources.nvidia.health import USUAL, Rules, Verdict, why_unhealthy
 from device_agent.sources.nvidia.libraries import NO_LIBRARIES, Libraries
-from device_resources.nvidia import DOMAIN, FULL_CARD, MigStrategy
+from device_resources.nvidia import FULL_CARD, MigStrategy
+from device_resources.resource import NVIDIA_DOMAIN
 
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 
@@ -70,7 +71,7 @@ def offer(cards: Sequence[CardState], view: View) -> Offer:
 def resource_name(profile: str) -> str | None:
     """Return the resource of a MIG profile: ``1g.10gb+me`` is ``nvidia.com/mig-1g.10gb.me``; None if it has none."""
     name = profile.replace("+", ".")
-    return f"{DOMAIN}mig-{name}" if _NAME.fullmatch(name) else None
+    return f"{NVIDIA_DOMAIN}mig-{name}" if _NAME.fullmatch(name) else None
 
 
 def _instances(cards: Sequence[CardState]) -> Iterator[tuple[CardState, InstanceState]]:
