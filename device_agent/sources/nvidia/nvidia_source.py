@@ -11,7 +11,7 @@ from device_agent.sources.in_thread import in_thread
 from device_agent.sources.nvidia.client import USUAL, Heard, NvmlClient, Timing
 from device_agent.sources.nvidia.health import Rules
 from device_agent.sources.nvidia.libraries import NO_LIBRARIES, Libraries, find_libraries
-from device_agent.sources.nvidia.memory import Memory, after, dump_memory
+from device_agent.sources.nvidia.memory import Memory, after, dump_memory, surviving
 from device_agent.sources.nvidia.memory_file import read_memory, write_memory
 from device_agent.sources.nvidia.units import Offer, View, offer
 from device_agent.sources.source import Known
@@ -39,7 +39,7 @@ class NvidiaSource:
         self._nvidia: NvidiaSettings | None = None
         self._client: NvmlClient | None = None
         self._memory: Memory | None = None
-        self._written = b""
+        self._written: Memory | None = None
         self._why_lost = ""
         self._said: dict[str, str] = {}
         self._resources: dict[str, tuple[Unit, ...]] = {}
@@ -74,7 +74,7 @@ class NvidiaSource:
         folder = self._settings.state_dir
         if self._memory is None:
             self._memory = await in_thread(lambda: read_memory(folder), self.name)
-            self._written = dump_memory(self._memory)
+            self._written = surviving(self._memory)
             await client.first_state()
         heard = client.heard
         memory = self._memory = self._after(self._memory, heard.current, nvidia)
@@ -82,7 +82,7 @@ class NvidiaSource:
         libraries = await in_thread(lambda: self._libraries(nvidia), self.name)
         if self._nvidia is nvidia:  # and not described anew meanwhile
             self._take(offer(memory.roster.cards, self._view(memory, heard, nvidia, libraries)))
-        await in_thread(lambda: self._write(memory), self.name)
+        await self._write(memory)
         self._say("file", f"{self._why_lost}; errors of GPUs are forgotten with the agent" if self._why_lost else "")
 
     def traits(self, resource: str) -> Traits:  # noqa: ARG002 - all are alike
@@ -115,12 +115,13 @@ class NvidiaSource:
         """Look for the libraries; it may wait for a disk."""
         return NO_LIBRARIES if nvidia.libraries is None else find_libraries(self._settings.root, nvidia.libraries)
 
-    def _write(self, memory: Memory) -> None:
-        """Write what has changed; it may wait for a disk."""
-        content = dump_memory(memory)
-        if self._writes and content != self._written:
-            self._why_lost = write_memory(self._settings.state_dir, content)
-            self._written = self._written if self._why_lost else content
+    async def _write(self, memory: Memory) -> None:
+        """Write what survives where it has changed; that may wait for a disk."""
+        kept = surviving(memory)
+        if self._writes and kept != self._written:
+            folder = self._settings.state_dir
+            self._why_lost = await in_thread(lambda: write_memory(folder, dump_memory(kept)), self.name)
+            self._written = self._written if self._why_lost else kept
 
     def _view(self, memory: Memory, heard: Heard, nvidia: NvidiaSettings, libraries: Libraries) -> View:
         state = heard.current
