@@ -31,6 +31,7 @@ from tests.support.real_parts import acts, web_server
 from tests.support.real_parts.chain import chain_on, controller_with_agent, stages_of
 from tests.support.real_parts.cluster_setup import documents
 from tests.support.real_parts.device_agent import Place
+from tests.support.real_parts.device_user import deployment
 from tools import product_images
 
 pytestmark = [pytest.mark.long, pytest.mark.chain]
@@ -47,7 +48,6 @@ EVERY = [Stage.VALID, Stage.RUN, Stage.PLUG]
 FIRST_UVM, SECOND_UVM = 240, 241
 """Major numbers of nvidia-uvm: of the first load, and of the second."""
 USER = "gpu-user"
-LABELS = {"app": USER}
 # It keeps what it has opened: while it runs, no module goes.
 USES_A_CARD = f"""
 import ctypes, glob, os, time
@@ -244,28 +244,13 @@ def user_space(folder: Path, machine: FakeMachine) -> Iterator[Json]:
 def user(scenario: Scenario) -> Json:
     """Make a Deployment of one pod that has a card, and nothing else of the node."""
     container: Json = {
-        "name": "user",
         "image": scenario.images["device-agent"],
-        "imagePullPolicy": "IfNotPresent",
         "command": ["python3", "-c", USES_A_CARD],
         "env": [{"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}],
         "resources": {"limits": {RESOURCE: "1"}},
         "securityContext": {"runAsUser": 65534, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
-    pod = {
-        "nodeSelector": {"kubernetes.io/hostname": NODE},
-        "hostNetwork": True,
-        "automountServiceAccountToken": False,
-        "terminationGracePeriodSeconds": 1,
-        "containers": [container],
-    }
-    template = {"metadata": {"labels": LABELS}, "spec": pod}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": USER, "namespace": NAMESPACE},
-        "spec": {"replicas": 1, "selector": {"matchLabels": LABELS}, "template": template},
-    }
+    return deployment(USER, NODE, container)
 
 
 def users(scenario: Scenario) -> set[str]:
