@@ -1,8 +1,8 @@
 """The GPUs that are known, also those that cannot be read now. Pure.
 
 A lost GPU often cannot say its UUID, but it is still counted: it is offered under the UUID that it had, unhealthy. One
-that is no longer listed stays until the next boot or load of the driver. Then it has a while to appear, while fewer GPUs
-are listed than were known, and is no more after that.
+that is no longer listed stays until the next boot or load of the driver. Then it has a while to appear, while fewer are
+listed than were known, and is no more after that.
 """
 
 from collections.abc import Collection, Sequence
