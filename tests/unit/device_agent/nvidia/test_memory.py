@@ -1,5 +1,6 @@
 """What survives the agent: the file is whole at any moment, and one that is broken does no harm."""
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -12,8 +13,10 @@ from device_agent.errors import StateInvalid
 from device_agent.gpu_state.state import MOST_CARDS
 from device_agent.sources.nvidia.health import USUAL, Verdict
 from device_agent.sources.nvidia.memory import Memory, after, dump_memory, parse_memory
-from device_agent.sources.nvidia.memory_file import read_memory, write_memory
+from device_agent.sources.nvidia.memory_file import Keeper, read_memory, write_memory
 from device_agent.sources.nvidia.roster import EMPTY, Roster
+from tests.unit.device_agent.kubelet_stand_in import SECONDS
+from tests.unit.device_agent.nvidia.disk import Disk
 from tests.unit.device_agent.nvidia.states import card, lost, split, state, xid
 
 SAID = state(split(0, "1g.5gb"), card(1), xids=(xid(1, 79, of=1), xid(2, 94, gi=1, ci=0)))
@@ -178,3 +181,55 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert "cannot write" in write_memory(str(tmp_path / "file"), b"{}")
     assert read_memory(str(tmp_path / "file")) == Memory()
+
+
+def test_a_disk_that_does_not_answer_has_one_write_and_then_the_newest(tmp_path: Path) -> None:
+    """Nobody waits for it, and it is a reason as long as it does not answer."""
+    disk = Disk()
+
+    async def act() -> None:
+        woken = asyncio.Event()
+        keeper = Keeper(disk.write, str(tmp_path), woken.set, moment=0.01, slow=0.0)
+        said = [await keeper.keep(content) for content in (b"1", b"2", b"3")]
+        assert set(said) == {f"cannot write {tmp_path}/verdicts.json: the disk has not answered for 0 s"}
+        assert disk.asked == [b"1"]
+        disk.answers.set()
+        async with asyncio.timeout(SECONDS):
+            await woken.wait()
+            while await keeper.keep(b"3"):
+                await asyncio.sleep(0.01)
+        assert disk.written == [b"1", b"3"]
+        await keeper.close()
+
+    asyncio.run(act())
+
+
+def test_a_disk_that_does_not_answer_does_not_keep_the_agent_from_ending(tmp_path: Path) -> None:
+    """What is being written is given up."""
+    disk = Disk()
+
+    async def act() -> None:
+        keeper = Keeper(disk.write, str(tmp_path), lambda: None, moment=0.01)
+        assert await keeper.keep(b"1") == ""
+        async with asyncio.timeout(SECONDS):
+            await keeper.close()
+
+    asyncio.run(act())
+    assert disk.written == []
+    disk.answers.set()
+
+
+def test_what_could_not_be_written_is_written_again(tmp_path: Path) -> None:
+    """When the next content is kept, also the same one; what is on the disk is not written twice."""
+    asked: list[bytes] = []
+
+    def write(_folder: str, content: bytes) -> str:
+        asked.append(content)
+        return "it is full" if len(asked) == 1 else ""
+
+    async def act() -> None:
+        keeper = Keeper(write, str(tmp_path), lambda: None, moment=SECONDS)
+        assert [await keeper.keep(b"1") for _ in range(3)] == ["it is full", "", ""]
+
+    asyncio.run(act())
+    assert asked == [b"1", b"1"]

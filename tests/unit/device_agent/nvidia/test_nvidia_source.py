@@ -14,9 +14,11 @@ from device_agent.gpu_state.requests import FOLLOW, MAKE_NODES
 from device_agent.gpu_state.state import ABSENT, FAILED, State
 from device_agent.gpu_state.state_json import LONGEST_LINE, dump_state
 from device_agent.sources.nvidia.client import Timing
+from device_agent.sources.nvidia.memory_file import Write, write_memory
 from device_agent.sources.nvidia.nvidia_source import NvidiaSource
 from device_resources.nvidia import AllocationPolicy, MigStrategy, NvidiaSettings
 from tests.unit.device_agent.kubelet_stand_in import SECONDS
+from tests.unit.device_agent.nvidia.disk import Disk
 from tests.unit.device_agent.nvidia.nvml_stand_in import REFUSAL, Nvml
 from tests.unit.device_agent.nvidia.states import card, lost, split, state, xid
 
@@ -29,12 +31,12 @@ PLAIN = Description(nvidia=NvidiaSettings())
 class Life:
     """A source at work, and the container that it follows."""
 
-    def __init__(self, folder: Path, timing: Timing, description: Description) -> None:
+    def __init__(self, folder: Path, timing: Timing, description: Description, write: Write) -> None:
         self.folder = folder
         self.nvml = Nvml(folder)
         self.woken = asyncio.Event()
         settings = Settings(nvml_socket=self.nvml.path, state_dir=str(folder / "state"), root=str(folder / "host"))
-        self.source = NvidiaSource(settings, timing)
+        self.source = NvidiaSource(settings, timing, write=write)
         self.source.start(self.woken.set)
         self.source.configure(description)
 
@@ -59,11 +61,12 @@ def play(
     act: Callable[[Life], Awaitable[None]],
     timing: Timing = PATIENT,
     description: Description = PLAIN,
+    write: Write = write_memory,
 ) -> None:
     """Run a source, act, and end it."""
 
     async def work() -> None:
-        life = Life(folder, timing, description)
+        life = Life(folder, timing, description, write)
         try:
             async with asyncio.timeout(2 * SECONDS):
                 await act(life)
@@ -263,6 +266,22 @@ def test_a_folder_that_cannot_be_written_is_logged_once(folder: Path, caplog: py
         assert caplog.text.count("errors of GPUs are forgotten with the agent") == 1
 
     play(folder, act)
+
+
+def test_a_disk_that_does_not_answer_holds_no_health_back(folder: Path) -> None:
+    """An Xid is shown, and is written when the disk answers."""
+    disk = Disk()
+
+    async def act(life: Life) -> None:
+        await life.nvml.start(state())
+        await life.seen(all_well)
+        life.nvml.show(state(xids=(xid(1, 79, of=2),)))
+        await life.seen(lambda found: "Xid 79" in found["GPU-2"])
+        assert len(disk.asked) == 1
+        disk.answers.set()
+        await life.seen(lambda _: any(b'"xid":79' in content for content in disk.written))
+
+    play(folder, act, write=disk.write)
 
 
 def test_gpus_without_a_uuid_are_logged(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
