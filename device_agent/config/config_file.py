@@ -3,7 +3,6 @@
 Any key that has no meaning is an error: a misspelt one would otherwise be a device without its file.
 """
 
-import errno
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -44,10 +43,7 @@ def read_description(path: str) -> Description:
         ConfigurationError: when it cannot be read, or as :func:`parse_description`.
     """
     try:
-        content = read_regular(path, MAX_FILE)
-        if len(content) > MAX_FILE:
-            raise OSError(errno.EFBIG, f"it is longer than {MAX_FILE} bytes")
-        return parse_description(content.decode(), path)
+        return parse_description(read_regular(path, MAX_FILE).decode(), path)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigurationError(f"cannot read the configuration file {path}: {why}") from error
