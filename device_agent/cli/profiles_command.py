@@ -47,7 +47,8 @@ def _check(key: str, text: str, cards: tuple[CardState, ...] | None) -> Checked:
             remarks += by_strategy(cards, profile.mig_strategy or MigStrategy.NONE).reasons
         return Checked(key, tuple(lines_of(profile, cards)), remarks=remarks)
     except ProfileRefused as error:
-        return Checked(key, error=str(error))
+        whole = str(error)
+        return Checked(key, error=whole if whole.startswith(f"profile {key}") else f"profile {key}: {whole}")
 
 
 def _read_cards(path: str) -> tuple[CardState, ...]:

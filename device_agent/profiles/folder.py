@@ -58,11 +58,11 @@ def _read(folder: str) -> dict[str, str]:
     data = os.path.join(folder, _DATA)  # noqa: PTH118 - pathlib would cost the resident process 1 MiB
     place = os.path.realpath(data) if os.path.lexists(data) else folder
     names = sorted(name for name in os.listdir(place) if _KEY.fullmatch(name))  # noqa: PTH208 - as above
+    if len(names) > MOST_PROFILES:
+        raise ConfigurationError(f"{folder} has {len(names)} files: at most {MOST_PROFILES} profiles are read")
     paths = {name: os.path.join(place, name) for name in names}  # noqa: PTH118 - as above
     found = {path: os.stat(path) for path in paths.values()}  # noqa: PTH116 - as above
     files = {name: path for name, path in paths.items() if stat.S_ISREG(found[path].st_mode)}
-    if len(files) > MOST_PROFILES:
-        raise ConfigurationError(f"{folder} has {len(files)} profiles: at most {MOST_PROFILES} are read")
     if sum(found[path].st_size for path in files.values()) > _LONGEST_CONFIG_MAP:
         raise ConfigurationError(f"the profiles in {folder} are longer than {_LONGEST_CONFIG_MAP} bytes")
     return {name: _text(path) for name, path in files.items()}
