@@ -2,34 +2,21 @@
 
 import re
 
+import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from device_agent.config.yaml_file import plain_document
 from device_agent.errors import ProfileRefused
+from device_agent.profiles.fields import PROFILE_FIELDS
 from device_agent.profiles.parse import LONGEST_PROFILE, parse_profile
 from device_agent.profiles.profile import Naming, Profile, Shared
 from device_resources.nvidia import AllocationPolicy, MigStrategy
 from kube_api.text import printable
 
 GPU = "nvidia.com/gpu"
-
-
-def sharing(entries: str, further: str = "") -> str:
-    """Write a profile that shares."""
-    return f"version: v1\nsharing: {{timeSlicing: {{{further}resources: [{entries}]}}}}\n"
-
-
-def refusal(text: str) -> str:
-    """Return why a text is refused."""
-    with pytest.raises(ProfileRefused) as caught:
-        parse_profile(text, "k")
-    return str(caught.value)
-
-
-def test_a_profile_is_read() -> None:
-    """All that means something here, and the names of what means nothing."""
-    text = """\
+ALL_FIELDS = """\
 version: v1
 flags:
   migStrategy: mixed
@@ -48,7 +35,23 @@ sharing:
     - {name: nvidia.com/l4, rename: quarter, devices: 2, replicas: 4}
     - {name: example.com/card, devices: all, replicas: 1000}
 """
-    assert parse_profile(text, "k") == Profile(
+
+
+def sharing(entries: str, further: str = "") -> str:
+    """Write a profile that shares."""
+    return f"version: v1\nsharing: {{timeSlicing: {{{further}resources: [{entries}]}}}}\n"
+
+
+def refusal(text: str) -> str:
+    """Return why a text is refused."""
+    with pytest.raises(ProfileRefused) as caught:
+        parse_profile(text, "k")
+    return str(caught.value)
+
+
+def test_a_profile_is_read() -> None:
+    """All that means something here, and the names of what means nothing."""
+    assert parse_profile(ALL_FIELDS, "k") == Profile(
         mig_strategy=MigStrategy.MIXED,
         policy=AllocationPolicy.PACKED,
         gpus=(Naming(pattern="NVIDIA L4*", name="nvidia.com/l4"), Naming(pattern="*", name=GPU)),
@@ -67,8 +70,8 @@ sharing:
     ("text", "ignored"),
     [
         pytest.param("version: v1\nflags:\n  migStrategy: none\n  failOnInitError: true\n  nvidiaDriverRoot: /\n"
-                     "  plugin:\n    passDeviceSpecs: false\n    deviceListStrategy: envvar\n    deviceIDStrategy: uuid\n",
-                     5, id="the example of its README"),
+                     "  plugin:\n    passDeviceSpecs: false\n    deviceListStrategy: envvar\n"
+                     "    deviceIDStrategy: uuid\n", 5, id="the example of its README"),
         pytest.param("version: v1\nflags:\n  migStrategy: mixed # Only used to configure MIG\n  failOnInitError: true\n"
                      "  plugin:\n    deviceListStrategy:\n    - envvar\n  gfd:\n    oneshot: false\n"
                      "    noTimestamp: false\n    outputFile: /etc/features.d/gfd\n    sleepInterval: 60s\n",
@@ -158,6 +161,21 @@ def test_a_profile_may_be_empty(text: str) -> None:
 def test_a_mistake_is_named(text: str, message: str) -> None:
     """With its path, and what would be right."""
     assert message in refusal(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_valid"),
+    [
+        pytest.param(ALL_FIELDS, True, id="all fields"),
+        pytest.param("version: v1", True, id="none"),
+        pytest.param(sharing("{name: gpu, replicas: 0}"), False, id="no share"),
+        pytest.param("version: v1\nsharing: {mps: {}}", False, id="MPS"),
+    ],
+)
+def test_the_fields_are_a_schema_as_well(text: str, is_valid: bool) -> None:
+    """It says the same of a profile as the parser, as far as a schema can."""
+    validator = jsonschema.Draft202012Validator(PROFILE_FIELDS.schema())
+    assert validator.is_valid(plain_document(text, "k")) is is_valid
 
 
 @pytest.mark.parametrize("word", ["mig", "migs"])
