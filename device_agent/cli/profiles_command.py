@@ -13,6 +13,7 @@ from device_agent.profiles.parse import parse_profile
 from device_agent.profiles.strategy import by_strategy
 from device_agent.profiles.summary import Line, lines_of
 from device_resources.nvidia import MigStrategy
+from kube_api.text import printable
 
 
 class Checked(NamedTuple):
@@ -44,7 +45,7 @@ def _check(key: str, text: str, cards: tuple[CardState, ...] | None) -> Checked:
         profile = parse_profile(text, key)
         remarks = tuple(f"{name} means nothing here, and is ignored" for name in profile.ignored)
         if cards is not None:
-            remarks += by_strategy(cards, profile.mig_strategy or MigStrategy.NONE).reasons
+            remarks += tuple(map(printable, by_strategy(cards, profile.mig_strategy or MigStrategy.NONE).reasons))
         return Checked(key, tuple(lines_of(profile, cards)), remarks=remarks)
     except ProfileRefused as error:
         whole = str(error)

@@ -5,10 +5,10 @@ from typing import Any
 
 from device_agent.config.yaml_file import plain_document
 from device_agent.errors import ConfigurationError
-from device_agent.gpu_state.checks import is_word
+from device_agent.gpu_state.checks import MOST, is_word
 from device_agent.gpu_state.state import MOST_CARDS, MOST_INSTANCES, CardState, InstanceState
 from device_resources.kinds import Fields, Items, Number, Problem, Text, Word
-from kube_api.text import first_few
+from kube_api.text import MAX_MESSAGE, first_few
 
 VERSION = "v1"
 LONGEST_FILE = 1 << 18
@@ -16,17 +16,18 @@ LONGEST_FILE = 1 << 18
 
 _MAX_LISTED = 5
 _UUID = Text(pattern=r"[A-Za-z0-9][A-Za-z0-9._:/+-]*", words="must be a UUID, such as GPU-...", longest=128)
-_LINE = Text(pattern=r"[^\x00-\x1f\x7f]*", words="must be one line", longest=256)
-_ID, _MEMORY = Number(low=0, high=4096), Number(low=0, high=2**32)
+_LINE = Text(pattern=r"[^\x00-\x1f\x7f]*", words="must be one line", longest=MAX_MESSAGE)
+_NUMBER = Number(low=0, high=MOST)
 _INSTANCE = Fields(
-    kinds={"uuid": _UUID, "profile": _LINE, "gi": _ID, "ci": _ID, "memoryMiB": _MEMORY}, required=("uuid", "profile")
+    kinds={"uuid": _UUID, "profile": _LINE, "gi": _NUMBER, "ci": _NUMBER, "memoryMiB": _NUMBER},
+    required=("uuid", "profile"),
 )
 _CARD = Fields(
     kinds={
         "index": Number(low=0, high=MOST_CARDS - 1),
         "uuid": _UUID,
         "product": _LINE,
-        "memoryMiB": _MEMORY,
+        "memoryMiB": _NUMBER,
         "minor": Number(low=0, high=2**20 - 1),
         "pci": _LINE,
         "migMode": Word(words=("enabled", "disabled")),

@@ -29,6 +29,14 @@ def profile_of(entries: str = "", further: str = "", before: str = "") -> Profil
     return parse_profile(f"version: v1\n{before}{slicing}", "k")
 
 
+A100 = profile_of(
+    "{name: nvidia.com/gpu, replicas: 8}, {name: nvidia.com/mig-1g.5gb, replicas: 2}, "
+    "{name: nvidia.com/mig-2g.10gb, replicas: 2}, {name: nvidia.com/mig-3g.20gb, replicas: 3}, "
+    "{name: nvidia.com/mig-7g.40gb, replicas: 7}",
+    before="flags: {migStrategy: mixed}\n",
+)
+
+
 def counts(profile: Profile, cards: tuple[CardState, ...], default: MigStrategy = MigStrategy.NONE) -> dict[str, int]:
     """Return what the kubelet would count of each resource."""
     total: Counter[str] = Counter()
@@ -81,6 +89,7 @@ def test_cards(profile: Profile, cards: tuple[CardState, ...], expected: dict[st
 @pytest.mark.parametrize(
     ("profile", "default", "expected"),
     [
+        pytest.param(A100, MigStrategy.NONE, {GPU: 8, SMALL: 4, LARGE: 3}, id="the example of NVIDIA's GPU operator"),
         pytest.param(profile_of(), MigStrategy.NONE, {GPU: 3}, id="none"),
         pytest.param(profile_of(), MigStrategy.MIXED, {GPU: 1, SMALL: 2, LARGE: 1}, id="mixed by config.yaml"),
         pytest.param(profile_of(before="flags: {migStrategy: mixed}\n"), MigStrategy.NONE, {GPU: 1, SMALL: 2, LARGE: 1},

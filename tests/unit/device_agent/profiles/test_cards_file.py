@@ -10,7 +10,11 @@ from device_agent.errors import ConfigurationError
 from device_agent.profiles.cards_file import parse_cards, plain_cards
 from tests.unit.device_agent.nvidia.states import card, split
 
-CARDS = (card(0), split(1, "1g.5gb", "1g.10gb+me"), card(2, minor=None, memory_mib=None, mig_mode=None, pci=""))
+CARDS = (
+    card(0),
+    split(1, "1g.5gb", "1g.10gb+me"),
+    card(2, minor=None, memory_mib=None, mig_mode=None, pci="", name="N" * 500),
+)
 
 
 def test_cards_are_read_as_they_were_written() -> None:
