@@ -7,6 +7,7 @@
     ├── AllocationRefused    the kubelet asked for devices that cannot be given; it gets the message
     ├── FileInvalid          a file of the agent's own is not one; it is set aside
     ├── MalformedMessage     bytes from the kubelet are not a message of its API
+    ├── ProfileRefused       a profile is not valid, or does not fit the node's cards; what was applied before stays
     ├── RegistrationFailed   the kubelet is not there, or refused a resource; it is tried again
     ├── SocketUnusable       the container nvml cannot listen on its socket
     ├── StartRefused         a container has devices that are no longer what it was given; the kubelet gets the message
@@ -32,6 +33,10 @@ class FileInvalid(AgentError):
 
 class MalformedMessage(AgentError):
     """Bytes that should be a message of the kubelet's API are none."""
+
+
+class ProfileRefused(AgentError):
+    """A profile is not valid or cannot be applied; the message names each wrong field and the remedy."""
 
 
 class RegistrationFailed(AgentError):

@@ -31,7 +31,18 @@ It runs in a container of its own beside the agent, privileged, with the node's 
 examples:
   device-agent nvml --socket=/run/device-agent/nvml.sock --root=/host"""
 
-_COMMANDS = ("run", "scan", "get", "admission-policy", "nvml")
+_CARDS_EXAMPLES = """\
+examples:
+  kubectl -n driverwright exec daemonset/device-agent -c device-agent -- device-agent cards > cards.yaml"""
+
+_CHECK_EXAMPLES = """\
+Exit status 1: a profile is refused (docs/gpu-sharing.md).
+
+examples:
+  device-agent profiles check profiles/
+  device-agent profiles check profiles/ --cards cards.yaml"""
+
+_COMMANDS = ("run", "scan", "get", "admission-policy", "nvml", "profiles", "cards")
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -68,7 +79,20 @@ def _parser() -> argparse.ArgumentParser:
     nvml = _add(commands, "nvml", "ask NVIDIA's NVML for the agent, and make its device nodes", _NVML_EXAMPLES)
     for flag, (environment, metavar, text) in FLAGS.items():
         nvml.add_argument(f"--{flag}", metavar=metavar, help=f"{text} [{environment}]")
+    _add_profiles(commands)
     return parser
+
+
+def _add_profiles(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    cards = _add(commands, "cards", "write the GPUs of this node to a file for profiles check", _CARDS_EXAMPLES)
+    cards.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml", help="format (default: yaml)")
+    _add_options(cards, ("nvml-socket", "log-level", "log-format"))
+    profiles = _add(commands, "profiles", "check profiles of GPUs; needs no cluster", "")
+    verbs = profiles.add_subparsers(metavar="VERB", dest="verb", required=True)
+    check = _add(verbs, "check", "show what each profile of a folder would offer", _CHECK_EXAMPLES)
+    check.add_argument("folder", metavar="FOLDER", help="folder with a file for each profile, named as its key")
+    check.add_argument("--cards", metavar="FILE", help="GPUs of a node, as device-agent cards writes them")
+    check.add_argument("-o", "--output", choices=("table", "json"), default="table", help="format (default: table)")
 
 
 def _add(

@@ -1,7 +1,7 @@
 """Commands of the agent: settings, logging, exit codes.
 
-Exit status: 0 done, 1 a device of ``scan`` or a page of ``get`` is not healthy or the socket of ``nvml`` cannot be had,
-2 wrong usage or configuration.
+Exit status: 0 done, 1 a device of ``scan`` or a page of ``get`` is not healthy, the socket of ``nvml`` cannot be had,
+a profile is refused, or the cards are not known, 2 wrong usage or configuration.
 """
 
 import asyncio
@@ -9,12 +9,16 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from device_agent.config.config_file import read_description
 from device_agent.config.options import OPTIONS, Flags, Settings, build_settings, run_flags
 from device_agent.errors import ConfigurationError
 from kube_api.log_lines import LONGEST_MESSAGE, PrintableFormatter, follow_signals, set_up
 from kube_api.text import printable
+
+if TYPE_CHECKING:
+    import argparse
 
 Environment = Mapping[str, str]
 
@@ -46,11 +50,23 @@ def _run_parsed(arguments: Sequence[str], environment: Environment) -> int:
         from device_agent.nvml_container.settings import FLAGS  # noqa: PLC0415 - as above
 
         return run_with_flags({flag: getattr(parsed, flag.replace("-", "_")) for flag in FLAGS}, environment)
+    if parsed.command == "profiles":
+        from device_agent.cli.profiles_command import check_profiles  # noqa: PLC0415 - as above
+
+        return check_profiles(parsed.folder, parsed.cards, parsed.output)
+    return _run_with_settings(parsed, environment)
+
+
+def _run_with_settings(parsed: "argparse.Namespace", environment: Environment) -> int:
     flags = {option.flag: getattr(parsed, option.flag.replace("-", "_"), None) for option in OPTIONS}
     if parsed.command == "scan":
         from device_agent.cli.scan_command import show  # noqa: PLC0415 - as above
 
         return show(_with_logging(build_settings(flags, environment)))
+    if parsed.command == "cards":
+        from device_agent.cli.cards_command import write_cards  # noqa: PLC0415 - as above
+
+        return write_cards(_with_logging(build_settings(flags, environment)), parsed.output)
     return _run(flags, environment)
 
 

@@ -38,7 +38,7 @@ async def _nvidia(settings: Settings, description: Description) -> Known:
     """Take one state of the container ``nvml``; what is wrong with it is logged."""
     from device_agent.sources.nvidia.nvidia_source import NvidiaSource  # noqa: PLC0415 - most nodes do not need it
 
-    source = NvidiaSource(settings, writes=False)
+    source = NvidiaSource(settings, write=None)
     source.start(lambda: None)
     source.configure(description)
     try:

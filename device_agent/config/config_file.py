@@ -3,20 +3,15 @@
 Any key that has no meaning is an error: a misspelt one would otherwise be a device without its file.
 """
 
-import errno
-import os
-import stat
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import yaml
-
+from device_agent.config.yaml_file import plain_document, read_regular
 from device_agent.errors import ConfigurationError
-from device_resources.kinds import Path, Problem, nearest, shown
+from device_resources.kinds import Problem, nearest, shown
 from device_resources.resource import NVIDIA_DOMAIN, Resource
 from device_resources.resource_parser import InvalidResource, parse_resource
-from feature_rules.yaml_nodes import compose, excess
 from kube_api.text import first_few
 
 if TYPE_CHECKING:
@@ -47,7 +42,7 @@ def read_description(path: str) -> Description:
         ConfigurationError: when it cannot be read, or as :func:`parse_description`.
     """
     try:
-        return parse_description(_read(path).decode(), path)
+        return parse_description(read_regular(path, MAX_FILE).decode(), path)
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise ConfigurationError(f"cannot read the configuration file {path}: {why}") from error
@@ -59,7 +54,7 @@ def parse_description(text: str, path: str) -> Description:
     Raises:
         ConfigurationError: names each wrong field, its value and the remedy.
     """
-    document = _document(text, path)
+    document = plain_document(text, path)
     problems: list[Problem] = []
     if isinstance(document, dict):
         problems += [_unknown(str(key)[:100]) for key in document if key not in (_RESOURCES, _NVIDIA)]
@@ -134,65 +129,3 @@ def _twice(names: Iterable[str]) -> list[Problem]:
             )
         seen.add(name)
     return problems
-
-
-# --- YAML to plain values, within bounds ------------------------------------------------------------------------------
-
-
-def _document(text: str, path: str) -> object:
-    composed = compose(text)
-    if composed.error:
-        place = f"{path}:{composed.line}:" if composed.line else path
-        raise ConfigurationError(f"{place} {composed.error}")
-    if len(composed.documents) > 1:
-        raise ConfigurationError(f"{path} must be one document: remove the lines '---'")
-    for document in composed.documents:
-        if reason := excess(document):
-            raise ConfigurationError(f"{path} {reason}")
-        return _plain(document, path, ())
-    return None
-
-
-def _plain(node: yaml.Node, file: str, path: Path) -> Any:
-    """Give the value of a node; a key that is given twice is an error, as YAML's own rules say."""
-    if isinstance(node, yaml.SequenceNode):
-        return [_plain(item, file, (*path, index)) for index, item in enumerate(node.value)]
-    if not isinstance(node, yaml.MappingNode):
-        return _scalar(node, file)
-    found: dict[Hashable, Any] = {}
-    for key_node, value in node.value:
-        key = _scalar(key_node, file) if isinstance(key_node, yaml.ScalarNode) else "a key that is not a text"
-        if key in found:
-            problem = Problem(path=(*path, str(key)[:100]), message="is given twice")
-            raise ConfigurationError(f"{file}:{key_node.start_mark.line + 1}: {problem}")
-        found[key] = _plain(value, file, (*path, str(key)[:100]))
-    return found
-
-
-def _scalar(node: yaml.Node, file: str) -> Any:
-    why: Exception | None = None
-    try:
-        value = yaml.constructor.SafeConstructor().construct_object(node)
-    # With a tag (!!bool x) PyYAML's own code ends with other errors than its own.
-    except (yaml.YAMLError, ValueError, OverflowError, LookupError, AttributeError) as error:
-        value, why = [], error
-    if not isinstance(value, Hashable):
-        line = node.start_mark.line + 1
-        raise ConfigurationError(f"{file}:{line}: {shown(str(node.value))} is not a value: put it in quotes") from why
-    return value
-
-
-def _read(path: str) -> bytes:
-    """Read a regular file: a pipe would never end, and a device may act when it is opened."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file")
-        content = b""
-        while len(content) <= MAX_FILE and (chunk := os.read(descriptor, MAX_FILE + 1)):
-            content += chunk
-    finally:
-        os.close(descriptor)
-    if len(content) > MAX_FILE:
-        raise OSError(errno.EFBIG, f"it is longer than {MAX_FILE} bytes")
-    return content

@@ -24,8 +24,10 @@ _PR_SET_PDEATHSIG = 1
 class Child:
     """A child that was started; it is gone when :meth:`reap` says so, and not before.
 
+    It has a process group of its own, with the programs that the driver's library starts, such as nvidia-modprobe.
     ``started``, ``heard``, ``killed``: when it was started, said its last line, was killed; of the monotonic clock.
     ``has_spoken``: it has sent an inventory. ``is_closed``: its lines are read no more. ``why``: why it was killed.
+    ``status``: its exit status, once it has ended; programs that it has started may hang still.
     """
 
     def __init__(self, pid: int, lines: int, requests: int, now: float) -> None:
@@ -35,6 +37,7 @@ class Child:
         self.killed: float | None = None
         self.has_spoken = self.is_closed = False
         self.why = ""
+        self.status: int | None = None
         self._requests = requests
         self._received = bytearray()
         self._has_ended = False
@@ -65,25 +68,43 @@ class Child:
             os.write(self._requests, request)
 
     def kill(self, now: float) -> None:
-        """End it at once, as far as the kernel lets it end."""
+        """End it and its programs at once, as far as the kernel lets them end."""
         if self.killed is None:
             self.killed = now
-            os.kill(self.pid, signal.SIGKILL)
+            self._kill_group()
 
     def reap(self) -> int | None:
-        """Return the exit status of a child that has ended (negative: the signal that killed it), otherwise None.
+        """Return the exit status of a child that is gone (negative: the signal that killed it), otherwise None.
 
         One that was not killed is heard to the end of its lines first. A process may hang in the kernel after it was
-        killed, and after its pipes were closed.
+        killed, and after its pipes were closed. The programs that it leaves behind are killed, and have to be gone as
+        well: the next child's would hang beside them.
         """
         if self.killed is None and not self._has_ended:
             return None
-        pid, status = os.waitpid(self.pid, os.WNOHANG)
-        if not pid:
+        self._reap_group()
+        if self.status is None or self._kill_group():
             return None
         os.close(self.lines)
         os.close(self._requests)
-        return os.waitstatus_to_exitcode(status)
+        return self.status
+
+    def _reap_group(self) -> None:
+        """Reap the child and its programs: they are children of the first process of a container once it has ended."""
+        with suppress(ChildProcessError):
+            while (ended := os.waitpid(-self.pid, os.WNOHANG))[0]:
+                if ended[0] == self.pid:
+                    self.status = os.waitstatus_to_exitcode(ended[1])
+
+    def _kill_group(self) -> bool:
+        """Kill what is left; returns whether there is anything. No other process has this number meanwhile."""
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        except PermissionError:  # they are another user's: never for root
+            return True
+        return True
 
 
 def start_child(work: Work, may_make_nodes: bool, now: float) -> Child:
@@ -107,6 +128,7 @@ def start_child(work: Work, may_make_nodes: bool, now: float) -> Child:
     finally:
         os.close(lines_writer)
         os.close(requests_reader)
+    os.setpgid(pid, pid)  # the child does the same: whoever is first
     os.set_blocking(lines_reader, False)
     os.set_blocking(requests_writer, False)
     return Child(pid, lines_reader, requests_writer, now)
@@ -116,6 +138,7 @@ def _be_child(work: Work, pipes: tuple[int, int], may_make_nodes: bool, supervis
     """Be the child: have nothing of the supervisor's but its memory, work, and end without its clean-up."""
     status = 1
     try:
+        os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(number, signal.SIG_DFL)

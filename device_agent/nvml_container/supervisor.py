@@ -152,7 +152,7 @@ class Supervisor:
             self._give_up(child, f"NVML gave no answer for {self._timing.silence:g} s: its process was killed and is "
                           f"started again; {_KERNEL_LOG}", now)  # fmt: skip
         elif child.killed is not None and now >= child.killed + self._timing.patience:
-            reason = f"process {child.pid}, which asks NVML, hangs in the kernel and cannot be killed; {_KERNEL_LOG}"
+            reason = f"{_who_is_left(child)} hangs in the kernel and cannot be killed; {_KERNEL_LOG}"
             self._report(following.after_failure(self._state, reason))
 
     def _note_end(self, child: Child, status: int, now: float) -> None:
@@ -236,6 +236,12 @@ class Supervisor:
 def _drain(reader: socket.socket) -> None:
     with suppress(BlockingIOError):
         reader.recv(1024)
+
+
+def _who_is_left(child: Child) -> str:
+    if child.status is None:
+        return f"process {child.pid}, which asks NVML,"
+    return f"a program that the driver's library has started, in process group {child.pid},"
 
 
 def new_state(boot: str) -> State:

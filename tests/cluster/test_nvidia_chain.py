@@ -60,6 +60,35 @@ time.sleep(100000)
 """
 
 
+ASKER = "gpu-asker"
+# As whoever scrapes metrics and follows the state of cards, without a pause; it says whom it has an answer of.
+ASKS = """
+import glob, os, socket, time
+from device_agent.gpu_state.requests import FOLLOW, dump_request
+asked = {"pages.sock": b"GET /metrics HTTP/1.1\\r\\nHost: node\\r\\n\\r\\n", "nvml.sock": dump_request(FOLLOW)}
+os.chdir("/pods")
+said = set()
+while True:
+    for path in glob.glob("*/volumes/kubernetes.io~empty-dir/*/*.sock"):
+        name = os.path.basename(path)
+        try:
+            with socket.socket(socket.AF_UNIX) as client:
+                client.settimeout(60)
+                client.connect(path)
+                client.sendall(asked[name])
+                answer = client.recv(65536)
+        except OSError:
+            continue
+        line = " ".join(["answered", name, path.partition("/")[0]])
+        if answer and line not in said:
+            said.add(line)
+            print(line, flush=True)
+    time.sleep(0.1)
+"""
+SOCKETS = ("pages.sock", "nvml.sock")
+"""Of the agent's pages, and of the container ``nvml``."""
+
+
 class OneNode(Scenario):
     """The scenario with one guest, which has the image of device-agent on its disk."""
 
@@ -167,9 +196,13 @@ def test_a_wave_drains_the_pod_lets_the_plugin_leave_and_brings_all_back(
 ) -> None:
     """The driver gets another number for nvidia-uvm: each node is right again, also in the pod that comes back.
 
-    And both cards can be had: nothing is held against a card from before a load.
+    And both cards can be had: nothing is held against a card from before a load. All the while somebody reads the
+    plugin's metrics and the state of its cards, which keeps nothing from leaving.
     """
     before = users(scenario)
+    scenario.apply([asker(scenario)])
+    acts.wait_until(scenario, "the plugin is asked", lambda: all(map(len, answered(scenario))))
+    asked_before = answered(scenario)
     with chain_on(guest, module=MODULE, sign="parameters/uvm_major") as seen:
         parameters = {MODULE: ["cards=2", f"uvm_major={SECOND_UVM}"]}
         path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER)
@@ -178,6 +211,10 @@ def test_a_wave_drains_the_pod_lets_the_plugin_leave_and_brings_all_back(
         acts.wait_until(scenario, "the stages are back", lambda: stages_of(scenario, NODE) == EVERY)
         acts.wait_until(scenario, "the wave is over", lambda: not rollout(scenario))
         place.wait_for("2", "2")
+        acts.wait_until(
+            scenario, "the next plugin is asked", lambda: all(map(set.difference, answered(scenario), asked_before))
+        )
+    scenario.cluster.client.delete(DEPLOYMENTS.path(namespace=NAMESPACE, name=ASKER))
     with capsys.disabled():
         print(f"\nuvm_major of the module, and whether the plugin runs: {seen}")
     old, new = str(FIRST_UVM), str(SECOND_UVM)
@@ -251,6 +288,25 @@ def user(scenario: Scenario) -> Json:
         "securityContext": {"runAsUser": 65534, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     return deployment(USER, NODE, container)
+
+
+def asker(scenario: Scenario) -> Json:
+    """Make a Deployment of one pod that asks all that a plugin's pod can be asked."""
+    container: Json = {
+        "image": scenario.images["device-agent"],
+        "command": ["python3", "-c", ASKS],
+        "securityContext": {"runAsUser": 0},
+        "volumeMounts": [
+            {"name": "pods", "mountPath": "/pods", "readOnly": True, "mountPropagation": "HostToContainer"}
+        ],
+    }
+    return deployment(ASKER, NODE, container, [{"name": "pods", "hostPath": {"path": "/var/lib/kubelet/pods"}}])
+
+
+def answered(scenario: Scenario) -> tuple[set[str], ...]:
+    """Return the uids of the pods of which the asker has had an answer, for each of their sockets."""
+    words = [line.split() for line in scenario.cluster.log_tail(f"app={ASKER}", 100).splitlines()]
+    return tuple({line[2] for line in words if line[:2] == ["answered", name]} for name in SOCKETS)
 
 
 def users(scenario: Scenario) -> set[str]:

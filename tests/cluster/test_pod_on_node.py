@@ -151,6 +151,7 @@ def run_to_its_end(client: Client, cluster: Cluster, pod: dict[str, Any]) -> dic
     return verdicts[0]
 
 
+@pytest.mark.long
 def test_pods_prepare_their_node_and_take_everything_away_when_asked(
     booted: Scenario, guest: Guest, tmp_path: Path
 ) -> None:

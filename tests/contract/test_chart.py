@@ -536,11 +536,25 @@ def test_the_agent_and_nvidias_library_meet_at_a_socket() -> None:
 
 
 def test_the_agent_leaves_before_the_driver_of_its_devices_is_replaced() -> None:
-    """By the label of stages; without a driver it is on every node, and takes the library of the distribution."""
+    """By the label of stages; without a driver it is on every node."""
     selected = [pod(rendered(of), "device-agent").get("nodeSelector") for of in ("nvidia", "nvidia of the nodes")]
     assert selected == [{stage_label("gpus/nvidia", Stage.RUN): "true", "e": "f"}, None]
-    nvml = pod(rendered("nvidia of the nodes"), "device-agent")["containers"][1]
-    assert {"name": "host-usr", "mountPath": "/host/usr", "readOnly": True} in nvml["volumeMounts"]
+
+
+@pytest.mark.parametrize(
+    "folder", ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu/nvidia/current", "/usr/lib64", "/usr/lib"]
+)
+def test_nvml_sees_the_library_of_a_nodes_distribution(folder: str) -> None:
+    """Wherever NVML's library is looked for below the host's root, if no driver of ours brings it."""
+    spec = pod(rendered("nvidia of the nodes"), "device-agent")
+    paths = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
+    mounts = spec["containers"][1]["volumeMounts"]
+    assert [mount["readOnly"] for mount in mounts if is_seen(folder, paths.get(mount["name"]), mount)] == [True]
+
+
+def is_seen(folder: str, path: str | None, mount: Json) -> bool:
+    """Return whether a mount shows a folder of the node at its place below the host's root."""
+    return path is not None and f"{folder}/".startswith(f"{path}/") and mount["mountPath"] == f"/host{path}"
 
 
 def test_the_agents_configuration_has_nvidias_devices() -> None:

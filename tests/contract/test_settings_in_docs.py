@@ -9,8 +9,9 @@ from prometheus_client import REGISTRY
 
 from device_agent.config.options import OPTIONS as AGENT_OPTIONS
 from device_agent.metrics import Counts, render
+from device_agent.profiles.fields import PROFILE_FIELDS
 from device_resources.fields import GROUP_FIELDS, HEALTH_FIELDS, PATH_FIELDS, RESOURCE_FIELDS
-from device_resources.kinds import Fields
+from device_resources.kinds import Fields, Items, Kind
 from device_resources.nvidia_fields import NVIDIA_FIELDS
 from driver_builder import config
 from driver_builder.builds.build_queue import BuildStates
@@ -88,6 +89,22 @@ def test_every_field_of_nvidias_devices_is_documented() -> None:
         r"^\| `stages\.devicePlugin\.nvidia\.(.*?)` \| in its place", PAGES["drivercontainer.md"], re.MULTILINE
     )
     assert set(row.split("`, `.")) == names
+
+
+def names_in(kind: Kind) -> set[str]:
+    """Return the names of all fields below one."""
+    inner = kind.kind if isinstance(kind, Items) else kind
+    if not isinstance(inner, Fields):
+        return set()
+    return {name for key, below in inner.kinds.items() for name in (names_in(below) or {key})}
+
+
+def test_every_field_of_a_profile_is_documented() -> None:
+    """What it means, that it means nothing, or that it is refused; those of `gfd` together."""
+    page = PAGES["gpu-sharing.md"]
+    ignored_together = {"oneshot", "noTimestamp", "sleepInterval", "outputFile", "machineTypeFile"}
+    names = names_in(PROFILE_FIELDS) - ignored_together
+    assert {name for name in names if not re.search(rf"`[\w.\[\]]*\b{name}`", page)} == set()
 
 
 def test_the_metrics_of_nfd_worker_are_those_documented() -> None:

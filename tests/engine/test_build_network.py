@@ -36,6 +36,8 @@ from tests.support.real_parts.build_network import (
 )
 from tests.support.real_parts.images import derive
 
+pytestmark = [pytest.mark.long]
+
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:

@@ -28,7 +28,8 @@
  * Above the first "gpu" for the machine, below it for that GPU and its MIG devices:
  *
  *   fault PLACE 999         answer with this error        hang PLACE    do not answer while the file says so
- *   crash PLACE             abort
+ *   crash PLACE             abort                         run PLACE     start a program that does not end, and wait for
+ *                                                         it, as NVIDIA's library does with nvidia-modprobe
  *
  * PLACE is for the machine: init shutdown driver cuda count eventset wait; for a GPU: handle and what questions.c and
  * events.c name in their QUESTIONs.
@@ -47,7 +48,7 @@ enum {
     SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7,
     DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15, VERSION_MISMATCH = 25, UNKNOWN = 999
 };
-enum { HANG = -1, CRASH = -2 };
+enum { HANG = -1, CRASH = -2, RUN = -3 };
 enum { MAX_GPUS = 16, MAX_MIGS = 7, MAX_DEVICES = MAX_GPUS, MAX_LINKS = 18, MAX_FAULTS = 8, MAX_XIDS = 64, TEXT = 96 };
 
 typedef struct { char where[24]; int code; } fault_t;

@@ -3,10 +3,12 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "fake_nvml.h"
@@ -141,6 +143,17 @@ static int code_of(const faults_t *faults, const char *where)
     return SUCCESS;
 }
 
+static int run_a_program(void)
+{
+    char *arguments[] = {"sleep", "1000000", NULL};
+    pid_t program;
+
+    if (posix_spawnp(&program, *arguments, NULL, NULL, arguments, environ))
+        return UNKNOWN;
+    waitpid(program, NULL, 0);
+    return SUCCESS;
+}
+
 static int fault(const faults_t *faults, const char *where)
 {
     int code;
@@ -149,7 +162,7 @@ static int fault(const faults_t *faults, const char *where)
         sleep_outside(20000);
     if (code == CRASH)
         abort();
-    return code;
+    return code == RUN ? run_a_program() : code;
 }
 
 int machine_fault(const char *where)

@@ -170,6 +170,10 @@ class FakeMachine:
         """Let questions end the program."""
         self._add_fault(f"crash {place}", gpu)
 
+    def run(self, place: str, gpu: int | None = None) -> None:
+        """Let questions start a program that does not end, and wait for it."""
+        self._add_fault(f"run {place}", gpu)
+
     def heal(self) -> None:
         """Let everything that failed, hung or crashed work again. Lost GPUs stay lost."""
         self._faults.clear()

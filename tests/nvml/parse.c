@@ -32,12 +32,12 @@ static void parse_xid(facts_t *facts, const char *text)
 
 static int parse_fault(faults_t *faults, const char *key, const char *text)
 {
-    if (strcmp(key, "fault") && strcmp(key, "hang") && strcmp(key, "crash"))
+    if (strcmp(key, "fault") && strcmp(key, "hang") && strcmp(key, "crash") && strcmp(key, "run"))
         return 0;
     if (faults->count == MAX_FAULTS)
         return 1;
     fault_t *fault = &faults->at[faults->count];
-    fault->code = *key == 'h' ? HANG : CRASH;
+    fault->code = *key == 'h' ? HANG : *key == 'r' ? RUN : CRASH;
     faults->count += sscanf(text, "%23s %d", fault->where, &fault->code) == (*key == 'f' ? 2 : 1);
     return 1;
 }

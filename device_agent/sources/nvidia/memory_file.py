@@ -1,15 +1,21 @@
 """The file of what survives the agent: read once, written when it has changed, whole at any moment."""
 
+import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 
 from device_agent.errors import FileInvalid, StateInvalid
 from device_agent.kept_file import read_kept, set_aside, write_kept
-from device_agent.sources.nvidia.memory import LONGEST_FILE, Memory, parse_memory
+from device_agent.sources.in_thread import in_thread
+from device_agent.sources.nvidia.memory import LONGEST_FILE, Memory, dump_memory, parse_memory, surviving
 
 log = logging.getLogger(__name__)
 
 NAME = "verdicts.json"
+
+Write = Callable[[str, Memory], str]
+"""Writes a folder's file, as :func:`write_memory` does. It may wait for a disk."""
 
 
 def read_memory(folder: str) -> Memory:
@@ -30,11 +36,65 @@ def read_memory(folder: str) -> Memory:
     return Memory()
 
 
-def write_memory(folder: str, content: bytes) -> str:
+def write_memory(folder: str, memory: Memory) -> str:
     """Write what has to survive; returns why that was not possible, nothing if it was."""
     path = f"{folder}/{NAME}"
     try:
-        write_kept(path, content)
+        write_kept(path, dump_memory(memory))
     except OSError as error:
         return f"cannot write {path}: {error.strerror or error}"
     return ""
+
+
+class Keeper:
+    """Writes what has to survive in a thread, one write at a time: a disk that does not answer holds up nobody.
+
+    ``written``: what the file has. ``wake`` is called when a disk that did not answer has done so: the newest content
+    is kept then. ``moment``: seconds for which the disk is waited for, so that what is offered usually is written.
+    ``slow``: seconds after which a write is worth a word.
+    """
+
+    def __init__(
+        self, write: Write, folder: str, wake: Callable[[], None], *, moment: float = 1.0, slow: float = 10.0
+    ) -> None:
+        self.written = Memory()
+        self._write = write
+        self._folder = folder
+        self._wake = wake
+        self._moment = moment
+        self._slow = slow
+        self._content = Memory()
+        self._why = ""
+        self._since = 0.0
+        self._writing: asyncio.Task[str] | None = None
+
+    async def keep(self, memory: Memory) -> str:
+        """Write what survives if it is new, unless the disk is still at an older one; returns why that cannot be."""
+        self._settle()
+        content = surviving(memory)
+        if self._writing is None and content != self.written:
+            await self._start(content)
+            self._settle()
+        if self._writing is not None and asyncio.get_running_loop().time() >= self._since + self._slow:
+            return f"cannot write {self._folder}/{NAME}: the disk has not answered for {self._slow:g} s"
+        return self._why
+
+    async def close(self) -> None:
+        """Wait for the last write for a moment only."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing], timeout=self._moment)
+            self._writing.cancel()
+
+    async def _start(self, content: Memory) -> None:
+        self._content, self._since = content, asyncio.get_running_loop().time()
+        self._writing = asyncio.create_task(in_thread(lambda: self._write(self._folder, content), NAME))
+        done, _ = await asyncio.wait([self._writing], timeout=self._moment)
+        if not done:
+            self._writing.add_done_callback(lambda _: self._wake())
+
+    def _settle(self) -> None:
+        """Take note of a write that has ended."""
+        if self._writing is not None and self._writing.done():
+            self._why = self._writing.result()
+            self.written = self.written if self._why else self._content
+            self._writing = None

@@ -11,8 +11,8 @@ from device_agent.sources.in_thread import in_thread
 from device_agent.sources.nvidia.client import USUAL, Heard, NvmlClient, Timing
 from device_agent.sources.nvidia.health import Rules
 from device_agent.sources.nvidia.libraries import NO_LIBRARIES, Libraries, find_libraries
-from device_agent.sources.nvidia.memory import Memory, after, dump_memory, surviving
-from device_agent.sources.nvidia.memory_file import read_memory, write_memory
+from device_agent.sources.nvidia.memory import Memory, after, surviving
+from device_agent.sources.nvidia.memory_file import Keeper, Write, read_memory, write_memory
 from device_agent.sources.nvidia.units import Offer, View, offer
 from device_agent.sources.source import Known
 from device_resources.nvidia import NvidiaSettings
@@ -27,20 +27,19 @@ _MOST_NAMED = 3
 class NvidiaSource:
     """Follows the container ``nvml``.
 
-    ``writes``: whether it writes down what has to survive the agent; what only looks beside an agent does not.
+    ``write`` writes down what has to survive the agent; what only looks beside an agent has none.
     """
 
     name = "nvidia"
 
-    def __init__(self, settings: Settings, timing: Timing = USUAL, *, writes: bool = True) -> None:
+    def __init__(self, settings: Settings, timing: Timing = USUAL, *, write: Write | None = write_memory) -> None:
         self._settings = settings
         self._timing = timing
-        self._writes = writes
+        self._write = write
         self._nvidia: NvidiaSettings | None = None
         self._client: NvmlClient | None = None
         self._memory: Memory | None = None
-        self._written: Memory | None = None
-        self._why_lost = ""
+        self._keeper: Keeper | None = None
         self._said: dict[str, str] = {}
         self._resources: dict[str, tuple[Unit, ...]] = {}
 
@@ -71,10 +70,8 @@ class NvidiaSource:
         if nvidia is None or client is None:
             return
         client.check()
-        folder = self._settings.state_dir
         if self._memory is None:
-            self._memory = await in_thread(lambda: read_memory(folder), self.name)
-            self._written = surviving(self._memory)
+            self._memory = await self._remember()
             await client.first_state()
         heard = client.heard
         memory = self._memory = self._after(self._memory, heard.current, nvidia)
@@ -82,8 +79,8 @@ class NvidiaSource:
         libraries = await in_thread(lambda: self._libraries(nvidia), self.name)
         if self._nvidia is nvidia:  # and not described anew meanwhile
             self._take(offer(memory.roster.cards, self._view(memory, heard, nvidia, libraries)))
-        await self._write(memory)
-        self._say("file", f"{self._why_lost}; errors of GPUs are forgotten with the agent" if self._why_lost else "")
+        why = await self._keeper.keep(memory) if self._keeper is not None else ""
+        self._say("file", f"{why}; errors of GPUs are forgotten with the agent" if why else "")
 
     def traits(self, resource: str) -> Traits:  # noqa: ARG002 - all are alike
         """Have each start of a container checked."""
@@ -100,9 +97,20 @@ class NvidiaSource:
         return {}
 
     async def close(self) -> None:
-        """End the connection."""
+        """End the connection, and what is being written."""
         if self._client is not None:
             await self._client.close()
+        if self._keeper is not None:
+            await self._keeper.close()
+
+    async def _remember(self) -> Memory:
+        """Read what has survived; from now on it is kept."""
+        folder = self._settings.state_dir
+        memory = await in_thread(lambda: read_memory(folder), self.name)
+        if self._write is not None:
+            self._keeper = Keeper(self._write, folder, self._wake)
+            self._keeper.written = surviving(memory)
+        return memory
 
     def _after(self, memory: Memory, state: State | None, nvidia: NvidiaSettings) -> Memory:
         if state is None:
@@ -114,14 +122,6 @@ class NvidiaSource:
     def _libraries(self, nvidia: NvidiaSettings) -> Libraries:
         """Look for the libraries; it may wait for a disk."""
         return NO_LIBRARIES if nvidia.libraries is None else find_libraries(self._settings.root, nvidia.libraries)
-
-    async def _write(self, memory: Memory) -> None:
-        """Write what survives where it has changed; that may wait for a disk."""
-        kept = surviving(memory)
-        if self._writes and kept != self._written:
-            folder = self._settings.state_dir
-            self._why_lost = await in_thread(lambda: write_memory(folder, dump_memory(kept)), self.name)
-            self._written = self._written if self._why_lost else kept
 
     def _view(self, memory: Memory, heard: Heard, nvidia: NvidiaSettings, libraries: Libraries) -> View:
         state = heard.current

@@ -1,7 +1,8 @@
 """The GPUs that are known, also those that cannot be read now. Pure.
 
 A lost GPU often cannot say its UUID, but it is still counted: it is offered under the UUID that it had, unhealthy. One
-that is no longer listed stays until the next boot or load of the driver, when it is no more.
+that is no longer listed stays until the next boot or load of the driver. Then it has a while to appear, while fewer are
+listed than were known, and is no more after that.
 """
 
 from collections.abc import Collection, Sequence
@@ -10,14 +11,22 @@ from dataclasses import dataclass
 from device_agent.gpu_state.state import MOST_CARDS, OK, CardState, State
 
 _UNLISTED = "NVML does not list it any more"
+_SETTLE_SECONDS = 120.0
+"""From the first reading of a boot or load until GPUs that it does not list are no more. One that is late stays in the
+node's capacity, and has a name even if it cannot say its UUID."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roster:
-    """GPUs, each with its UUID, and of which boot and load of the driver their minor numbers are."""
+    """GPUs, each with its UUID, and of which boot and load of the driver their minor numbers are.
+
+    One that is not listed and has no minor number is known of an earlier boot or load.
+    ``since``: when GPUs of this one were first read, in seconds of CLOCK_BOOTTIME; 0 where that is not known.
+    """
 
     boot: str = ""
     load: str = ""
+    since: float = 0.0
     cards: tuple[CardState, ...] = ()
 
     def is_of(self, state: State) -> bool:
@@ -53,9 +62,12 @@ def after_state(roster: Roster, state: State, held: Collection[str] = ()) -> tup
         if named := _named(card, old, is_same):
             cards.append(named)
     unnamed = len(state.cards) - len(cards)
-    if is_same:
-        cards += [_unlisted(card) for card in _kept(missing, MOST_CARDS - len(cards), held)]
-    return Roster(boot=state.boot, load=state.load, cards=tuple(cards)), unnamed
+    since = (roster.since if is_same else 0.0) or state.read_at
+    if not is_same:
+        missing = [card._replace(minor=None) for card in missing]
+    awaited = len(roster.cards) - len(state.cards) if state.read_at < since + _SETTLE_SECONDS else 0
+    cards += map(_unlisted, _kept(missing, awaited, MOST_CARDS - len(cards), held))
+    return Roster(boot=state.boot, load=state.load, since=since, cards=tuple(cards)), unnamed
 
 
 def identities(roster: Roster) -> Roster:
@@ -67,9 +79,15 @@ def identities(roster: Roster) -> Roster:
     return Roster(boot=roster.boot, load=roster.load, cards=cards)
 
 
-def _kept(missing: Sequence[CardState], most: int, held: Collection[str]) -> list[CardState]:
-    """Choose of cards that are not listed: those with a verdict, then those that were listed last, which are first."""
-    kept = sorted(missing, key=lambda card: card.uuid not in held)[: max(most, 0)]
+def _kept(missing: Sequence[CardState], awaited: int, most: int, held: Collection[str]) -> list[CardState]:
+    """Choose of cards that are not listed: those with a verdict, then those that were listed last, which are first.
+
+    ``awaited``: how many may be missing because they are late.
+    """
+    by_weight = sorted(missing, key=lambda card: card.uuid not in held)
+    own = [card for card in by_weight if card.minor is not None]
+    earlier = [card for card in by_weight if card.minor is None]
+    kept = [*own, *earlier[: max(awaited - len(own), 0)]][: max(most, 0)]
     return [card for card in missing if card in kept]
 
 

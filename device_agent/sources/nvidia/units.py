@@ -1,16 +1,15 @@
 """Makes units of GPUs and of their MIG instances. Pure."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from device_agent.device_nodes.wanted import capability_paths
 from device_agent.devices.model import DeviceNode, Unit, UnitFile
-from device_agent.gpu_state.state import CardState, InstanceState, NodeState
+from device_agent.gpu_state.state import CardState, NodeState
+from device_agent.profiles.strategy import Part, by_strategy
 from device_agent.sources.nvidia.health import USUAL, Rules, Verdict, why_unhealthy
 from device_agent.sources.nvidia.libraries import NO_LIBRARIES, Libraries
-from device_resources.nvidia import FULL_CARD, MigStrategy
-from device_resources.resource import NVIDIA_DOMAIN
+from device_resources.nvidia import MigStrategy
 
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 
@@ -19,8 +18,6 @@ _NEEDED = {"/dev/nvidiactl": "nvidia", "/dev/nvidia-uvm": "nvidia_uvm"}
 container that was given none of them gets none later."""
 
 _FURTHER = ("/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
-_NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,57}[a-z0-9])?")
-"""What may follow ``mig-`` in the name of a resource."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,53 +49,9 @@ class Offer:
 def offer(cards: Sequence[CardState], view: View) -> Offer:
     """Sort units into resources. ``nvidia.com/gpu`` is always there: without any unit, its capacity is 0."""
     made = _Made(view)
-    split = [card for card in cards if card.mig_mode == 1 and view.strategy is not MigStrategy.NONE]
-    empty = [card.uuid for card in split if not card.instances and not card.why]
-    reasons = [f"{uuid} is in MIG mode and has no instances" for uuid in empty]
-    if view.strategy is MigStrategy.SINGLE and split:
-        return _single(cards, split, made, reasons)
-    whole = tuple(made.card(card) for card in cards if card not in split)
-    resources: dict[str, tuple[Unit, ...]] = {FULL_CARD: whole}
-    for card, instance in _instances(split):
-        name = resource_name(instance.profile)
-        if name is None:
-            reasons.append(f"{instance.uuid} has a profile without a resource: {instance.profile or 'none'}")
-        else:
-            resources[name] = (*resources.get(name, ()), made.instance(card, instance))
-    return Offer(resources=resources, reasons=tuple(reasons))
-
-
-def resource_name(profile: str) -> str | None:
-    """Return the resource of a MIG profile: ``1g.10gb+me`` is ``nvidia.com/mig-1g.10gb.me``; None if it has none."""
-    name = profile.replace("+", ".")
-    return f"{NVIDIA_DOMAIN}mig-{name}" if _NAME.fullmatch(name) else None
-
-
-def _instances(cards: Sequence[CardState]) -> Iterator[tuple[CardState, InstanceState]]:
-    return ((card, instance) for card in cards for instance in card.instances)
-
-
-def _single(cards: Sequence[CardState], split: Sequence[CardState], made: "_Made", reasons: list[str]) -> Offer:
-    """Offer what the GPUs that can be read are split into; what is remembered of others decides only without these."""
-    basis = [card for card in cards if not card.why] or [card for card in cards if card.mig_mode is not None]
-    if all(card.mig_mode != 1 for card in basis):
-        return Offer(resources={FULL_CARD: tuple(made.card(card) for card in cards if card not in split)})
-    reasons += _differences(basis)
-    profiles = {instance.profile for _, instance in _instances(basis)}
-    alike = (pair for pair in _instances(split) if pair[1].profile in profiles)
-    return Offer(
-        resources={FULL_CARD: () if reasons else tuple(made.instance(*pair) for pair in alike)}, reasons=tuple(reasons)
-    )
-
-
-def _differences(cards: Sequence[CardState]) -> Iterator[str]:
-    """Say how GPUs differ that have to be split alike."""
-    whole = [card.uuid for card in cards if card.mig_mode != 1]
-    if whole:
-        yield f"migStrategy single needs MIG mode on all GPUs or on none: {whole[0]} is not in it, others are"
-    profiles = sorted({instance.profile for _, instance in _instances(cards)})
-    if len(profiles) > 1:
-        yield f"migStrategy single needs instances of one profile: there are {profiles[0]} and {profiles[1]}"
+    found = by_strategy(cards, view.strategy)
+    resources = {name: tuple(map(made.unit, parts)) for name, parts in found.resources.items()}
+    return Offer(resources=resources, reasons=found.reasons)
 
 
 class _Made:
@@ -112,12 +65,11 @@ class _Made:
         self._common: tuple[UnitFile, ...] = (*map(_device_node, right), *view.libraries.mounts)
         self._needed_why = next(filter(None, map(self._why_not, _NEEDED)), "")
 
-    def card(self, card: CardState) -> Unit:
-        """Make a unit of a whole GPU."""
-        return self._unit(card, card.uuid, ())
-
-    def instance(self, card: CardState, instance: InstanceState) -> Unit:
-        """Make a unit of a MIG instance."""
+    def unit(self, part: Part) -> Unit:
+        """Make a unit of a whole GPU, or of a MIG instance."""
+        card, instance = part.card, part.instance
+        if instance is None:
+            return self._unit(card, card.uuid, ())
         opened = capability_paths(card.minor, instance.gi, instance.ci) if card.minor is not None else ()
         return self._unit(card, instance.uuid, opened, (instance.gi, instance.ci))
 

@@ -1,5 +1,6 @@
 """What survives the agent: the file is whole at any moment, and one that is broken does no harm."""
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -12,11 +13,14 @@ from device_agent.errors import StateInvalid
 from device_agent.gpu_state.state import MOST_CARDS
 from device_agent.sources.nvidia.health import USUAL, Verdict
 from device_agent.sources.nvidia.memory import Memory, after, dump_memory, parse_memory, surviving
-from device_agent.sources.nvidia.memory_file import read_memory, write_memory
+from device_agent.sources.nvidia.memory_file import Keeper, read_memory, write_memory
 from device_agent.sources.nvidia.roster import EMPTY, Roster
+from tests.unit.device_agent.kubelet_stand_in import SECONDS
+from tests.unit.device_agent.nvidia.disk import Disk
 from tests.unit.device_agent.nvidia.states import card, lost, split, state, xid
 
 SAID = state(split(0, "1g.5gb"), card(1), xids=(xid(1, 79, of=1), xid(2, 94, gi=1, ci=0)))
+FIRST, SECOND, THIRD = (Memory(number=number) for number in (1, 2, 3))
 
 _words = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:/+-]{0,40}", fullmatch=True)
 _verdicts = st.builds(
@@ -151,9 +155,9 @@ def test_a_file_is_written_and_read(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     memory, _ = after(Memory(), SAID, USUAL)
     assert read_memory(str(folder)) == Memory()
-    assert write_memory(str(folder), dump_memory(memory)) == ""
+    assert write_memory(str(folder), memory) == ""
     (folder / "verdicts.json.new").write_text("{")
-    assert write_memory(str(folder), dump_memory(memory)) == ""
+    assert write_memory(str(folder), memory) == ""
     assert [one.place for one in read_memory(str(folder)).verdicts] == [one.place for one in memory.verdicts]
     assert sorted(path.name for path in folder.iterdir()) == ["verdicts.json"]
 
@@ -176,5 +180,57 @@ def test_a_pipe_in_its_place_is_not_opened_for_ever(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """With the reason."""
     (tmp_path / "file").touch()
-    assert "cannot write" in write_memory(str(tmp_path / "file"), b"{}")
+    assert "cannot write" in write_memory(str(tmp_path / "file"), Memory())
     assert read_memory(str(tmp_path / "file")) == Memory()
+
+
+def test_a_disk_that_does_not_answer_has_one_write_and_then_the_newest(tmp_path: Path) -> None:
+    """Nobody waits for it, and it is a reason as long as it does not answer."""
+    disk = Disk()
+
+    async def act() -> None:
+        woken = asyncio.Event()
+        keeper = Keeper(disk.write, str(tmp_path), woken.set, moment=0.01, slow=0.0)
+        said = [await keeper.keep(content) for content in (FIRST, SECOND, THIRD)]
+        assert set(said) == {f"cannot write {tmp_path}/verdicts.json: the disk has not answered for 0 s"}
+        assert disk.asked == [FIRST]
+        disk.answers.set()
+        async with asyncio.timeout(SECONDS):
+            await woken.wait()
+            while await keeper.keep(THIRD):
+                await asyncio.sleep(0.01)
+        assert disk.written == [FIRST, THIRD]
+        await keeper.close()
+
+    asyncio.run(act())
+
+
+def test_a_disk_that_does_not_answer_does_not_keep_the_agent_from_ending(tmp_path: Path) -> None:
+    """What is being written is given up."""
+    disk = Disk()
+
+    async def act() -> None:
+        keeper = Keeper(disk.write, str(tmp_path), lambda: None, moment=0.01)
+        assert await keeper.keep(FIRST) == ""
+        async with asyncio.timeout(SECONDS):
+            await keeper.close()
+
+    asyncio.run(act())
+    assert disk.written == []
+    disk.answers.set()
+
+
+def test_what_could_not_be_written_is_written_again(tmp_path: Path) -> None:
+    """When the next content is kept, also the same one; what is on the disk is not written twice."""
+    asked: list[Memory] = []
+
+    def write(_folder: str, content: Memory) -> str:
+        asked.append(content)
+        return "it is full" if len(asked) == 1 else ""
+
+    async def act() -> None:
+        keeper = Keeper(write, str(tmp_path), lambda: None, moment=SECONDS)
+        assert [await keeper.keep(FIRST) for _ in range(3)] == ["it is full", "", ""]
+
+    asyncio.run(act())
+    assert asked == [FIRST, FIRST]

@@ -14,9 +14,12 @@ from device_agent.gpu_state.requests import FOLLOW, MAKE_NODES
 from device_agent.gpu_state.state import ABSENT, FAILED, State
 from device_agent.gpu_state.state_json import LONGEST_LINE, dump_state
 from device_agent.sources.nvidia.client import Timing
+from device_agent.sources.nvidia.memory import Memory
+from device_agent.sources.nvidia.memory_file import Write, write_memory
 from device_agent.sources.nvidia.nvidia_source import NvidiaSource
 from device_resources.nvidia import AllocationPolicy, MigStrategy, NvidiaSettings
 from tests.unit.device_agent.kubelet_stand_in import SECONDS
+from tests.unit.device_agent.nvidia.disk import Disk
 from tests.unit.device_agent.nvidia.nvml_stand_in import REFUSAL, Nvml
 from tests.unit.device_agent.nvidia.states import card, lost, split, state, xid
 
@@ -29,12 +32,12 @@ PLAIN = Description(nvidia=NvidiaSettings())
 class Life:
     """A source at work, and the container that it follows."""
 
-    def __init__(self, folder: Path, timing: Timing, description: Description) -> None:
+    def __init__(self, folder: Path, timing: Timing, description: Description, write: Write) -> None:
         self.folder = folder
         self.nvml = Nvml(folder)
         self.woken = asyncio.Event()
         settings = Settings(nvml_socket=self.nvml.path, state_dir=str(folder / "state"), root=str(folder / "host"))
-        self.source = NvidiaSource(settings, timing)
+        self.source = NvidiaSource(settings, timing, write=write)
         self.source.start(self.woken.set)
         self.source.configure(description)
 
@@ -59,11 +62,12 @@ def play(
     act: Callable[[Life], Awaitable[None]],
     timing: Timing = PATIENT,
     description: Description = PLAIN,
+    write: Write = write_memory,
 ) -> None:
     """Run a source, act, and end it."""
 
     async def work() -> None:
-        life = Life(folder, timing, description)
+        life = Life(folder, timing, description, write)
         try:
             async with asyncio.timeout(2 * SECONDS):
                 await act(life)
@@ -253,27 +257,28 @@ def test_what_is_held_survives_an_agent_that_is_killed(folder: Path) -> None:
 
 def test_the_file_is_written_when_what_survives_has_changed(folder: Path) -> None:
     """Not for a reading that says the same, nor by an agent that starts anew; an Xid changes it."""
-    file = folder / "state/verdicts.json"
-    written: list[int] = []
+    written: list[Memory] = []
+
+    def write(where: str, memory: Memory) -> str:
+        written.append(memory)
+        return write_memory(where, memory)
 
     async def act(life: Life) -> None:
         await life.nvml.start(state())
-        await life.seen(all_well)
-        written.append(file.stat().st_ino)
+        await life.seen(lambda found: all_well(found) and len(written) == 1)
         life.nvml.show(state(card(0, fabric="it is on its way"), card(1), card(2), card(3), at=110.0))
         await life.seen(lambda found: bool(found["GPU-0"]))
-        assert file.stat().st_ino == written[0]
+        assert len(written) == 1
 
     async def again(life: Life) -> None:
         await life.nvml.start(state(at=120.0))
         await life.seen(all_well)
-        assert file.stat().st_ino == written[0]
+        assert len(written) == 1
         life.nvml.show(state(at=130.0, xids=(xid(1, 79, of=2, at=121.0),)))
-        await life.seen(lambda found: bool(found["GPU-2"]))
-        assert file.stat().st_ino != written[0]
+        await life.seen(lambda found: bool(found["GPU-2"]) and len(written) == 2)
 
-    play(folder, act)
-    play(folder, again)
+    play(folder, act, write=write)
+    play(folder, again, write=write)
 
 
 def test_a_folder_that_cannot_be_written_is_logged_once(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -288,6 +293,22 @@ def test_a_folder_that_cannot_be_written_is_logged_once(folder: Path, caplog: py
         assert caplog.text.count("errors of GPUs are forgotten with the agent") == 1
 
     play(folder, act)
+
+
+def test_a_disk_that_does_not_answer_holds_no_health_back(folder: Path) -> None:
+    """An Xid is shown, and is written when the disk answers."""
+    disk = Disk()
+
+    async def act(life: Life) -> None:
+        await life.nvml.start(state())
+        await life.seen(all_well)
+        life.nvml.show(state(xids=(xid(1, 79, of=2),)))
+        await life.seen(lambda found: "Xid 79" in found["GPU-2"])
+        assert len(disk.asked) == 1
+        disk.answers.set()
+        await life.seen(lambda _: any(one.xid == 79 for memory in disk.written for one in memory.verdicts))
+
+    play(folder, act, write=disk.write)
 
 
 def test_gpus_without_a_uuid_are_logged(folder: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from device_agent.gpu_state.state import ABSENT, FAILED, State
+from device_agent.gpu_state.state import ABSENT, FAILED, CardState, State
 from device_agent.sources.nvidia.roster import EMPTY, Roster, after_state
 from tests.unit.device_agent.nvidia.states import card, lost, split, state, uuid
 
@@ -62,18 +62,56 @@ def test_the_minor_number_of_a_lost_gpu_is_not_believed_any_more(fields: dict[st
 
 def test_a_gpu_that_nobody_knows_is_counted_only() -> None:
     """It has no id under which it could be offered."""
-    assert after_state(EMPTY, state(card(0), lost(1))) == (Roster(boot="boot-1", load="100", cards=(card(0),)), 1)
+    assert after_state(EMPTY, state(card(0), lost(1))) == (
+        Roster(boot="boot-1", load="100", since=100.0, cards=(card(0),)),
+        1,
+    )
     roster, unnamed = after_state(KNOWN, state(split(0, "1g.5gb"), card(1), card(2), lost(3)))
     assert (len(roster.cards), unnamed) == (3, 1)
 
 
 def test_a_gpu_that_is_not_listed_stays_until_the_next_boot() -> None:
-    """Unhealthy; after it, the GPU is no more."""
+    """Unhealthy, however long that is."""
     said = state(split(0, "1g.5gb"), card(2, index=1))
-    roster, _ = after_state(KNOWN, said)
-    assert why(roster) == {"GPU-0": "", "GPU-2": "", "GPU-1": "NVML does not list it any more"}
-    for fields in (REBOOTED, RELOADED):
-        assert list(why(after_state(roster, said._replace(**fields))[0])) == ["GPU-0", "GPU-2"]  # type: ignore[arg-type]
+    for at in (110.0, 1e6):
+        roster, _ = after_state(KNOWN, said._replace(read_at=at))
+        assert why(roster) == {"GPU-0": "", "GPU-2": "", "GPU-1": "NVML does not list it any more"}
+
+
+@pytest.mark.parametrize("fields", [REBOOTED, RELOADED], ids=["boot", "reload"])
+def test_a_gpu_that_is_not_listed_after_a_boot_has_a_while_to_appear(fields: dict[str, object]) -> None:
+    """Unhealthy, and without a minor number, which may be another GPU's; then it is no more."""
+    said = state(split(0, "1g.5gb"), card(2, index=1, minor=1))._replace(**fields)  # type: ignore[arg-type] # names of its fields
+    roster = KNOWN
+    for at in (20.0, 30.0, 139.0):
+        roster, _ = after_state(roster, said._replace(read_at=at))
+        assert why(roster) == {"GPU-0": "", "GPU-2": "", "GPU-1": "NVML does not list it any more"}
+        assert [one.minor for one in roster.cards] == [0, 1, None]
+    roster, _ = after_state(roster, said._replace(read_at=140.0))
+    assert list(why(roster)) == ["GPU-0", "GPU-2"]
+
+
+@pytest.mark.parametrize(
+    ("late", "expected"),
+    [
+        pytest.param(card(1), "", id="is well"),
+        pytest.param(lost(1), "GPU is lost", id="cannot say its UUID"),
+    ],
+)
+def test_a_gpu_that_is_late_after_a_boot_has_its_name(late: CardState, expected: str) -> None:
+    """Also if it is lost by then."""
+    roster, _ = after_state(KNOWN, state(card(0), card(2), at=20.0, **REBOOTED))
+    roster, unnamed = after_state(roster, state(card(0), late, card(2), at=30.0, **REBOOTED))
+    assert (why(roster), unnamed) == ({"GPU-0": "", "GPU-1": expected, "GPU-2": ""}, 0)
+
+
+def test_a_gpu_that_was_replaced_is_no_more_at_once() -> None:
+    """As many are listed as were known: none is late. A machine of a cloud may have others at each boot."""
+    roster, _ = after_state(KNOWN, state(card(0), card(2), card(7, index=2), at=20.0, **REBOOTED))
+    assert list(why(roster)) == ["GPU-0", "GPU-2", "GPU-7"]
+    roster, _ = after_state(KNOWN, state(card(0), card(2), at=20.0, **REBOOTED))
+    roster, _ = after_state(roster, state(card(0), card(2), card(7), at=30.0, **REBOOTED))
+    assert list(why(roster)) == ["GPU-0", "GPU-2", "GPU-7"]
 
 
 def test_a_gpu_that_answers_again_is_as_it_says() -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from device_agent.devices.model import BindMount, DeviceNode, Unit
 from device_agent.gpu_state.state import CardState
+from device_agent.profiles.strategy import resource_name
 from device_agent.sources.nvidia.libraries import Libraries
-from device_agent.sources.nvidia.units import Offer, View, offer, resource_name
+from device_agent.sources.nvidia.units import Offer, View, offer
 from device_resources.nvidia import MigStrategy
 from tests.unit.device_agent.nvidia.states import card, lost, nodes, split, uuid
 

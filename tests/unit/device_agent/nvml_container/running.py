@@ -173,10 +173,11 @@ class StandIn(Running):
 
 
 RUN = """
-import json, sys
+import ctypes, json, sys
 from device_agent.nvml_container.run import supervise
 from device_agent.nvml_container.settings import Places, Settings, Timing
 folder, library, timing = sys.argv[1:]
+ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: orphans become its children, as those of a container's first
 places = Places(root=folder, proc_root=folder, dev=f"{folder}/dev", library=library)
 sys.exit(supervise(Settings(f"{folder}/nvml.sock", "debug", "text", places, Timing(**json.loads(timing)))))
 """

@@ -3,9 +3,10 @@
 ``python -m tests.unit.device_agent.nvml_container.stand_in FOLDER TIMING``: TIMING are seconds by name, as JSON. Of the
 folder, ``say`` is what the child writes at its start and whenever it is asked or a look is due, byte by byte; ``then``
 is what it does after that (:data:`THEN`; it goes on asking without that file). It leaves ``pids``, ``asked`` and
-``descriptors`` there.
+``descriptors`` there, and ``program``: the process id of one that it has started.
 """
 
+import ctypes
 import json
 import os
 import select
@@ -21,6 +22,8 @@ from device_agent.nvml_container.log import Log
 from device_agent.nvml_container.settings import Timing
 from device_agent.nvml_container.supervisor import Supervisor, new_state
 
+_PR_SET_CHILD_SUBREAPER = 36
+
 
 def _write_without_end(lines: int) -> None:
     while True:
@@ -32,6 +35,13 @@ def _close_and_stay(lines: int) -> None:
     time.sleep(3600)
 
 
+def _wait_for_a_program(_lines: int) -> None:
+    """Start one that does not end, as the driver's library does with nvidia-modprobe."""
+    program = os.posix_spawn("/bin/sleep", ["sleep", "3600"], os.environ)
+    Path(sys.argv[1], "program").write_text(str(program))
+    os.waitpid(program, 0)
+
+
 THEN: dict[str, Callable[[int], object]] = {
     "end": lambda _: os._exit(0),
     "fail": lambda _: os._exit(3),
@@ -39,6 +49,7 @@ THEN: dict[str, Callable[[int], object]] = {
     "hang": lambda _: time.sleep(3600),
     "endless line": _write_without_end,
     "close": _close_and_stay,
+    "program": _wait_for_a_program,
 }
 
 
@@ -72,6 +83,7 @@ class StandIn:
 
 def main(folder: Path, timing: Timing) -> int:
     """Run the supervisor; returns its exit status."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # orphans become its children, as those of a container's first
     work = StandIn(folder, timing).work
     supervisor = Supervisor(work=work, state=new_state("boot"), root=str(folder), timing=timing, log=Log("debug"))
     try:

@@ -29,6 +29,19 @@ finally:
     print(json.dumps(sorted(name for name, module in sys.modules.items() if module)))
 """
 
+END_EARLY = """
+import os, signal, sys
+from device_agent.nvml_container.run import run_nvml, run_with_flags
+
+class Environment(dict):
+    def get(self, *of):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return super().get(*of)
+
+sys.exit(eval(sys.argv[1], {**globals(), "environment": Environment()}))
+"""
+"""SIGTERM arrives when the settings are read, which is before anything else is done."""
+
 FORBIDDEN = frozenset({
     "argparse", "asyncio", "dataclasses", "grpclib", "hashlib", "inspect", "logging", "multiprocessing", "pathlib",
     "random", "shutil", "_ssl", "subprocess", "tempfile", "yaml",
@@ -88,3 +101,17 @@ def test_the_command_ends_with_its_status(arguments: list[str], status: int, mes
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == status
     assert message in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        pytest.param("run_nvml([], environment)", id="as the chart starts it"),
+        pytest.param("run_with_flags({}, environment)", id="by argparse"),
+    ],
+)
+def test_sigterm_is_obeyed_before_the_supervisor_follows_it(call: str) -> None:
+    """Exit status 0: the kernel ignores a signal without a handler for the first process of a container."""
+    command = [sys.executable, "-c", END_EARLY, call]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -183,6 +183,40 @@ def test_there_is_no_second_child_while_the_first_one_cannot_be_reaped(tmp_path:
         assert running.child() != child
 
 
+def test_a_program_of_a_child_that_hangs_ends_with_it_and_is_reaped(tmp_path: Path) -> None:
+    """The driver's library starts nvidia-modprobe, and waits for it; nobody else reaps it in a container."""
+    with StandIn(tmp_path, WELL, "program", silence=1.0) as running:
+        wait_for(lambda: running.left("program") != "", "a program")
+        running.follower().state(is_failed)
+        running.do(WELL)
+        running.follower().state(is_ok)
+        wait_for(lambda: running.children() == [int(running.left("pids").split()[-1])], "the last child alone")
+        assert is_gone(int(running.left("program")))
+
+
+def test_there_is_no_second_child_while_a_program_of_the_first_one_cannot_be_reaped(tmp_path: Path) -> None:
+    """Each next child would start another one that hangs in the kernel."""
+    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+    ptrace.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+    with StandIn(tmp_path, WELL, "program", silence=1e6) as running:
+        wait_for(lambda: running.left("program") != "", "a program")
+        child, program = running.child(), int(running.left("program"))
+        if ptrace(_PTRACE_SEIZE, program, None, None):
+            pytest.skip(f"no process can be traced here: {os.strerror(ctypes.get_errno())}")
+        running.do(WELL)
+        os.kill(child, signal.SIGKILL)
+        follower = running.follower()
+        state = follower.state(lambda state: "hangs in the kernel" in state.reason)
+        assert state.reason.startswith(f"a program that the driver's library has started, in process group {child}, ")
+        running.client().ask(LOOK)
+        assert [follower.state(), follower.state()] == [state, state]
+        assert running.left("pids") == f"{child}\n"
+        while not os.WIFSIGNALED(os.waitpid(program, _WALL)[1]):
+            pass
+        follower.state(is_ok)
+        assert running.child() != child
+
+
 def test_a_driver_that_is_absent_is_asked_for_without_a_process_that_stays(tmp_path: Path) -> None:
     """Nothing holds a device of it; whoever asks for a look gets one at once."""
     with StandIn(tmp_path, dump_message(Look(ABSENT, "there is no libnvidia-ml.so.1")), "end") as running:

@@ -205,6 +205,17 @@ def test_nvml_that_hangs_is_a_reason_and_it_is_asked_again(
         assert len(follower.state(is_ok).cards) == 8
 
 
+def test_a_program_that_nvml_waits_for_ends_with_its_process(start: Start, machine: FakeMachine) -> None:
+    """NVIDIA's library starts nvidia-modprobe where a device node is missing, and that may hang."""
+    machine.run("init")
+    with start(silence=1.5) as running:
+        follower = running.follower()
+        assert follower.state(is_failed).reason.startswith("NVML gave no answer for 1.5 s: its process was killed")
+        machine.heal()
+        assert len(follower.state(is_ok).cards) == 8
+        assert len(running.children()) == 1
+
+
 def test_sigterm_ends_all_while_nvml_hangs(start: Start, machine: FakeMachine, tmp_path: Path) -> None:
     """The upgrade of the driver waits for nothing of ours."""
     machine.hang("init")
