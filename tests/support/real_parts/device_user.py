@@ -1,9 +1,11 @@
 """A program that uses a device of one node, and that comes back when its pod is evicted."""
 
+from collections.abc import Sequence
+
 from demo.cluster import NAMESPACE, Json
 
 
-def deployment(name: str, node: str, container: Json, volumes: tuple[Json, ...] = ()) -> Json:
+def deployment(name: str, node: str, container: Json, volumes: Sequence[Json] = ()) -> Json:
     """Make a Deployment of one pod on a node, by an image that the node has; its pods have the label ``app``."""
     labels = {"app": name}
     pod = {
