@@ -10,7 +10,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 from hypothesis import settings
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from device_agent.allocations.given import Allocation, Given, dump_given, parse_given, with_new
 from device_agent.allocations.recent import SECONDS, Recent, recent_of, started, still_recent
@@ -19,10 +19,10 @@ from device_agent.profiles.transition import Listing, held_before, transition
 from device_agent.users.checkpoint import Entry, of_pods
 from device_agent.users.in_use import Seen, held_in, in_use
 
-UNITS = ("GPU-0", "GPU-1")
-RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
-_WAYS = st.none() | st.tuples(st.sampled_from(RESOURCES), st.sampled_from([1, 2, 4]))
-PROFILES = st.tuples(*[_WAYS for _ in UNITS])
+UNIT = "GPU-0"
+GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
+WAYS = (None, (GPU, 1), (GPU, 2), (GPU, 3), (SHARED, 2))
+"""In which a profile may offer the card; with one card most happens to it."""
 SETTLED = 60.0
 
 
@@ -57,12 +57,20 @@ class Node(RuleBasedStateMachine):
         self.checkpoint: list[Entry] = []
         self.is_api_there = True
         self.shown_list: Listing = {}
-        self.wanted: list[Offered] = [Offered(resource=RESOURCES[0], unit=unit) for unit in UNITS]
+        self.wanted: list[Offered] = []
         self.given: Given = {}
+        self.file = dump_given({}, "")
         self.recent: Recent = {}
         self.seen: Seen | None = None
         self.listing: Listing = {}
         self.has_looked = False
+
+    @initialize(way=st.sampled_from(WAYS[1:]))
+    def node_starts(self, way: tuple[str, int]) -> None:
+        """Offer the card."""
+        self.profile_changes(way)
+        self.agent_asks("")
+        self.agent_looks(is_sent=True)
 
     # --- the kubelet --------------------------------------------------------------------------------------------------
 
@@ -87,6 +95,7 @@ class Node(RuleBasedStateMachine):
         self.recent = started(self.recent, resource, {name: device.shares}, self.now)
         allocation = Allocation(identity=("/dev/x",), shares=device.shares, at=self.now)
         self.given = with_new(self.given, resource, {name: allocation})
+        self.file = dump_given(self.given, f"boot {self.boot}")
         if is_answered:  # else it is killed before it answers, and the kubelet gives up
             self.made += 1
             pod = Pod(uid=f"u{self.made}", resource=resource, id=name, unit=device.unit, shares=device.shares,
@@ -102,28 +111,18 @@ class Node(RuleBasedStateMachine):
         self.pods.remove(data.draw(st.sampled_from(self.pods)))
 
     @precondition(lambda self: self.pods)
-    @rule(data=st.data(), what=st.sampled_from(["is_shown", "is_recorded", "has_cgroup"]))
+    @rule(data=st.data(), what=st.sampled_from(["all", "is_shown", "is_recorded", "has_cgroup"]))
     def kubelet_goes_on(self, data: Any, what: str) -> None:
-        """Let one more place say what a pod has."""
-        setattr(data.draw(st.sampled_from(self.pods)), what, True)
-        self._write_checkpoint()
+        """Let one more place, or all, say what a pod has."""
+        pod = data.draw(st.sampled_from(self.pods))
+        pod.appear() if what == "all" else setattr(pod, what, True)
+        if pod.is_recorded:
+            self._write_checkpoint()
 
-    @rule()
-    def list_arrives(self) -> None:
-        """Let the kubelet have the newest list; before that it gives what an older one had."""
-        if self.has_looked:
-            self.shown_list = self.listing
-
-    @rule()
     def kubelet_restarts(self) -> None:
         """Forget all lists, and all pods until the API server is there: the checkpoint stays."""
         self._write_checkpoint()
         self.shown_list, self.is_api_there = {}, False
-
-    @rule()
-    def api_server_comes_back(self) -> None:
-        """Know the pods again."""
-        self.is_api_there = True
 
     # --- the node -----------------------------------------------------------------------------------------------------
 
@@ -135,9 +134,8 @@ class Node(RuleBasedStateMachine):
             if self.now - pod.since >= SECONDS:
                 pod.appear()
                 self.is_api_there = True
-        self._write_checkpoint() if any(self.now - pod.since >= SECONDS for pod in self.pods) else None
+                self._write_checkpoint()
 
-    @rule()
     def node_boots(self) -> None:
         """Boot: pods that are recorded come back with what they had, the others were never there."""
         self.now, self.boot = 1.0, self.boot + 1
@@ -147,14 +145,25 @@ class Node(RuleBasedStateMachine):
         self.kubelet_restarts()
         self.agent_restarts()
 
+    @rule(what=st.sampled_from(["agent", "agent", "kubelet", "api", "api", "boot"]))
+    def something_restarts(self, what: str) -> None:
+        """Restart a part, or reach the API server again."""
+        match what:
+            case "agent":
+                self.agent_restarts()
+            case "kubelet":
+                self.kubelet_restarts()
+            case "api":
+                self.is_api_there = True
+            case _:
+                self.node_boots()
+
     # --- the agent ----------------------------------------------------------------------------------------------------
 
-    @rule(ways=PROFILES)
-    def profile_changes(self, ways: tuple[tuple[str, int] | None, ...]) -> None:
+    @rule(way=st.sampled_from(WAYS))
+    def profile_changes(self, way: tuple[str, int] | None) -> None:
         """Want something else from the next look on."""
-        self.wanted = [
-            Offered(resource=way[0], unit=unit, shares=way[1]) for unit, way in zip(UNITS, ways, strict=True) if way
-        ]
+        self.wanted = [Offered(resource=way[0], unit=UNIT, shares=way[1])] if way else []
 
     @rule(is_missing=st.sampled_from(["", "", "", "shown", "recorded"]))
     def agent_asks(self, is_missing: str) -> None:
@@ -167,22 +176,27 @@ class Node(RuleBasedStateMachine):
             recorded=None if is_missing == "recorded" else of_pods(self.checkpoint, pods),
         )
 
-    @rule()
-    def agent_looks(self) -> None:
-        """Decide anew what is listed."""
+    @rule(is_sent=st.sampled_from([True, True, False]))
+    def agent_looks(self, is_sent: bool) -> None:
+        """Decide anew what is listed; the kubelet has that at once, or still an older list."""
         found = None
         if self.seen is not None:
             self.recent = still_recent(self.recent, self.seen.shown or (), self.seen.asked_at)
             found = in_use(self.seen, self.given, self.recent)
         self.listing = transition(self.wanted, self.listing, found)
         self.has_looked = True
+        if is_sent:
+            self.shown_list = self.listing
 
     @rule()
+    def agent_asks_and_looks(self) -> None:
+        """Decide on what is true now, as far as the kubelet says it."""
+        self.agent_asks("")
+        self.agent_looks(is_sent=True)
+
     def agent_restarts(self) -> None:
         """Be killed at any moment: what it knows is what its file has."""
-        self.given = parse_given(dump_given(self.given, "now"), "now")
-        if self.now < 2.0:
-            self.given = parse_given(dump_given(self.given, "before"), "now")
+        self.given = parse_given(self.file, f"boot {self.boot}")
         self.recent, self.seen = recent_of(self.given), None
         self.listing, self.has_looked = held_before(held_in(self.given)), False
 
@@ -215,7 +229,7 @@ class Node(RuleBasedStateMachine):
         self.pods = []
         self.time_passes(2 * SECONDS)
         self.agent_asks("")
-        self.agent_looks()
+        self.agent_looks(is_sent=True)
         assert self.listing == transition(self.wanted, {}, frozenset())
         assert {(name, one.unit, one.shares, one.why) for name, each in self.listing.items() for one in each} == {
             (one.resource, one.unit, one.shares, "") for one in self.wanted
@@ -225,5 +239,5 @@ class Node(RuleBasedStateMachine):
         self.checkpoint = [Entry(pod.uid, pod.resource, pod.id) for pod in self.pods if pod.is_recorded]
 
 
-Node.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+Node.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 TestNode = Node.TestCase
