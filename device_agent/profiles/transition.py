@@ -2,6 +2,9 @@
 
 A unit is offered in one way at a time: under one resource, as so many shares. What containers have of it stays listed
 and healthy in the way in which they got it, and nothing else of it may be given until the last of them has ended.
+
+A way ends before the next one begins: what is free of the old one is no longer listed first, and the new one follows in
+the next step. So nothing is given in two ways, whatever was given between a decision and the moment at which it counts.
 """
 
 from collections import Counter
@@ -13,6 +16,8 @@ from device_agent.profiles.offered import Offered
 
 _Key = tuple[str, str]
 """Resource and id."""
+_Rows = Mapping[_Key, "Listed"]
+"""Of one unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,16 +44,19 @@ Listing = Mapping[str, tuple[Listed, ...]]
 
 
 def transition(wanted: Collection[Offered], before: Listing, in_use: Collection[Held] | None) -> Listing:
-    """Say what to list when a profile asks for ``wanted``, each unit once.
+    """Say what to list next when a profile asks for ``wanted``, each unit once; nothing else to do: ``before``.
 
     ``before``: what is listed now; after a start :func:`held_before`.
     ``in_use``: what containers have; None while that is not known: what changes a unit waits.
     """
     plan = {one.unit: one for one in wanted}
+    listed = _by_unit(before)
     if in_use is None:
-        return _listing(_as_before(plan, before), held=frozenset())
-    held = _by_unit(in_use, plan, before)
-    rows = {unit: _of_unit(unit, plan.get(unit), held.get(unit, ())) for unit in (*plan, *sorted(held))}
+        rows = {unit: _unless_changed(plan.get(unit), listed.get(unit, {})) for unit in {**plan, **listed}}
+        return _listing(rows, held=frozenset())
+    held = _held_by_unit(in_use, plan, before)
+    units = (*plan, *sorted(held.keys() - plan))
+    rows = {unit: _of_unit(unit, plan.get(unit), held.get(unit, ()), listed.get(unit, {})) for unit in units}
     return _listing(rows, held={(one.resource, one.id) for each in held.values() for one in each})
 
 
@@ -66,13 +74,15 @@ def held_before(given: Iterable[Held]) -> Listing:
     return _listing(newest, held=frozenset())
 
 
-def _of_unit(unit: str, offered: Offered | None, held: Collection[Held]) -> Mapping[_Key, Listed]:
-    """List what is held as it was given, and what is offered, which waits for what was given in another way."""
+def _of_unit(unit: str, offered: Offered | None, held: Collection[Held], listed: _Rows) -> _Rows:
+    """List what is held as it was given, and what is offered, which waits for what is or may be given otherwise."""
     kept = {(one.resource, one.id): Listed(id=one.id, unit=unit, shares=one.shares) for one in held}
     if offered is None:
         return kept
-    others = Counter(one.resource for one in held if (one.resource, one.shares) != (offered.resource, offered.shares))
-    return _offered(offered, _why(unit, others)) | kept
+    way = (offered.resource, offered.shares)
+    others = Counter(one.resource for one in held if (one.resource, one.shares) != way)
+    ending = {key[0] for key, row in listed.items() if not row.why and (key[0], row.shares) != way}
+    return _offered(offered, _why(unit, others, ending)) | kept
 
 
 def _offered(offered: Offered, why: str = "") -> dict[_Key, Listed]:
@@ -82,28 +92,32 @@ def _offered(offered: Offered, why: str = "") -> dict[_Key, Listed]:
     }
 
 
-def _why(unit: str, others: Mapping[str, int]) -> str:
+def _why(unit: str, others: Mapping[str, int], ending: Collection[str]) -> str:
     holders = [f"{name} by {count} container{'s' if count > 1 else ''}" for name, count in sorted(others.items())]
-    return f"{unit} is still held as {', '.join(holders)}" if holders else ""
+    if holders:
+        return f"{unit} is still held as {', '.join(holders)}"
+    return f"{unit} was still offered as {', '.join(sorted(ending))}" if ending else ""
 
 
-def _as_before(plan: Mapping[str, Offered], before: Listing) -> Mapping[str, Mapping[_Key, Listed]]:
-    """Keep each unit as it is listed, unless that is the way that is asked for, or it is not listed at all."""
-    listed: dict[str, dict[_Key, Listed]] = {}
-    for resource, devices in before.items():
+def _by_unit(listing: Listing) -> Mapping[str, dict[_Key, Listed]]:
+    units: dict[str, dict[_Key, Listed]] = {}
+    for resource, devices in listing.items():
         for one in devices:
-            listed.setdefault(one.unit, {})[resource, one.id] = one
-    return {unit: _unless_changed(plan.get(unit), listed.get(unit, {})) for unit in {**plan, **listed}}
+            units.setdefault(one.unit, {})[resource, one.id] = one
+    return units
 
 
-def _unless_changed(offered: Offered | None, listed: Mapping[_Key, Listed]) -> Mapping[_Key, Listed]:
+def _unless_changed(offered: Offered | None, listed: _Rows) -> _Rows:
+    """Keep a unit as it is listed, unless it is given in the way that is asked for, or is not listed at all."""
     if offered is None:
         return listed
-    ways = {(resource, one.shares) for (resource, _), one in listed.items()}
-    return _offered(offered) if ways <= {(offered.resource, offered.shares)} else listed
+    ways = {(resource, one.shares, one.why) for (resource, _), one in listed.items()}
+    return _offered(offered) if ways <= {(offered.resource, offered.shares, "")} else listed
 
 
-def _by_unit(in_use: Iterable[Held], plan: Mapping[str, Offered], before: Listing) -> Mapping[str, Collection[Held]]:
+def _held_by_unit(
+    in_use: Iterable[Held], plan: Mapping[str, Offered], before: Listing
+) -> Mapping[str, Collection[Held]]:
     """Sort what is held by unit. What is no unit of these, or is of another domain, is another plugin's."""
     listed = {(resource, one.id): one for resource, devices in before.items() for one in devices}
     units = {*plan, *(one.unit for one in listed.values())}
@@ -125,7 +139,7 @@ def _domain(resource: str) -> str:
     return resource.partition("/")[0]
 
 
-def _listing(units: Mapping[str, Mapping[_Key, Listed]], held: Collection[_Key]) -> Listing:
+def _listing(units: Mapping[str, _Rows], held: Collection[_Key]) -> Listing:
     """Sort devices into resources: what is held in any case, of the rest each unit for which there is room."""
     taken = Counter(resource for resource, _ in held)
     made: dict[str, list[Listed]] = {}

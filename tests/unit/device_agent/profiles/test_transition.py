@@ -27,6 +27,14 @@ def held(resource: str, *ids: str, shares: int = 1) -> frozenset[Held]:
     return frozenset(Held(resource=resource, id=name, shares=shares) for name in ids)
 
 
+def settled(wanted: Collection[Offered], before: Listing, users: frozenset[Held] | None) -> Listing:
+    """Go on until nothing changes any more: two steps at most."""
+    once = transition(wanted, before, users)
+    twice = transition(wanted, once, users)
+    assert transition(wanted, twice, users) == twice
+    return twice
+
+
 def fresh(wanted: Collection[Offered]) -> Listing:
     """List a profile on a node that nobody uses."""
     return transition(wanted, {}, NOBODY)
@@ -97,18 +105,36 @@ def test_what_is_held_stays_and_the_rest_follows(
 ) -> None:
     """Devices in use stay allocatable under their old name; their cards' new ones follow when they are free."""
     before = fresh(first)
-    changed = transition(then, before, users)
+    changed = settled(then, before, users)
     assert counts(changed) == at_once
     assert all(one.id in healthy(changed)[one.resource] for one in users)
-    assert transition(then, changed, users) == changed
-    assert counts(transition(then, changed, NOBODY)) == after
+    assert counts(settled(then, changed, NOBODY)) == after
+
+
+def test_a_way_ends_before_the_next_one_begins() -> None:
+    """In the first step no device of a card that changes may be given, neither an old nor a new one."""
+    first = transition(SLICE_4, fresh(WHOLE), NOBODY)
+    assert healthy(first) == {GPU: set()}
+    assert {one.why for one in first[GPU] if one.unit == "GPU-1"} == {"GPU-1 was still offered as nvidia.com/gpu"}
+    late = transition(SLICE_4, first, held(GPU, "GPU-0"))  # given before the first step counted
+    assert counts(late) == {GPU: (13, 17)}
+    assert healthy(late)[GPU] >= {"GPU-0", "GPU-1::0"}
+
+
+def test_a_device_that_becomes_free_ends_its_way_first() -> None:
+    """The kubelet may have given it again, as it was listed, since it was asked who has it."""
+    held_one = settled(SLICE_4, fresh(WHOLE), held(GPU, "GPU-0"))
+    free = transition(SLICE_4, held_one, NOBODY)
+    assert "GPU-0" not in healthy(free)[GPU]
+    assert "GPU-0::0" not in healthy(free)[GPU]
+    assert healthy(transition(SLICE_4, free, NOBODY)) == healthy(fresh(SLICE_4))
 
 
 def test_what_waits_says_for_whom() -> None:
     """The message names the card, the resource and the number of containers."""
-    one = transition(SLICE_4_RENAMED, fresh(WHOLE), held(GPU, "GPU-0"))
+    one = settled(SLICE_4_RENAMED, fresh(WHOLE), held(GPU, "GPU-0"))
     assert {device.why for device in one[SHARED]} == {"GPU-0 is still held as nvidia.com/gpu by 1 container", ""}
-    three = transition(WHOLE, fresh(SLICE_4), held(GPU, "GPU-2::0", "GPU-2::2", "GPU-2::3", shares=4))
+    three = settled(WHOLE, fresh(SLICE_4), held(GPU, "GPU-2::0", "GPU-2::2", "GPU-2::3", shares=4))
     assert [device.why for device in three[GPU] if device.id == "GPU-2"] == [
         "GPU-2 is still held as nvidia.com/gpu by 3 containers"
     ]
@@ -116,7 +142,7 @@ def test_what_waits_says_for_whom() -> None:
 
 def test_a_held_share_and_a_new_one_of_the_same_id_are_told_apart() -> None:
     """The id is listed once, as it was given; the other shares of the new number wait, also that of a free old id."""
-    listing = transition(profile(shares=8, cards=["GPU-0"]), fresh(SLICE_4), held(GPU, "GPU-0::1", shares=4))
+    listing = settled(profile(shares=8, cards=["GPU-0"]), fresh(SLICE_4), held(GPU, "GPU-0::1", shares=4))
     assert healthy(listing) == {GPU: {"GPU-0::1"}}
     assert [(one.id, one.shares) for one in listing[GPU]] == [
         (f"GPU-0::{number}", 4 if number == 1 else 8) for number in range(8)
@@ -125,11 +151,11 @@ def test_a_held_share_and_a_new_one_of_the_same_id_are_told_apart() -> None:
 
 def test_a_profile_that_changes_twice_keeps_the_first_ones_holders() -> None:
     """What was never given of the second profile goes; the third one's waits for the first one's holder."""
-    second = transition(SLICE_4_RENAMED, fresh(WHOLE), held(GPU, "GPU-0"))
+    second = settled(SLICE_4_RENAMED, fresh(WHOLE), held(GPU, "GPU-0"))
     both = held(GPU, "GPU-0") | held(SHARED, "GPU-1::0", shares=4)
-    third = transition(profile(L4), second, both)
+    third = settled(profile(L4), second, both)
     assert healthy(third) == {L4: {"GPU-2", "GPU-3"}, GPU: {"GPU-0"}, SHARED: {"GPU-1::0"}}
-    back = transition(WHOLE, third, both)
+    back = settled(WHOLE, third, both)
     assert healthy(back) == {GPU: {"GPU-0", "GPU-2", "GPU-3"}, SHARED: {"GPU-1::0"}}
 
 
@@ -144,9 +170,15 @@ def test_what_changes_waits_while_it_is_not_known_who_uses_it() -> None:
 
 def test_what_waits_for_a_holder_goes_on_waiting_while_nothing_is_known() -> None:
     """Also when the next profile asks for something else, and for what waited already."""
-    blocked = transition(SLICE_4_RENAMED, fresh(WHOLE), held(GPU, "GPU-0"))
+    blocked = settled(SLICE_4_RENAMED, fresh(WHOLE), held(GPU, "GPU-0"))
     assert healthy(transition(SLICE_4_RENAMED, blocked, None)) == healthy(blocked)
     assert healthy(transition(profile(L4), blocked, None)) == healthy(blocked)
+
+
+def test_a_way_that_is_about_to_begin_does_not_while_nothing_is_known() -> None:
+    """The old one may have been given until the moment at which it ended."""
+    first = transition(SLICE_4, fresh(WHOLE), NOBODY)
+    assert transition(SLICE_4, first, None) == first
 
 
 @pytest.mark.parametrize(
@@ -161,7 +193,7 @@ def test_what_waits_for_a_holder_goes_on_waiting_while_nothing_is_known() -> Non
 )
 def test_unknown_shares_are_those_that_were_listed(name: str, shares: int, before: Listing, is_blocked: bool) -> None:
     """Where nothing was listed they count as another number; an id without a share was given whole."""
-    listing = transition(SLICE_4, before, held(GPU, name, shares=shares))
+    listing = settled(SLICE_4, before, held(GPU, name, shares=shares))
     assert name in healthy(listing)[GPU]
     assert ("GPU-0::2" not in healthy(listing)[GPU]) == is_blocked
 
@@ -175,7 +207,7 @@ def test_unknown_shares_are_those_that_were_listed(name: str, shares: int, befor
 )
 def test_devices_of_other_plugins_are_none_of_ours(other: Held) -> None:
     """They are neither listed nor waited for."""
-    assert transition(SLICE_4, fresh(WHOLE), {other}) == fresh(SLICE_4)
+    assert settled(SLICE_4, fresh(WHOLE), frozenset({other})) == fresh(SLICE_4)
 
 
 def test_a_name_that_another_plugin_gave_a_card_is_waited_for() -> None:
@@ -212,9 +244,9 @@ def test_after_a_start_each_card_is_as_it_was_given_last() -> None:
 def test_a_resource_has_no_more_devices_than_the_kubelet_reads() -> None:
     """Units for which there is no room are left out; what is held is not."""
     cards = [f"GPU-{number}" for number in range(5)]
-    listing = transition(profile(shares=1000, cards=cards), fresh(WHOLE), held(GPU, "GPU-0"))
+    listing = settled(profile(shares=1000, cards=cards), fresh(WHOLE), held(GPU, "GPU-0"))
     assert len(listing[GPU]) == 4001 <= MAX_DEVICES
     assert Counter(one.unit for one in listing[GPU]) == {"GPU-0": 1001, **dict.fromkeys(cards[1:4], 1000)}
-    last = transition(profile(shares=1000, cards=cards), fresh(profile(cards=cards)), held(GPU, "GPU-4"))
+    last = settled(profile(shares=1000, cards=cards), fresh(profile(cards=cards)), held(GPU, "GPU-4"))
     assert "GPU-4" in healthy(last)[GPU]
     assert Counter(one.unit for one in last[GPU])["GPU-4"] == 1

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from device_agent.allocations.given import Allocation, Given, dump_given, parse_given, with_new
-from device_agent.allocations.recent import SECONDS, Recent, recent_of, started, still_recent
+from device_agent.allocations.recent import Recent, recent_of, started, still_recent
 from device_agent.profiles.offered import Offered
 from device_agent.profiles.transition import Listing, held_before, transition
 from device_agent.users.checkpoint import Entry, of_pods
@@ -24,6 +24,8 @@ GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 WAYS = (None, (GPU, 1), (GPU, 2), (GPU, 3), (SHARED, 2))
 """In which a profile may offer the card; with one card most happens to it."""
 SETTLED = 60.0
+MINUTE = 60.0
+"""Within which the kubelet says somewhere what a pod has."""
 
 
 @dataclass(kw_only=True)
@@ -63,14 +65,14 @@ class Node(RuleBasedStateMachine):
         self.recent: Recent = {}
         self.seen: Seen | None = None
         self.listing: Listing = {}
+        self.next: Listing | None = None
         self.has_looked = False
 
     @initialize(way=st.sampled_from(WAYS[1:]))
     def node_starts(self, way: tuple[str, int]) -> None:
         """Offer the card."""
         self.profile_changes(way)
-        self.agent_asks("")
-        self.agent_looks(is_sent=True)
+        self.agent_looks()
 
     # --- the kubelet --------------------------------------------------------------------------------------------------
 
@@ -131,7 +133,7 @@ class Node(RuleBasedStateMachine):
         """Go on. A pod that has a device is seen by somebody within a minute."""
         self.now += seconds
         for pod in self.pods:
-            if self.now - pod.since >= SECONDS:
+            if self.now - pod.since >= MINUTE:
                 pod.appear()
                 self.is_api_there = True
                 self._write_checkpoint()
@@ -176,29 +178,42 @@ class Node(RuleBasedStateMachine):
             recorded=None if is_missing == "recorded" else of_pods(self.checkpoint, pods),
         )
 
-    @rule(is_sent=st.sampled_from([True, True, False]))
-    def agent_looks(self, is_sent: bool) -> None:
-        """Decide anew what is listed; the kubelet has that at once, or still an older list."""
+    @rule()
+    def agent_decides(self) -> None:
+        """Decide what is listed next; devices are given as before until that counts."""
         found = None
         if self.seen is not None:
             self.recent = still_recent(self.recent, self.seen.shown or (), self.seen.asked_at)
             found = in_use(self.seen, self.given, self.recent)
-        self.listing = transition(self.wanted, self.listing, found)
-        self.has_looked = True
-        if is_sent:
+        self.next = transition(self.wanted, self.listing, found)
+
+    @rule(is_missing=st.sampled_from(["", "", "shown"]))
+    def agent_asks_and_decides(self, is_missing: str) -> None:
+        """Decide on what is true now."""
+        self.agent_asks(is_missing)
+        self.agent_decides()
+
+    @rule(is_sent=st.sampled_from([True, True, False]))
+    def agent_lists(self, is_sent: bool) -> None:
+        """Let it count; the kubelet has it at once, or still an older list."""
+        if self.next is not None:
+            self.listing, self.next, self.has_looked = self.next, None, True
+        if is_sent and self.has_looked:
             self.shown_list = self.listing
 
     @rule()
-    def agent_asks_and_looks(self) -> None:
-        """Decide on what is true now, as far as the kubelet says it."""
+    def agent_looks(self) -> None:
+        """Decide on what is true now, as far as the kubelet says it, as often as it needs."""
         self.agent_asks("")
-        self.agent_looks(is_sent=True)
+        for _ in range(2):
+            self.agent_decides()
+            self.agent_lists(is_sent=True)
 
     def agent_restarts(self) -> None:
         """Be killed at any moment: what it knows is what its file has."""
         self.given = parse_given(self.file, f"boot {self.boot}")
         self.recent, self.seen = recent_of(self.given), None
-        self.listing, self.has_looked = held_before(held_in(self.given)), False
+        self.listing, self.next, self.has_looked = held_before(held_in(self.given)), None, False
 
     # --- what is always so --------------------------------------------------------------------------------------------
 
@@ -227,9 +242,8 @@ class Node(RuleBasedStateMachine):
     def teardown(self) -> None:
         """When all pods have ended, and that is known, exactly what is wanted is listed."""
         self.pods = []
-        self.time_passes(2 * SECONDS)
-        self.agent_asks("")
-        self.agent_looks(is_sent=True)
+        self.time_passes(2 * MINUTE)
+        self.agent_looks()
         assert self.listing == transition(self.wanted, {}, frozenset())
         assert {(name, one.unit, one.shares, one.why) for name, each in self.listing.items() for one in each} == {
             (one.resource, one.unit, one.shares, "") for one in self.wanted
