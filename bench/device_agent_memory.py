@@ -34,6 +34,7 @@ from tests.nvml.machine import FakeMachine  # noqa: E402
 from tests.unit.device_agent.kubelet_stand_in import Kubelet  # noqa: E402
 
 PROTO = REPOSITORY / "tests/data/device_plugin.proto"
+SERVER = REPOSITORY / "tests/data/reference-plugin"
 GPUS = 8
 MOST_MIB = 40.0
 REST_SECONDS = 25.0
@@ -109,7 +110,7 @@ async def measure_other(folder: Path, library: Path, environment: Mapping[str, s
     include = importlib.resources.files("grpc_tools") / "_proto"
     arguments = ["protoc", f"-I{PROTO.parent}", f"-I{include}", f"--python_out={folder}", PROTO.name]
     assert protoc.main(arguments) == 0
-    path = json.dumps([str(folder), sysconfig.get_path("purelib")])
+    path = json.dumps([str(folder), sysconfig.get_path("purelib"), str(SERVER)])
     script = str(REPOSITORY / "bench/device_agent_parts/reference.py")
     with running(script, path, str(library), str(folder / "plugins"), environment=environment) as process:
         async with watched(folder / "plugins"):

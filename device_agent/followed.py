@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from device_agent.config.config_file import Description
 from device_agent.config.options import Settings
+from device_agent.kubelet.plugin import Plugin
 from device_agent.metrics import ResourceCounts
 from device_agent.served import Served
 from device_agent.sources.source import Source
@@ -165,7 +166,7 @@ class Followed:
             owner = next((other.source.name for other in self._beside if name in other._served), None)
             if owner is None:
                 traits = self.source.traits(name)
-                self._served[name] = Served(name, self._settings.plugin_dir, self.wake, traits, self._given)
+                self._served[name] = Served(Plugin(name, self._settings.plugin_dir, self.wake, traits, self._given))
                 continue
             refused.add(name)
             if name not in self._refused:

@@ -3,35 +3,21 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
-from device_agent.devices.model import MAX_DEVICES, PLAIN, OfferedDevice, Traits, Unit, is_too_much, offered
+from device_agent.devices.model import MAX_DEVICES, OfferedDevice, Traits, Unit, is_too_much, offered
 from device_agent.kubelet.plugin import Plugin
 from device_agent.metrics import ResourceCounts
-
-if TYPE_CHECKING:
-    from device_agent.allocations.remembered import Allocations
 
 log = logging.getLogger(__name__)
 
 
 class Served:
-    """A resource and its plugin. ``folder``: where the kubelet has its socket.
+    """A resource by its plugin."""
 
-    ``traits``: what its source says of it. ``given``: remembers what was given, where that is checked.
-    """
-
-    def __init__(
-        self,
-        resource: str,
-        folder: str,
-        on_change: Callable[[], None],
-        traits: Traits = PLAIN,
-        given: "Allocations | None" = None,
-    ) -> None:
-        self.resource = resource
-        self.plugin = Plugin(resource, folder, on_change, traits, given)
+    def __init__(self, plugin: Plugin) -> None:
+        self.resource = plugin.service.resource
+        self.plugin = plugin
         self._units: Sequence[Unit] | None = None
         self._changes = 0
         self._has_excess = False

@@ -6,11 +6,10 @@ from enum import StrEnum
 
 from device_resources.kinds import Json, Path, Problem
 from device_resources.nvidia_fields import NVIDIA_FIELDS
+from device_resources.resource import NVIDIA_DOMAIN
 from device_resources.resource_parser import InvalidResource
 
-DOMAIN = "nvidia.com/"
-"""What begins the name of each resource that ``nvidia:`` may offer: which ones depends on the cards."""
-FULL_CARD = "nvidia.com/gpu"
+FULL_CARD = f"{NVIDIA_DOMAIN}gpu"
 HOLD_SECONDS = 600
 
 

@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+NVIDIA_DOMAIN = "nvidia.com/"
+"""What begins the name of each resource that ``nvidia:`` may offer: which ones depends on the cards."""
+
 
 class PathType(StrEnum):
     """How a file comes into a container: as a device node, or as a bind mount."""

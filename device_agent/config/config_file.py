@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from device_agent.config.yaml_file import plain_document, read_regular
 from device_agent.errors import ConfigurationError
 from device_resources.kinds import Problem, nearest, shown
-from device_resources.resource import Resource
+from device_resources.resource import NVIDIA_DOMAIN, Resource
 from device_resources.resource_parser import InvalidResource, parse_resource
 from kube_api.text import first_few
 
@@ -21,7 +21,6 @@ MAX_FILE = 1 << 18
 MAX_RESOURCES = 64
 _MAX_LISTED = 5
 _RESOURCES, _NVIDIA = "resources", "nvidia"
-_NVIDIA_DOMAIN = "nvidia.com/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +100,7 @@ def _nvidia(
     from device_resources.nvidia import parse_nvidia  # noqa: PLC0415 - nodes without such cards do not need it
 
     for resource in resources:
-        if resource.name.startswith(_NVIDIA_DOMAIN):
+        if resource.name.startswith(NVIDIA_DOMAIN):
             message = f"{shown(resource.name)} is in a domain whose names {_NVIDIA}: offers: remove one of the two"
             problems.append(Problem(path=(_RESOURCES,), message=message))
     try:

@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from device_agent.config import DEFAULT_NVML_SOCKET
 from device_agent.errors import ConfigurationError
 from kube_api.log_lines import FORMATS, LEVELS, known_word
 
 DEFAULT_FILE = "/etc/device-agent/config.yaml"
 DEFAULT_PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
 DEFAULT_STATE_DIR = "/var/lib/driverwright-agent"
-DEFAULT_NVML_SOCKET = "/run/device-agent/nvml.sock"
 ALL_XIDS = 0
 """Stands for each Xid in a set of them; no error has this number."""
 

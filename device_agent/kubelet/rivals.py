@@ -6,10 +6,11 @@ would tell, but one that has a single queue of events gives each to one of those
 
 import asyncio
 
+from device_resources.resource import NVIDIA_DOMAIN
+
 _ANSWER_SECONDS = 10.0
 _GONE_SECONDS = 2.0
 """A plugin that starts anew, as after the kubelet did, is away for a moment; who registers last would offer."""
-_NVIDIA = "nvidia.com/"
 
 
 def rivals(resource: str) -> tuple[str, ...]:
@@ -17,7 +18,7 @@ def rivals(resource: str) -> tuple[str, ...]:
 
     NVIDIA's plugin has one for each resource: ``nvidia-gpu.sock``, ``nvidia-mig-1g.5gb.sock``.
     """
-    return (f"nvidia-{resource.removeprefix(_NVIDIA)}.sock",) if resource.startswith(_NVIDIA) else ()
+    return (f"nvidia-{resource.removeprefix(NVIDIA_DOMAIN)}.sock",) if resource.startswith(NVIDIA_DOMAIN) else ()
 
 
 async def is_answered(socket: str) -> bool:

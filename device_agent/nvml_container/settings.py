@@ -4,14 +4,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from device_agent.config import DEFAULT_NVML_SOCKET
 from device_agent.errors import ConfigurationError
 from device_agent.nvml_container.log import FORMATS, LEVELS
 from kube_api.text import printable
 
-DEFAULT_SOCKET = "/run/device-agent/nvml.sock"
-
 FLAGS = {
-    "socket": ("DEVICE_AGENT_NVML_SOCKET", "FILE", f"Unix socket of the state (default: {DEFAULT_SOCKET})"),
+    "socket": ("DEVICE_AGENT_NVML_SOCKET", "FILE", f"Unix socket of the state (default: {DEFAULT_NVML_SOCKET})"),
     "root": ("HOST_ROOT", "DIR", "where the node's / is mounted (default: /)"),
     "log-level": ("DEVICE_AGENT_LOG_LEVEL", "LEVEL", "debug, info, warning or error (default: info)"),
     "log-format": ("DEVICE_AGENT_LOG_FORMAT", "FORMAT", "text or json (default: text)"),
@@ -65,7 +64,7 @@ class Places(NamedTuple):
 class Settings(NamedTuple):
     """What was set."""
 
-    socket: str = DEFAULT_SOCKET
+    socket: str = DEFAULT_NVML_SOCKET
     log_level: str = "info"
     log_format: str = "text"
     places: Places = Places()
@@ -94,7 +93,7 @@ def build_settings(flags: Mapping[str, str | None], environment: Mapping[str, st
         given = flags.get(flag)
         values[flag] = environment.get(variable) if given is None else given
     settings = Settings(
-        socket=os.path.abspath(values["socket"] or DEFAULT_SOCKET),  # noqa: PTH100 - pathlib costs 1 MiB
+        socket=os.path.abspath(values["socket"] or DEFAULT_NVML_SOCKET),  # noqa: PTH100 - pathlib costs 1 MiB
         log_level=_known("log-level", values["log-level"] or "info", LEVELS),
         log_format=_known("log-format", values["log-format"] or "text", FORMATS),
         places=Places(root=os.path.abspath(values["root"] or "/")),  # noqa: PTH100 - see above

@@ -10,7 +10,8 @@ from device_agent.profiles.offered import Offered
 from device_agent.profiles.profile import Naming, Profile, Shared
 from device_agent.profiles.strategy import Part, by_strategy
 from device_resources.kinds import Problem, shown
-from device_resources.nvidia import DOMAIN, MigStrategy
+from device_resources.nvidia import MigStrategy
+from device_resources.resource import NVIDIA_DOMAIN
 from kube_api.text import first_few, printable
 
 _MAX_LISTED = 5
@@ -29,7 +30,7 @@ def apply(profile: Profile, cards: Sequence[CardState], default: MigStrategy) ->
     problems: list[Problem] = []
     shares: dict[str, Shared] = {}
     for index, entry in enumerate(profile.shared):
-        if not entry.name.startswith(DOMAIN):
+        if not entry.name.startswith(NVIDIA_DOMAIN):
             continue
         chosen, wrong = _chosen(entry, parts, names)
         problems += (_problem(index, why) for why in (*wrong, *_twice(chosen, shares)))

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from device_agent.gpu_state.state import MOST_CARDS
 from device_resources.fields import MAX_SHARES, NAME
 from device_resources.kinds import Fields, Flag, Items, Json, Kind, Number, Path, Problem, Text, Word, shown
-from device_resources.nvidia import DOMAIN
 from device_resources.nvidia_fields import MIG_STRATEGIES, POLICIES
+from device_resources.resource import NVIDIA_DOMAIN
 
 MOST_ENTRIES = 64
 """Patterns, and shared resources."""
@@ -24,7 +24,7 @@ _UNKNOWN_DEVICE = "write an index such as 0, a MIG index such as '1:0' in quotes
 
 def full_name(name: str) -> str:
     """Return the whole name of a resource: one without a domain is NVIDIA's."""
-    return name if "/" in name else f"{DOMAIN}{name}"
+    return name if "/" in name else f"{NVIDIA_DOMAIN}{name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +67,8 @@ class ResourceName:
             return NAME.check(value, path)
         if problems := NAME.check(full_name(value), path):
             return problems
-        if self.is_nvidia and not full_name(value).startswith(DOMAIN):
-            return [Problem(path=path, message=f"{shown(value)} is not in {DOMAIN}: write {DOMAIN}NAME")]
+        if self.is_nvidia and not full_name(value).startswith(NVIDIA_DOMAIN):
+            return [Problem(path=path, message=f"{shown(value)} is not in {NVIDIA_DOMAIN}: write {NVIDIA_DOMAIN}NAME")]
         return []
 
     def schema(self) -> Json:

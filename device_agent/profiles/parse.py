@@ -9,7 +9,8 @@ from device_agent.profiles.fields import PROFILE_FIELDS, Ignored, full_name
 from device_agent.profiles.profile import Naming, Profile, Shared
 from device_resources.fields import NAME
 from device_resources.kinds import Fields, Kind, Path, Problem, shown
-from device_resources.nvidia import DOMAIN, AllocationPolicy, MigStrategy
+from device_resources.nvidia import AllocationPolicy, MigStrategy
+from device_resources.resource import NVIDIA_DOMAIN
 from kube_api.text import first_few, printable
 
 LONGEST_PROFILE = 1 << 15
@@ -98,7 +99,7 @@ def _problems(entries: Sequence[Shared]) -> Iterator[Problem]:
     for index, entry in enumerate(entries):
         path = (*_SHARED, index)
         yield from NAME.check(entry.becomes, path)
-        is_nvidia = entry.name.startswith(DOMAIN)
+        is_nvidia = entry.name.startswith(NVIDIA_DOMAIN)
         if not is_nvidia and entry.devices is not None:
             yield Problem(
                 path=(*path, "devices"), message=f"{shown(entry.name)} has no indexes: write all, or remove it"

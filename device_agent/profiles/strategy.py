@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from device_agent.gpu_state.state import CardState, InstanceState
-from device_resources.nvidia import DOMAIN, FULL_CARD, MigStrategy
+from device_resources.nvidia import FULL_CARD, MigStrategy
+from device_resources.resource import NVIDIA_DOMAIN
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,57}[a-z0-9])?")
 """What may follow ``mig-`` in the name of a resource."""
@@ -55,7 +56,7 @@ def by_strategy(cards: Sequence[CardState], strategy: MigStrategy) -> Parts:
 def resource_name(profile: str) -> str | None:
     """Return the resource of a MIG profile: ``1g.10gb+me`` is ``nvidia.com/mig-1g.10gb.me``; None if it has none."""
     name = profile.replace("+", ".")
-    return f"{DOMAIN}mig-{name}" if _NAME.fullmatch(name) else None
+    return f"{NVIDIA_DOMAIN}mig-{name}" if _NAME.fullmatch(name) else None
 
 
 def _whole(cards: Sequence[CardState], split: Sequence[CardState]) -> tuple[Part, ...]:

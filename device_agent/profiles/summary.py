@@ -7,7 +7,8 @@ from typing import NamedTuple
 from device_agent.gpu_state.state import CardState
 from device_agent.profiles.apply import apply
 from device_agent.profiles.profile import Profile
-from device_resources.nvidia import DOMAIN, FULL_CARD, MigStrategy
+from device_resources.nvidia import FULL_CARD, MigStrategy
+from device_resources.resource import NVIDIA_DOMAIN
 
 
 class Line(NamedTuple):
@@ -37,7 +38,7 @@ def _of_node(profile: Profile, cards: Sequence[CardState]) -> Iterator[Line]:
     offered = apply(profile, cards, MigStrategy.NONE)
     for (resource, shares), units in Counter((one.resource, one.shares) for one in offered).items():
         yield Line(resource, units, shares)
-    yield from (line for line in _shared(profile) if not line.resource.startswith(DOMAIN))
+    yield from (line for line in _shared(profile) if not line.resource.startswith(NVIDIA_DOMAIN))
 
 
 def _of_any_node(profile: Profile) -> Iterator[Line]:

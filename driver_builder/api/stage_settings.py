@@ -6,7 +6,7 @@ Place in the flow: ``spec_parser`` makes :class:`StageSettings`, ``driver_builde
 from dataclasses import dataclass, field
 from typing import Any
 
-from device_resources import nvidia
+from device_resources.resource import NVIDIA_DOMAIN
 
 Json = dict[str, Any]
 
@@ -36,7 +36,7 @@ class DevicePluginSettings:
     @property
     def claim(self) -> str:
         """Return what it offers on its nodes alone: one resource, or with ``nvidia`` all of a domain."""
-        return self.resource_name if self.nvidia is None else nvidia.DOMAIN
+        return self.resource_name if self.nvidia is None else NVIDIA_DOMAIN
 
 
 DEADLINE_SECONDS, RETRIES = 300.0, 2

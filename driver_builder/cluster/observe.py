@@ -78,6 +78,8 @@ class Observer:
         """The DaemonSets, those of plugins, and what they were taken from."""
         self._strays: dict[str, tuple[tuple[str, int], float, StraySet | None]] = {}
         """What has the name of a plugin's DaemonSet, by driver: for which uid and generation, and when it was asked."""
+        self._owners: frozenset[tuple[str, str]] = frozenset()
+        """Namespace and uid of all that may own pods of ours, as they were observed last."""
 
     def observe(self) -> Snapshot:
         """Read everything that is not known.
@@ -97,7 +99,7 @@ class Observer:
         daemon_sets, plugin_sets = self._ours(drivers)
         found = self._pods.read(cache, drivers, daemon_sets)
         nodes = cache.nodes.collection.values()
-        ours = _uids(drivers, daemon_sets, plugin_sets)
+        ours = self._owners = _uids(drivers, daemon_sets, plugin_sets)
         node_pods = read_node_pods(self._client, drained(held(nodes), (driver.key for driver in drivers)), ours)
         by_claims = (driver.key for driver in drivers if _drains_by_claims(driver))
         node_pods = with_claims(self._client, node_pods, frozenset(drained(held(nodes), by_claims)))
@@ -143,9 +145,8 @@ class Observer:
         return snapshot
 
     def look_ahead(self, snapshot: Snapshot, drains: Iterable[NextDrains]) -> Snapshot:
-        """Read of the nodes that a wave takes next which of them a drain would wait on."""
-        ours = _uids(snapshot.drivers, snapshot.daemon_sets, snapshot.plugin_sets)
-        return self._look_ahead.look(snapshot, drains, ours)
+        """Read of the nodes that a wave takes next which of them a drain would wait on; ``snapshot`` is the last."""
+        return self._look_ahead.look(snapshot, drains, self._owners)
 
     def _refusals(self, node_pods: Mapping[str, NodePods]) -> dict[str, EvictionRefused]:
         """Give the evictions that were refused, and forget those of pods that are gone."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from device_resources.nvidia import DOMAIN
+from device_resources.resource import NVIDIA_DOMAIN
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.boundary import contained
@@ -87,7 +87,7 @@ def _ties(snapshot: Snapshot, driver: DriverContainer) -> Iterator[str]:
 
 def _tie(claim: str) -> str:
     """Return what is the same for all drivers whose plugins may offer one resource."""
-    return DOMAIN if overlap(DOMAIN, claim) else claim
+    return NVIDIA_DOMAIN if overlap(NVIDIA_DOMAIN, claim) else claim
 
 
 def written_needs(snapshot: Snapshot, driver: str) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from kube_api.resources import DEPLOYMENTS, NODES
 from testbed.guest.guest import Guest
 from tests.support.real_parts import acts
 from tests.support.real_parts.cluster_setup import documents, path_of
+from tests.support.real_parts.device_user import deployment
 
 pytestmark = [pytest.mark.long]
 
@@ -23,32 +24,16 @@ DRAIN = {"podSelector": LABELS, "deadline": "30m"}
 USES_THE_DEVICE = ["/busybox", "sh", "-c", "exec /busybox sleep 100000 </dev/edu0"]
 
 
-def deployment(image: str, node: str) -> Json:
+def holder(image: str, node: str) -> Json:
     """Make a Deployment of one pod that holds the device of a node."""
     container: Json = {
-        "name": "user",
         "image": image,
-        "imagePullPolicy": "IfNotPresent",
         "command": USES_THE_DEVICE,
         # Without a device plugin only a privileged container may open a device of the node.
         "securityContext": {"privileged": True},
         "volumeMounts": [{"name": "dev", "mountPath": "/dev"}],
     }
-    pod = {
-        "nodeSelector": {"kubernetes.io/hostname": node},
-        "hostNetwork": True,
-        "automountServiceAccountToken": False,
-        "terminationGracePeriodSeconds": 1,
-        "containers": [container],
-        "volumes": [{"name": "dev", "hostPath": {"path": "/dev", "type": "Directory"}}],
-    }
-    template = {"metadata": {"labels": LABELS}, "spec": pod}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": USER, "namespace": NAMESPACE},
-        "spec": {"replicas": 1, "selector": {"matchLabels": LABELS}, "template": template},
-    }
+    return deployment(USER, node, container, ({"name": "dev", "hostPath": {"path": "/dev", "type": "Directory"}},))
 
 
 def budgets(client: Client) -> tuple[str, str]:
@@ -66,7 +51,7 @@ def user(scenario: Scenario) -> Iterator[Guest]:
     scenario.apply_driver(driver_spec={"rollout": {"drain": DRAIN}})
     scenario.wait_for_builds()
     scenario.wait_for_ready()
-    scenario.apply([deployment(scenario.images["loader"], guest.name)])
+    scenario.apply([holder(scenario.images["loader"], guest.name)])
     acts.wait_until(scenario, "the device is in use", lambda: is_running(scenario))
     version, where = budgets(client)
     budget = {

@@ -10,7 +10,7 @@ import hashlib
 import os
 import subprocess
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from tests.support.real_parts import acts, web_server
 from tests.support.real_parts.chain import chain_on, controller_with_agent, stages_of
 from tests.support.real_parts.cluster_setup import documents
 from tests.support.real_parts.device_agent import Place
+from tests.support.real_parts.device_user import deployment
 from tools import product_images
 
 pytestmark = [pytest.mark.long, pytest.mark.chain]
@@ -280,50 +281,26 @@ def user_space(folder: Path, machine: FakeMachine) -> Iterator[Json]:
 def user(scenario: Scenario) -> Json:
     """Make a Deployment of one pod that has a card, and nothing else of the node."""
     container: Json = {
-        "name": "user",
         "image": scenario.images["device-agent"],
-        "imagePullPolicy": "IfNotPresent",
         "command": ["python3", "-c", USES_A_CARD],
         "env": [{"name": "LD_LIBRARY_PATH", "value": "/usr/local/nvidia/lib64"}],
         "resources": {"limits": {RESOURCE: "1"}},
         "securityContext": {"runAsUser": 65534, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
-    return deployment(USER, container)
+    return deployment(USER, NODE, container)
 
 
 def asker(scenario: Scenario) -> Json:
     """Make a Deployment of one pod that asks all that a plugin's pod can be asked."""
     container: Json = {
-        "name": "asker",
         "image": scenario.images["device-agent"],
-        "imagePullPolicy": "IfNotPresent",
         "command": ["python3", "-c", ASKS],
         "securityContext": {"runAsUser": 0},
         "volumeMounts": [
             {"name": "pods", "mountPath": "/pods", "readOnly": True, "mountPropagation": "HostToContainer"}
         ],
     }
-    return deployment(ASKER, container, volumes=[{"name": "pods", "hostPath": {"path": "/var/lib/kubelet/pods"}}])
-
-
-def deployment(name: str, container: Json, volumes: Sequence[Json] = ()) -> Json:
-    """Make a Deployment of one pod on the node."""
-    pod = {
-        "nodeSelector": {"kubernetes.io/hostname": NODE},
-        "hostNetwork": True,
-        "automountServiceAccountToken": False,
-        "terminationGracePeriodSeconds": 1,
-        "containers": [container],
-        "volumes": list(volumes),
-    }
-    labels = {"app": name}
-    template = {"metadata": {"labels": labels}, "spec": pod}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
-    }
+    return deployment(ASKER, NODE, container, ({"name": "pods", "hostPath": {"path": "/var/lib/kubelet/pods"}},))
 
 
 def answered(scenario: Scenario) -> tuple[set[str], ...]:

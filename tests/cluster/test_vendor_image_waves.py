@@ -14,7 +14,7 @@ from demo.scenario import DRIVER, READY_LABEL, Scenario
 from kube_api import names
 from kube_api.errors import NotFound
 from kube_api.resources import DEPLOYMENTS
-from tests.cluster.test_drain import USER, deployment, is_running, users
+from tests.cluster.test_drain import USER, holder, is_running, users
 from tests.support.real_parts import acts, vendor_images
 from tests.support.real_parts.chain import EVERY, chain_on, stages_of, until_every_stage
 from tests.support.real_parts.vendor_images import VendorsDriver, parameter, proofs
@@ -41,7 +41,7 @@ def upgraded(scenario: Scenario, vendors: VendorsDriver) -> tuple[Json, Json]:
 @pytest.fixture(scope="module", autouse=True)
 def _user(scenario: Scenario, vendors: VendorsDriver) -> Iterator[None]:
     """Let a pod use the device of the node with the program."""
-    scenario.apply([deployment(scenario.images["loader"], vendors.program.name)])
+    scenario.apply([holder(scenario.images["loader"], vendors.program.name)])
     try:
         acts.wait_until(scenario, "the device is in use", lambda: is_running(scenario))
         yield

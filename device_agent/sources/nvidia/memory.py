@@ -1,7 +1,7 @@
 """What has to survive the agent: which GPUs there are, which errors are held against them, which were counted. Pure."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from device_agent.gpu_state.checks import Check, flag, integer, optional, record, seconds, several, word
 from device_agent.gpu_state.state import MOST_CARDS, MOST_INSTANCES, State
@@ -41,17 +41,23 @@ def after(memory: Memory, state: State, rules: Rules) -> tuple[Memory, int]:
     ), unnamed
 
 
+def surviving(memory: Memory) -> Memory:
+    """Return what survives. How GPUs are does not, nor how far one is on its way back: it begins again."""
+    verdicts = tuple(one if one.good_since is None else replace(one, good_since=None) for one in memory.verdicts)
+    return replace(memory, roster=identities(memory.roster), verdicts=verdicts)
+
+
 def dump_memory(memory: Memory) -> bytes:
-    """Write what survives. How far a GPU is on its way back does not: it begins again."""
-    roster = identities(memory.roster)
-    verdicts = [{name: value for name, value in asdict(one).items() if name != "good_since"} for one in memory.verdicts]
+    """Write what survives."""
+    kept = surviving(memory)
+    verdicts = [{name: value for name, value in asdict(one).items() if name != "good_since"} for one in kept.verdicts]
     plain = {
         "version": VERSION,
-        "session": memory.session,
-        "number": memory.number,
-        "boot": roster.boot,
-        "load": roster.load,
-        "cards": [plain_card(card) for card in roster.cards],
+        "session": kept.session,
+        "number": kept.number,
+        "boot": kept.roster.boot,
+        "load": kept.roster.load,
+        "cards": [plain_card(card) for card in kept.roster.cards],
         "verdicts": verdicts,
     }
     return json.dumps(plain, separators=(",", ":")).encode()

@@ -8,13 +8,13 @@ from contextlib import suppress
 from device_agent.errors import FileInvalid, StateInvalid
 from device_agent.kept_file import read_kept, set_aside, write_kept
 from device_agent.sources.in_thread import in_thread
-from device_agent.sources.nvidia.memory import LONGEST_FILE, Memory, parse_memory
+from device_agent.sources.nvidia.memory import LONGEST_FILE, Memory, dump_memory, parse_memory
 
 log = logging.getLogger(__name__)
 
 NAME = "verdicts.json"
 
-Write = Callable[[str, bytes], str]
+Write = Callable[[str, Memory], str]
 """Writes a folder's file, as :func:`write_memory` does. It may wait for a disk."""
 
 
@@ -36,11 +36,11 @@ def read_memory(folder: str) -> Memory:
     return Memory()
 
 
-def write_memory(folder: str, content: bytes) -> str:
-    """Write what has to survive; returns why that was not possible, nothing if it was."""
+def write_memory(folder: str, memory: Memory) -> str:
+    """Write what survives; returns why that was not possible, nothing if it was."""
     path = f"{folder}/{NAME}"
     try:
-        write_kept(path, content)
+        write_kept(path, dump_memory(memory))
     except OSError as error:
         return f"cannot write {path}: {error.strerror or error}"
     return ""
@@ -57,18 +57,18 @@ class Keeper:
     def __init__(
         self, write: Write, folder: str, wake: Callable[[], None], *, moment: float = 1.0, slow: float = 10.0
     ) -> None:
-        self.written = b""
+        self.written: Memory | None = None
         self._write = write
         self._folder = folder
         self._wake = wake
         self._moment = moment
         self._slow = slow
-        self._content = b""
+        self._content = Memory()
         self._why = ""
         self._since = 0.0
         self._writing: asyncio.Task[str] | None = None
 
-    async def keep(self, content: bytes) -> str:
+    async def keep(self, content: Memory) -> str:
         """Write this if it is new, unless the disk is still at an older one; returns why that is not possible."""
         self._settle()
         if self._writing is None and content != self.written:
@@ -84,7 +84,7 @@ class Keeper:
             await asyncio.wait([self._writing], timeout=self._moment)
             self._writing.cancel()
 
-    async def _start(self, content: bytes) -> None:
+    async def _start(self, content: Memory) -> None:
         self._content, self._since = content, asyncio.get_running_loop().time()
         self._writing = asyncio.create_task(in_thread(lambda: self._write(self._folder, content), NAME))
         done, _ = await asyncio.wait([self._writing], timeout=self._moment)

@@ -11,7 +11,7 @@ from device_agent.sources.in_thread import in_thread
 from device_agent.sources.nvidia.client import USUAL, Heard, NvmlClient, Timing
 from device_agent.sources.nvidia.health import Rules
 from device_agent.sources.nvidia.libraries import NO_LIBRARIES, Libraries, find_libraries
-from device_agent.sources.nvidia.memory import Memory, after, dump_memory
+from device_agent.sources.nvidia.memory import Memory, after, surviving
 from device_agent.sources.nvidia.memory_file import Keeper, Write, read_memory, write_memory
 from device_agent.sources.nvidia.units import Offer, View, offer
 from device_agent.sources.source import Known
@@ -79,7 +79,7 @@ class NvidiaSource:
         libraries = await in_thread(lambda: self._libraries(nvidia), self.name)
         if self._nvidia is nvidia:  # and not described anew meanwhile
             self._take(offer(memory.roster.cards, self._view(memory, heard, nvidia, libraries)))
-        why = await self._keeper.keep(dump_memory(memory)) if self._keeper is not None else ""
+        why = await self._keeper.keep(surviving(memory)) if self._keeper is not None else ""
         self._say("file", f"{why}; errors of GPUs are forgotten with the agent" if why else "")
 
     def traits(self, resource: str) -> Traits:  # noqa: ARG002 - all are alike
@@ -109,7 +109,7 @@ class NvidiaSource:
         memory = await in_thread(lambda: read_memory(folder), self.name)
         if self._write is not None:
             self._keeper = Keeper(self._write, folder, self._wake)
-            self._keeper.written = dump_memory(memory)
+            self._keeper.written = surviving(memory)
         return memory
 
     def _after(self, memory: Memory, state: State | None, nvidia: NvidiaSettings) -> Memory:

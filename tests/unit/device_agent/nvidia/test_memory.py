@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from device_agent.errors import StateInvalid
 from device_agent.gpu_state.state import MOST_CARDS
 from device_agent.sources.nvidia.health import USUAL, Verdict
-from device_agent.sources.nvidia.memory import Memory, after, dump_memory, parse_memory
+from device_agent.sources.nvidia.memory import Memory, after, dump_memory, parse_memory, surviving
 from device_agent.sources.nvidia.memory_file import Keeper, read_memory, write_memory
 from device_agent.sources.nvidia.roster import EMPTY, Roster
 from tests.unit.device_agent.kubelet_stand_in import SECONDS
@@ -20,6 +20,8 @@ from tests.unit.device_agent.nvidia.disk import Disk
 from tests.unit.device_agent.nvidia.states import card, lost, split, state, xid
 
 SAID = state(split(0, "1g.5gb"), card(1), xids=(xid(1, 79, of=1), xid(2, 94, gi=1, ci=0)))
+NEWER = tuple(Memory(session=name) for name in ("1", "2", "3"))
+"""Contents of the file, one after the other."""
 
 _words = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:/+-]{0,40}", fullmatch=True)
 _verdicts = st.builds(
@@ -118,10 +120,10 @@ def test_verdicts_of_gpus_that_are_gone_are_bounded() -> None:
 def test_nothing_is_written_for_nothing() -> None:
     """Readings that say the same, of a GPU that is lost or on its way back, change no file."""
     memory, _ = after(Memory(), state(lost(0, uuid="GPU-0"), card(1), xids=(xid(1, 79, of=1),)), USUAL)
-    before = dump_memory(memory)
+    before = surviving(memory)
     for at in range(110, 130, 10):
         memory, _ = after(memory, state(lost(0, uuid="GPU-0"), card(1), at=float(at), xids=(xid(1, 79, of=1),)), USUAL)
-        assert dump_memory(memory) == before
+        assert surviving(memory) == before
 
 
 @given(st.lists(_verdicts, max_size=3).map(tuple), _words, st.integers(0, 2**53))
@@ -154,9 +156,9 @@ def test_a_file_is_written_and_read(tmp_path: Path) -> None:
     folder = tmp_path / "state"
     memory, _ = after(Memory(), SAID, USUAL)
     assert read_memory(str(folder)) == Memory()
-    assert write_memory(str(folder), dump_memory(memory)) == ""
+    assert write_memory(str(folder), memory) == ""
     (folder / "verdicts.json.new").write_text("{")
-    assert write_memory(str(folder), dump_memory(memory)) == ""
+    assert write_memory(str(folder), memory) == ""
     assert [one.place for one in read_memory(str(folder)).verdicts] == [one.place for one in memory.verdicts]
     assert sorted(path.name for path in folder.iterdir()) == ["verdicts.json"]
 
@@ -179,7 +181,7 @@ def test_a_pipe_in_its_place_is_not_opened_for_ever(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """With the reason."""
     (tmp_path / "file").touch()
-    assert "cannot write" in write_memory(str(tmp_path / "file"), b"{}")
+    assert "cannot write" in write_memory(str(tmp_path / "file"), Memory())
     assert read_memory(str(tmp_path / "file")) == Memory()
 
 
@@ -190,15 +192,15 @@ def test_a_disk_that_does_not_answer_has_one_write_and_then_the_newest(tmp_path:
     async def act() -> None:
         woken = asyncio.Event()
         keeper = Keeper(disk.write, str(tmp_path), woken.set, moment=0.01, slow=0.0)
-        said = [await keeper.keep(content) for content in (b"1", b"2", b"3")]
+        said = [await keeper.keep(content) for content in NEWER]
         assert set(said) == {f"cannot write {tmp_path}/verdicts.json: the disk has not answered for 0 s"}
-        assert disk.asked == [b"1"]
+        assert disk.asked == [NEWER[0]]
         disk.answers.set()
         async with asyncio.timeout(SECONDS):
             await woken.wait()
-            while await keeper.keep(b"3"):
+            while await keeper.keep(NEWER[2]):
                 await asyncio.sleep(0.01)
-        assert disk.written == [b"1", b"3"]
+        assert disk.written == [NEWER[0], NEWER[2]]
         await keeper.close()
 
     asyncio.run(act())
@@ -210,7 +212,7 @@ def test_a_disk_that_does_not_answer_does_not_keep_the_agent_from_ending(tmp_pat
 
     async def act() -> None:
         keeper = Keeper(disk.write, str(tmp_path), lambda: None, moment=0.01)
-        assert await keeper.keep(b"1") == ""
+        assert await keeper.keep(NEWER[0]) == ""
         async with asyncio.timeout(SECONDS):
             await keeper.close()
 
@@ -221,15 +223,15 @@ def test_a_disk_that_does_not_answer_does_not_keep_the_agent_from_ending(tmp_pat
 
 def test_what_could_not_be_written_is_written_again(tmp_path: Path) -> None:
     """When the next content is kept, also the same one; what is on the disk is not written twice."""
-    asked: list[bytes] = []
+    asked: list[Memory] = []
 
-    def write(_folder: str, content: bytes) -> str:
+    def write(_folder: str, content: Memory) -> str:
         asked.append(content)
         return "it is full" if len(asked) == 1 else ""
 
     async def act() -> None:
         keeper = Keeper(write, str(tmp_path), lambda: None, moment=SECONDS)
-        assert [await keeper.keep(b"1") for _ in range(3)] == ["it is full", "", ""]
+        assert [await keeper.keep(NEWER[0]) for _ in range(3)] == ["it is full", "", ""]
 
     asyncio.run(act())
-    assert asked == [b"1", b"1"]
+    assert asked == [NEWER[0], NEWER[0]]

@@ -254,6 +254,31 @@ def test_what_is_held_survives_an_agent_that_is_killed(folder: Path) -> None:
     play(folder, without, IMPATIENT)
 
 
+def test_the_file_is_written_when_what_survives_has_changed(folder: Path) -> None:
+    """Not for a reading that says the same, nor by an agent that starts anew; an Xid changes it."""
+    file = folder / "state/verdicts.json"
+    written: list[int] = []
+
+    async def act(life: Life) -> None:
+        await life.nvml.start(state())
+        await life.seen(all_well)
+        written.append(file.stat().st_ino)
+        life.nvml.show(state(card(0, fabric="it is on its way"), card(1), card(2), card(3), at=110.0))
+        await life.seen(lambda found: bool(found["GPU-0"]))
+        assert file.stat().st_ino == written[0]
+
+    async def again(life: Life) -> None:
+        await life.nvml.start(state(at=120.0))
+        await life.seen(all_well)
+        assert file.stat().st_ino == written[0]
+        life.nvml.show(state(at=130.0, xids=(xid(1, 79, of=2, at=121.0),)))
+        await life.seen(lambda found: bool(found["GPU-2"]))
+        assert file.stat().st_ino != written[0]
+
+    play(folder, act)
+    play(folder, again)
+
+
 def test_a_folder_that_cannot_be_written_is_logged_once(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """And devices are given all the same."""
     (folder / "state").touch()
@@ -279,7 +304,7 @@ def test_a_disk_that_does_not_answer_holds_no_health_back(folder: Path) -> None:
         await life.seen(lambda found: "Xid 79" in found["GPU-2"])
         assert len(disk.asked) == 1
         disk.answers.set()
-        await life.seen(lambda _: any(b'"xid":79' in content for content in disk.written))
+        await life.seen(lambda _: any(one.xid == 79 for memory in disk.written for one in memory.verdicts))
 
     play(folder, act, write=disk.write)
 

@@ -6,23 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.nvml import build
 from tests.nvml.machine import FakeMachine
 from tests.nvml.models import A100_40
-from tests.support.programs import require_program
 from tests.unit.device_agent.device_nodes.driver_texts import DEVICES, INFORMATION, PARAMS
 from tests.unit.device_agent.host_tree import needs_root
 from tests.unit.device_agent.nvidia.life import Life, play
 from tests.unit.device_agent.nvml_container.running import WithNvml
 
 GPUS = 4
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the library once."""
-    require_program("gcc")
-    return build(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from device_agent.boot import read_boot_id
+from device_agent.config import DEFAULT_NVML_SOCKET
 from device_agent.errors import ConfigurationError
 from device_agent.nvml_container import log as its_log
 from device_agent.nvml_container.log import Log
-from device_agent.nvml_container.settings import DEFAULT_SOCKET, build_settings, read_flags
+from device_agent.nvml_container.settings import build_settings, read_flags
 from device_agent.nvml_container.sysfs import read_load, read_numa_node
 from kube_api import log_lines
 
@@ -21,7 +22,7 @@ def test_flags_come_before_environment_variables_and_defaults() -> None:
     """As for the agent."""
     settings = build_settings({"socket": "/a/s"}, {"DEVICE_AGENT_NVML_SOCKET": "/b/s", "HOST_ROOT": "/host"})
     assert (settings.socket, settings.places.root, settings.log_level) == ("/a/s", "/host", "info")
-    assert build_settings({}, {}).socket == DEFAULT_SOCKET
+    assert build_settings({}, {}).socket == DEFAULT_NVML_SOCKET
     assert build_settings({}, {"DEVICE_AGENT_LOG_LEVEL": "DEBUG"}).log_level == "debug"
 
 

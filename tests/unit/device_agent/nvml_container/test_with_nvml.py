@@ -10,10 +10,8 @@ import pytest
 
 from device_agent.gpu_state.requests import LOOK, MAKE_NODES
 from device_agent.gpu_state.state import ABSENT, FAILED, OK, CardState, InstanceState, NodeState, State
-from tests.nvml import build
 from tests.nvml.machine import FakeMachine
 from tests.nvml.models import A100_40
-from tests.support.programs import require_program
 from tests.unit.device_agent.device_nodes.driver_texts import DEVICES, INFORMATION, PARAMS
 from tests.unit.device_agent.host_tree import needs_root
 from tests.unit.device_agent.nvml_container.running import WithNvml, is_gone, wait_for
@@ -21,13 +19,6 @@ from tests.unit.device_agent.nvml_container.running import WithNvml, is_gone, wa
 Start = Callable[..., WithNvml]
 
 DRIVER_NOT_LOADED, LIBRARY_AND_MODULE_DIFFER = 9, 18
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the library once."""
-    require_program("gcc")
-    return build(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture

@@ -16,18 +16,10 @@ from nfd_worker.gpu.scan_runner import SCAN_COMMAND, ScanRunner
 from nfd_worker.host import BOOT_ID
 from nfd_worker.sources.gpu import labels, parse_answer
 from nfd_worker.sources.settings import SourceSettings
-from tests.nvml import DRIVER, H100, SONAME, build
+from tests.nvml import DRIVER, H100, SONAME
 from tests.support.nfd_worker.trees import host, pci_device
-from tests.support.programs import require_program
 
 TWO = DRIVER + H100.format(n=1) + H100.format(n=2)
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the library once."""
-    require_program("gcc")
-    return build(tmp_path_factory.mktemp("nvml"))
 
 
 Scan = Callable[..., dict[str, Any]]
