@@ -22,8 +22,9 @@ SECONDS = 5
 class DevicePlugin:
     """The methods that the kubelet calls."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, host: str) -> None:
         self._path = path
+        self._host = host
 
     def options(self, _request: Any, _context: grpc.ServicerContext) -> Any:
         """Say that nothing beyond the required methods is there."""
@@ -34,7 +35,7 @@ class DevicePlugin:
         known = False
         health = ""
         while context.is_active():
-            is_there = os.path.exists(HOST + self._path)  # noqa: PTH110
+            is_there = os.path.exists(self._host + self._path)  # noqa: PTH110
             known = known or is_there
             now = "Healthy" if is_there else "Unhealthy"
             if now != health:
@@ -50,9 +51,12 @@ class DevicePlugin:
         return api.AllocateResponse(container_responses=answers)
 
 
-def main(resource: str, path: str) -> None:
-    """Serve, and register the resource."""
-    plugin = DevicePlugin(path)
+def main(resource: str, path: str, folder: str = FOLDER, socket: str = SOCKET, host: str = HOST) -> None:
+    """Serve, and register the resource.
+
+    ``path``: of the device node, on a node whose ``/dev`` is below ``host``. ``folder``: the kubelet's, of sockets.
+    """
+    plugin = DevicePlugin(path, host)
     handlers = {
         "GetDevicePluginOptions": grpc.unary_unary_rpc_method_handler(
             plugin.options, api.Empty.FromString, api.DevicePluginOptions.SerializeToString
@@ -66,13 +70,13 @@ def main(resource: str, path: str) -> None:
     }
     server = grpc.server(ThreadPoolExecutor(max_workers=10))
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("v1beta1.DevicePlugin", handlers),))
-    server.add_insecure_port(f"unix://{FOLDER}/{SOCKET}")
+    server.add_insecure_port(f"unix://{folder}/{socket}")
     server.start()
-    with grpc.insecure_channel(f"unix://{FOLDER}/kubelet.sock") as channel:
+    with grpc.insecure_channel(f"unix://{folder}/kubelet.sock") as channel:
         register = channel.unary_unary(
             "/v1beta1.Registration/Register", api.RegisterRequest.SerializeToString, api.Empty.FromString
         )
-        register(api.RegisterRequest(version="v1beta1", endpoint=SOCKET, resource_name=resource))
+        register(api.RegisterRequest(version="v1beta1", endpoint=socket, resource_name=resource))
     print("registered", flush=True)
     server.wait_for_termination()
 
