@@ -10,12 +10,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 
 import pytest
 
 from device_agent.cli.get_command import get_page
+from kube_api.errors import NotFound
 from testbed import places
 from testbed.testbed import Testbed
 from tests.nvml import build
@@ -65,6 +66,7 @@ class Node:
         self._library = build(folder)
         self._pages = folder / "pages.sock"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._pods: list[str] = []
         self._write("proc/devices", _DEVICES)
         self._write(f"{_DRIVER}/params", PARAMS)
         self._write("proc/sys/kernel/random/boot_id", "a-boot\n")
@@ -134,9 +136,12 @@ class Node:
         return process.wait(60)
 
     def close(self) -> None:
-        """End both, and take the device nodes away."""
+        """End both, take the device nodes away, and delete the pods that are left."""
         statuses = {name: self.end(name) for name in tuple(self._processes)}
         remove_device_nodes()
+        for name in self._pods:
+            with suppress(NotFound):
+                self.place.delete_pod(name)
         assert set(statuses.values()) <= {0}
 
     def page(self, path: str) -> tuple[bool, str]:
@@ -154,12 +159,22 @@ class Node:
 
         self.place.cluster.wait(f"{path} says {words!r}", says, timeout=SECONDS, seen=lambda: str(self.page(path)))
 
+    def wait_for_card(self, card: int) -> None:
+        """Wait until the agent knows a card."""
+        memory = self.folder / "state" / "verdicts.json"
+
+        def is_known() -> bool | None:
+            return (memory.exists() and self.machine.uuid(card) in memory.read_text()) or None
+
+        self.place.cluster.wait(f"card {card} is known", is_known, timeout=SECONDS)
+
     # ------------------------------------------------------------ pods
 
     def start_pod(self, name: str, count: int, *, place: Place | None = None, restart: str = "Never") -> None:
         """Start a pod with so many cards, or units of the resource of another place."""
         command = ["/bin/sh", "-c", f"trap exit TERM; {_SHOW} & wait"]
         image = self.place.ground.small_image
+        self._pods.append(name)
         (place or self.place).start_pod(name, image, command, user=0, count=count, restart=restart)
 
     def seen_by(self, name: str) -> tuple[set[str], list[str]]:
