@@ -241,8 +241,9 @@ def _nvidia_source(settings: Settings) -> Source:
 
 def _allocations(settings: Settings) -> "Allocations":
     from device_agent.allocations.remembered import Allocations  # noqa: PLC0415 - as above
+    from device_agent.boot import read_boot_id  # noqa: PLC0415 - as above
 
-    return Allocations(settings.state_dir)
+    return Allocations(settings.state_dir, read_boot_id("/"))
 
 
 def _settle() -> None:

@@ -11,7 +11,8 @@
     ├── RegistrationFailed   the kubelet is not there, or refused a resource; it is tried again
     ├── SocketUnusable       the container nvml cannot listen on its socket
     ├── StartRefused         a container has devices that are no longer what it was given; the kubelet gets the message
-    └── StateInvalid         a line of the container nvml, or of its child or client, is not what its protocol has
+    ├── StateInvalid         a line of the container nvml, or of its child or client, is not what its protocol has
+    └── UsersUnknown         it cannot be read which containers have devices; changes wait
 """
 
 
@@ -53,3 +54,7 @@ class SocketUnusable(AgentError):
 
 class StartRefused(AgentError):
     """A container may not start with its devices; the message says which, what it was given, and what to do."""
+
+
+class UsersUnknown(AgentError):
+    """It cannot be read which containers have devices; the message says where and why."""

@@ -6,6 +6,7 @@ card that is lost may have moved the others: the path that was this container's 
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -14,31 +15,51 @@ from kube_api.text import printable
 
 Identity = tuple[str, ...]
 """What the files of a device are, as :class:`device_agent.devices.model.Unit` has it."""
-Given = Mapping[tuple[str, str], Identity]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """What a device was when a container got it.
+
+    ``shares``: how many containers could have its unit then; 0: not known, it was given by an agent that did not say.
+    ``at``: when, in seconds of the boot clock; None: before this boot, or not known.
+    """
+
+    identity: Identity
+    shares: int = 0
+    at: float | None = None
+
+
+Given = Mapping[tuple[str, str], Allocation]
 """Resource and id -> what the device was; the oldest first."""
 
 VERSION = 1
+"""Also of files without shares and times: those who know neither read files that have them."""
 MAX_GIVEN = 8192
 """Devices that are remembered: the oldest are forgotten. One resource has at most half as many."""
 LONGEST_IDENTITY = 2048
 """Characters of what one device was."""
 _LONGEST_NAME = 512
+_MOST_SHARES = 4096
+"""As many devices as a resource may have."""
+_LAST = 1e12
 _REMEDY = "delete the pod: it gets its devices anew"
 
 
-def with_new(given: Given, resource: str, new: Mapping[str, Identity]) -> Given:
+def with_new(given: Given, resource: str, new: Mapping[str, Allocation]) -> Given:
     """Remember devices of a resource as well, each in the place of what it was before.
 
     Raises:
         AllocationRefused: when it is not known what one is, or it has more text than can be remembered.
     """
-    for name, identity in new.items():
+    for name, allocation in new.items():
+        identity = allocation.identity
         if not identity:
             raise AllocationRefused(f"device {name} of {resource}: it is not known which files are its own")
         if sum(map(len, identity)) > LONGEST_IDENTITY or not all(map(_is_text, identity)):
             raise AllocationRefused(f"device {name} of {resource}: the names of its files cannot be remembered")
-    keys = {(resource, name): identity for name, identity in new.items()}
-    kept = {key: identity for key, identity in given.items() if key not in keys} | keys
+    keys = {(resource, name): allocation for name, allocation in new.items()}
+    kept = {key: allocation for key, allocation in given.items() if key not in keys} | keys
     return dict(islice(kept.items(), max(0, len(kept) - MAX_GIVEN), None))
 
 
@@ -48,10 +69,11 @@ def check_start(resource: str, name: str, given: Given, now: Identity) -> None:
     Raises:
         StartRefused: when it is another one, or either is not known.
     """
-    was = given.get((resource, name))
+    allocation = given.get((resource, name))
     device = f"device {printable(name, 100)} of {resource}"
-    if was is None:
+    if allocation is None:
         raise StartRefused(f"{device}: it is not remembered which files it was given as: {_REMEDY}")
+    was = allocation.identity
     if not now:
         raise StartRefused(
             f"{device} was given as {_shown(was)}, and it is not known what it is now: the start is tried again; "
@@ -61,14 +83,14 @@ def check_start(resource: str, name: str, given: Given, now: Identity) -> None:
         raise StartRefused(f"{device} was given as {_shown(was)}, and is {_shown(now)} now: {_REMEDY}")
 
 
-def dump_given(given: Given) -> bytes:
-    """Write what is remembered."""
-    entries = [{"resource": resource, "id": name, "identity": identity} for (resource, name), identity in given.items()]
-    return json.dumps({"version": VERSION, "given": entries}, separators=(",", ":")).encode()
+def dump_given(given: Given, boot: str) -> bytes:
+    """Write what is remembered. ``boot``: the id of this boot, whose times these are."""
+    entries = [_plain(resource, name, one) for (resource, name), one in given.items()]
+    return json.dumps({"version": VERSION, "boot": boot, "given": entries}, separators=(",", ":")).encode()
 
 
-def parse_given(content: bytes) -> Given:
-    """Read what is remembered.
+def parse_given(content: bytes, boot: str) -> Given:
+    """Read what is remembered; times of another boot mean nothing in this one.
 
     Raises:
         FileInvalid: says what is wrong.
@@ -82,10 +104,17 @@ def parse_given(content: bytes) -> Given:
     entries = document.get("given")
     if not isinstance(entries, list) or len(entries) > MAX_GIVEN:
         raise FileInvalid(f"'given' is not a list of at most {MAX_GIVEN}")
-    return dict(map(_entry, entries))
+    is_this_boot = document.get("boot", "") == boot
+    return dict(_entry(entry, is_this_boot) for entry in entries)
 
 
-def _entry(entry: Any) -> tuple[tuple[str, str], Identity]:
+def _plain(resource: str, name: str, one: Allocation) -> dict[str, Any]:
+    known = {"shares": one.shares or None, "at": one.at}
+    plain = {"resource": resource, "id": name, "identity": one.identity}
+    return plain | {key: value for key, value in known.items() if value is not None}
+
+
+def _entry(entry: Any, is_this_boot: bool) -> tuple[tuple[str, str], Allocation]:
     if not isinstance(entry, dict):
         raise FileInvalid("an entry is not an object")
     identity = entry.get("identity")
@@ -93,7 +122,13 @@ def _entry(entry: Any) -> tuple[tuple[str, str], Identity]:
         raise FileInvalid("an identity is not a list of texts")
     if sum(map(len, identity)) > LONGEST_IDENTITY:
         raise FileInvalid("an identity is too long")
-    return (_name(entry, "resource"), _name(entry, "id")), tuple(identity)
+    shares, at = entry.get("shares", 0), entry.get("at")
+    if type(shares) is not int or not 0 <= shares <= _MOST_SHARES:
+        raise FileInvalid(f"a number of shares is not one of 0 to {_MOST_SHARES}")
+    if at is not None and not (type(at) in (int, float) and 0 <= at < _LAST):
+        raise FileInvalid("a time is not one")
+    allocation = Allocation(identity=tuple(identity), shares=shares, at=at if is_this_boot else None)
+    return (_name(entry, "resource"), _name(entry, "id")), allocation
 
 
 def _name(entry: Mapping[str, Any], field: str) -> str:

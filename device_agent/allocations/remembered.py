@@ -1,10 +1,12 @@
 """The file of allocations: read once, written before each answer, whole at any moment."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from threading import Lock
 
-from device_agent.allocations.given import Given, Identity, check_start, dump_given, parse_given, with_new
+from device_agent.allocations.given import Allocation, Given, Identity, check_start, dump_given, parse_given, with_new
+from device_agent.allocations.recent import Key, Recent, Start, recent_of, started, still_recent
+from device_agent.boot import seconds_since_boot
 from device_agent.errors import AllocationRefused, FileInvalid, StartRefused
 from device_agent.kept_file import read_kept, set_aside, write_kept
 
@@ -17,14 +19,52 @@ _MAX_FILE = 1 << 26
 class Allocations:
     """What devices were when they were given. ``folder``: where the file is; it is made when it is needed.
 
-    Methods may be called in any thread; they wait for the disk.
+    ``boot``: the id of this boot; ``now``: the clock that counts from it.
+    ``load``, ``remember`` and ``check`` wait for the disk and may be called in any thread, the others in one only.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, boot: str = "", now: Callable[[], float] = seconds_since_boot) -> None:
         self._path = f"{folder.rstrip('/')}/allocations.json"
+        self._boot = boot
+        self._now = now
         self._lock = Lock()
         self._given: Given | None = None
+        self._recent: Recent = {}
+        self._read: Recent = {}
         self._why = ""
+
+    @property
+    def given(self) -> Given | None:
+        """What is remembered, the newest last; None before it was read."""
+        return self._given
+
+    @property
+    def recent(self) -> Recent:
+        """What was given, or is being given, and the kubelet has not shown yet."""
+        read, self._read = self._read, {}
+        if read:
+            self._recent = {**read, **self._recent}
+        return self._recent
+
+    def load(self) -> None:
+        """Read what is remembered.
+
+        Raises:
+            OSError: it cannot be read; it may be tried again.
+        """
+        with self._lock:
+            self._known()
+
+    def begin(self, resource: str, shares: Mapping[str, int]) -> None:
+        """Count devices as in use from now on: id -> shares of its unit. Then :meth:`remember` them.
+
+        It does not wait, so that nothing can be decided between the look at what is listed and this.
+        """
+        self._recent = started(self.recent, resource, shares, self._now())
+
+    def see(self, shown: Collection[Key], asked_at: float) -> None:
+        """Leave to the kubelet what it has shown to a question of that time, and forget what is long ago."""
+        self._recent = still_recent(self.recent, shown, asked_at)
 
     def remember(self, resource: str, new: Mapping[str, Identity]) -> None:
         """Remember devices that a container gets: id -> what it is. It is on the disk when this returns.
@@ -32,10 +72,13 @@ class Allocations:
         Raises:
             AllocationRefused: when it cannot be remembered; then nothing has changed.
         """
+        recent = self._recent
         with self._lock:
             try:
-                given = with_new(self._known(), resource, new)
-                write_kept(self._path, dump_given(given))
+                starts = {name: recent.get((resource, name)) for name in new}
+                allocations = {name: _allocation(identity, starts[name]) for name, identity in new.items()}
+                given = with_new(self._known(), resource, allocations)
+                write_kept(self._path, dump_given(given, self._boot))
             except OSError as error:
                 why = error.strerror or error
                 raise AllocationRefused(f"cannot remember what is given in {self._path}: {why}") from error
@@ -68,11 +111,20 @@ class Allocations:
         """
         if self._given is None:
             try:
-                self._given = parse_given(read_kept(self._path, _MAX_FILE))
+                given = parse_given(read_kept(self._path, _MAX_FILE), self._boot)
             except FileNotFoundError:
-                self._given = {}
+                given = {}
             except FileInvalid as error:
                 self._why = f"{self._path} was not valid, {error}, and is {set_aside(self._path)} now"
                 log.error("allocations: %s: containers with devices start again when their pods are new", self._why)  # noqa: TRY400 - no traceback: the message is for the operator
-                self._given = {}
+                given = {}
+            # Before the rest: whoever knows what was given has to know what was given lately.
+            self._read = recent_of(given)
+            self._given = given
         return self._given
+
+
+def _allocation(identity: Identity, start: Start | None) -> Allocation:
+    if start is None:
+        return Allocation(identity=identity)
+    return Allocation(identity=identity, shares=start.shares, at=start.at)

@@ -8,6 +8,8 @@ from types import MappingProxyType
 MAX_DEVICES = 4096
 """Of one resource. The kubelet reads messages of at most 4 MiB; the longest ids make 1.8 of that."""
 
+_SHARE = "::"
+
 _NONE: Mapping[str, int] = MappingProxyType({})
 _NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
@@ -111,6 +113,16 @@ def is_too_much(units: Sequence[Unit]) -> bool:
     return sum(unit.shares for unit in units) > MAX_DEVICES
 
 
+def share_ids(unit: str, shares: int) -> tuple[str, ...]:
+    """Name the devices of a unit: its own id where it is given whole, else ``id::0`` and so on."""
+    return (unit,) if shares == 1 else tuple(f"{unit}{_SHARE}{share}" for share in range(shares))
+
+
+def unit_of(device: str) -> str:
+    """Return the id of the unit that a device is a share of."""
+    unit, _, share = device.rpartition(_SHARE)
+    return unit if unit and share.isdecimal() else device
+
+
 def _shares(unit: Unit) -> Iterator[OfferedDevice]:
-    for share in range(unit.shares):
-        yield OfferedDevice(id=unit.id if unit.shares == 1 else f"{unit.id}::{share}", unit=unit)
+    return (OfferedDevice(id=name, unit=unit) for name in share_ids(unit.id, unit.shares))

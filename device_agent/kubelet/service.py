@@ -157,7 +157,9 @@ class DeviceService:
         if self.traits.is_checked:
             if self._given is None:
                 raise AllocationRefused(f"{self.resource}: there is no folder to remember in what is given")
-            new = {name: devices[name].unit.identity for ids in containers for name in ids}
+            units = {name: devices[name].unit for ids in containers for name in ids}
+            self._given.begin(self.resource, {name: unit.shares for name, unit in units.items()})
+            new = {name: unit.identity for name, unit in units.items()}
             await asyncio.to_thread(self._given.remember, self.resource, new)
         return answers
 

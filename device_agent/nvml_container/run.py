@@ -6,12 +6,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 
+from device_agent.boot import read_boot_id
 from device_agent.errors import ConfigurationError, SocketUnusable
 from device_agent.nvml_container.listen import listening
 from device_agent.nvml_container.log import Log
 from device_agent.nvml_container.settings import Settings, build_settings, read_flags
 from device_agent.nvml_container.supervisor import Supervisor, new_state
-from device_agent.nvml_container.sysfs import read_boot_id
 
 
 def run_nvml(arguments: Sequence[str], environment: Mapping[str, str]) -> int | None:

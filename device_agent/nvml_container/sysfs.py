@@ -1,11 +1,11 @@
-"""The little that is read of the node's /sys and /proc besides NVML."""
+"""The little that is read of the node's /sys besides NVML."""
 
 import os
 
+from device_agent.boot import read_line
+
 _MODULE = "sys/module/nvidia"
 _NUMA_NODE = "sys/bus/pci/devices/{}/numa_node"
-_BOOT_ID = "proc/sys/kernel/random/boot_id"
-_LONGEST = 64
 
 
 def read_load(root: str) -> str:
@@ -18,23 +18,5 @@ def read_load(root: str) -> str:
 
 def read_numa_node(root: str, pci: str) -> int | None:
     """Return the NUMA node of a PCI device; None where the machine has none."""
-    text = _read(root, _NUMA_NODE.format(pci))
+    text = read_line(root, _NUMA_NODE.format(pci))
     return int(text) if text.isascii() and text.isdigit() else None
-
-
-def read_boot_id(proc_root: str) -> str:
-    """Return the kernel's id of this boot; empty when it cannot be read."""
-    return _read(proc_root, _BOOT_ID)
-
-
-def _read(root: str, path: str) -> str:
-    try:
-        descriptor = os.open(f"{root.rstrip('/')}/{path}", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return ""
-    try:
-        return os.read(descriptor, _LONGEST).decode(errors="replace").strip()
-    except OSError:
-        return ""
-    finally:
-        os.close(descriptor)

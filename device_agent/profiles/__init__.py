@@ -1,1 +1,1 @@
-"""Profiles of the cards of a node, in NVIDIA's words: which resources they are, and which are shared."""
+"""Profiles of the cards of a node, in NVIDIA's words, and how the node gets from one to the next."""

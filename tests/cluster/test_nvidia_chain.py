@@ -300,7 +300,7 @@ def asker(scenario: Scenario) -> Json:
             {"name": "pods", "mountPath": "/pods", "readOnly": True, "mountPropagation": "HostToContainer"}
         ],
     }
-    return deployment(ASKER, NODE, container, [{"name": "pods", "hostPath": {"path": "/var/lib/kubelet/pods"}}])
+    return deployment(ASKER, NODE, container, ({"name": "pods", "hostPath": {"path": "/var/lib/kubelet/pods"}},))
 
 
 def answered(scenario: Scenario) -> tuple[set[str], ...]:

@@ -153,6 +153,11 @@ class FakeMachine:
         self.write()
         return uuid
 
+    def remove_mig(self, gpu: int, uuid: str) -> None:
+        """Take one MIG device of a GPU away."""
+        self.gpus[gpu].migs = [mig for mig in self.gpus[gpu].migs if mig["uuid"] != uuid]
+        self.write()
+
     def remove_migs(self, gpu: int) -> None:
         """Take all MIG devices of a GPU away; it stays in MIG mode."""
         self.gpus[gpu].migs.clear()

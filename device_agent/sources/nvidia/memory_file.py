@@ -8,7 +8,7 @@ from contextlib import suppress
 from device_agent.errors import FileInvalid, StateInvalid
 from device_agent.kept_file import read_kept, set_aside, write_kept
 from device_agent.sources.in_thread import in_thread
-from device_agent.sources.nvidia.memory import LONGEST_FILE, Memory, dump_memory, parse_memory, surviving
+from device_agent.sources.nvidia.memory import LONGEST_FILE, Memory, dump_memory, parse_memory
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ def read_memory(folder: str) -> Memory:
 
 
 def write_memory(folder: str, memory: Memory) -> str:
-    """Write what has to survive; returns why that was not possible, nothing if it was."""
+    """Write what survives; returns why that was not possible, nothing if it was."""
     path = f"{folder}/{NAME}"
     try:
         write_kept(path, dump_memory(memory))
@@ -57,7 +57,7 @@ class Keeper:
     def __init__(
         self, write: Write, folder: str, wake: Callable[[], None], *, moment: float = 1.0, slow: float = 10.0
     ) -> None:
-        self.written = Memory()
+        self.written: Memory | None = None
         self._write = write
         self._folder = folder
         self._wake = wake
@@ -68,8 +68,8 @@ class Keeper:
         self._since = 0.0
         self._writing: asyncio.Task[str] | None = None
 
-    async def keep(self, memory: Memory) -> str:
-        """Write what survives if it is new, unless the disk is still at an older one; returns why that cannot be."""
+    async def keep(self, content: Memory) -> str:
+        """Write this if it is new, unless the disk is still at an older one; returns why that is not possible."""
         self._settle()
         content = surviving(memory)
         if self._writing is None and content != self.written:

@@ -79,7 +79,7 @@ class NvidiaSource:
         libraries = await in_thread(lambda: self._libraries(nvidia), self.name)
         if self._nvidia is nvidia:  # and not described anew meanwhile
             self._take(offer(memory.roster.cards, self._view(memory, heard, nvidia, libraries)))
-        why = await self._keeper.keep(memory) if self._keeper is not None else ""
+        why = await self._keeper.keep(surviving(memory)) if self._keeper is not None else ""
         self._say("file", f"{why}; errors of GPUs are forgotten with the agent" if why else "")
 
     def traits(self, resource: str) -> Traits:  # noqa: ARG002 - all are alike

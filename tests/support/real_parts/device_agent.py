@@ -82,8 +82,10 @@ class Place:
             seen=lambda: f"{self.count('capacity')}, {self.count('allocatable')}",
         )
 
-    def start_pod(self, name: str, image: str, command: list[str], *, user: int = 65534, count: int = 1) -> None:
-        """Start a pod without capabilities that requests devices."""
+    def start_pod(
+        self, name: str, image: str, command: list[str], *, user: int = 65534, count: int = 1, restart: str = "Never"
+    ) -> None:
+        """Start a pod without capabilities that requests devices. ``restart``: its ``restartPolicy``."""
         container = {
             "name": "main",
             "image": image,
@@ -97,7 +99,7 @@ class Place:
         spec = {
             "containers": [container],
             "hostNetwork": True,
-            "restartPolicy": "Never",
+            "restartPolicy": restart,
             "terminationGracePeriodSeconds": 1,
             "nodeSelector": {"kubernetes.io/hostname": self.node},
             "tolerations": [{"operator": "Exists"}],

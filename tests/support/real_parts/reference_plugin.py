@@ -2,6 +2,9 @@
 
 import importlib.resources
 import io
+import os
+import subprocess
+import sys
 import tarfile
 import tempfile
 import time
@@ -43,9 +46,7 @@ def build(engine: docker.APIClient, registry: str, *, base_image: str) -> str:
     reference = f"{registry}/tests/reference-plugin:latest"
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar, tempfile.TemporaryDirectory() as folder:
-        include = importlib.resources.files("grpc_tools") / "_proto"
-        arguments = ["protoc", f"-I{PROTO.parent}", f"-I{include}", f"--python_out={folder}", PROTO.name]
-        assert protoc.main(arguments) == 0
+        _compile(folder)
         tar.add(Path(folder) / "device_plugin_pb2.py", "site/device_plugin_pb2.py")
         for path in sorted((DATA / "reference-plugin").iterdir()):
             tar.add(path, path.name)
@@ -59,6 +60,23 @@ def build(engine: docker.APIClient, registry: str, *, base_image: str) -> str:
     for item in (*stream, *engine.push(reference, stream=True, decode=True)):
         assert "error" not in item, item["error"]
     return reference
+
+
+def start(folder: Path, resource: str, path: str, *, plugins: Path, socket: str) -> subprocess.Popen[bytes]:
+    """Start it as a process of this machine, beside its kubelet.
+
+    ``folder``: for compiled messages. ``path``: of the device node. ``plugins``: the kubelet's folder of sockets.
+    """
+    _compile(str(folder))
+    command = [sys.executable, str(DATA / "reference-plugin/server.py"), resource, path, str(plugins), socket, ""]
+    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(folder)})
+
+
+def _compile(folder: str) -> None:
+    """Compile the messages of the kubelet's API into a folder."""
+    include = importlib.resources.files("grpc_tools") / "_proto"
+    arguments = ["protoc", f"-I{PROTO.parent}", f"-I{include}", f"--python_out={folder}", PROTO.name]
+    assert protoc.main(arguments) == 0
 
 
 def _installed() -> dict[str, Path]:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from device_agent.allocations.given import (
     LONGEST_IDENTITY,
     MAX_GIVEN,
+    Allocation,
     Given,
     Identity,
     check_start,
@@ -20,10 +21,18 @@ from device_agent.errors import AllocationRefused, FileInvalid, StartRefused
 
 GPU = "nvidia.com/gpu"
 FIRST, SECOND = ("/dev/nvidia0 195:0",), ("/dev/nvidia1 195:1",)
-KNOWN: Given = {(GPU, "GPU-1"): SECOND}
+WAS_FIRST, WAS_SECOND = Allocation(identity=FIRST), Allocation(identity=SECOND, shares=4, at=7.5)
+KNOWN: Given = {(GPU, "GPU-1"): WAS_SECOND}
+BOOT = "boot-1"
 
 _TEXT = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=40)
-_GIVEN = st.dictionaries(st.tuples(_TEXT, _TEXT), st.lists(_TEXT, min_size=1, max_size=5).map(tuple), max_size=20)
+_ALLOCATIONS = st.builds(
+    Allocation,
+    identity=st.lists(_TEXT, min_size=1, max_size=5).map(tuple),
+    shares=st.integers(0, 4096),
+    at=st.none() | st.floats(0, 1e11),
+)
+_GIVEN = st.dictionaries(st.tuples(_TEXT, _TEXT), _ALLOCATIONS, max_size=20)
 
 
 def test_a_device_that_is_what_it_was_may_start() -> None:
@@ -71,18 +80,18 @@ def test_any_other_start_is_refused(resource: str, name: str, now: Identity, mes
 
 def test_the_next_allocation_of_an_id_replaces_what_it_was() -> None:
     """Other resources and ids stay."""
-    other: Given = {("nvidia.com/mig-1g.5gb", "GPU-1"): FIRST}
-    assert with_new({**KNOWN, **other}, GPU, {"GPU-1": FIRST}) == {**other, (GPU, "GPU-1"): FIRST}
+    other: Given = {("nvidia.com/mig-1g.5gb", "GPU-1"): WAS_FIRST}
+    assert with_new({**KNOWN, **other}, GPU, {"GPU-1": WAS_FIRST}) == {**other, (GPU, "GPU-1"): WAS_FIRST}
 
 
 def test_the_oldest_are_forgotten() -> None:
     """As many are remembered as fit; an id that is given again is new."""
-    known: Given = {(GPU, f"GPU-{number}"): FIRST for number in range(MAX_GIVEN)}
-    again = with_new(known, GPU, {"GPU-0": SECOND})
-    more = with_new(again, GPU, {"new": SECOND})
+    known: Given = {(GPU, f"GPU-{number}"): WAS_FIRST for number in range(MAX_GIVEN)}
+    again = with_new(known, GPU, {"GPU-0": WAS_SECOND})
+    more = with_new(again, GPU, {"new": WAS_SECOND})
     assert len(more) == MAX_GIVEN
     assert (GPU, "GPU-1") not in more
-    assert more[GPU, "GPU-0"] == more[GPU, "new"] == SECOND
+    assert more[GPU, "GPU-0"] == more[GPU, "new"] == WAS_SECOND
 
 
 @pytest.mark.parametrize(
@@ -97,13 +106,25 @@ def test_the_oldest_are_forgotten() -> None:
 def test_what_cannot_be_remembered_is_not_given(identity: Identity, message: str) -> None:
     """A start could not be checked."""
     with pytest.raises(AllocationRefused, match=message):
-        with_new({}, GPU, {"GPU-1": identity})
+        with_new({}, GPU, {"GPU-1": Allocation(identity=identity)})
 
 
 @given(_GIVEN)
 def test_what_is_written_is_read(known: Given) -> None:
     """In the same order: the oldest first."""
-    assert list(parse_given(dump_given(known)).items()) == list(known.items())
+    assert list(parse_given(dump_given(known, BOOT), BOOT).items()) == list(known.items())
+
+
+def test_a_file_without_shares_and_times_is_read() -> None:
+    """It is of an agent that did not write them: how many shares there were is not known."""
+    assert parse_given(_file(), BOOT) == {(GPU, "GPU-1"): Allocation(identity=("x",))}
+
+
+def test_times_of_another_boot_are_not_read() -> None:
+    """They count from another moment; what was given, and the shares, stay."""
+    assert parse_given(dump_given(KNOWN, BOOT), "boot-2") == {
+        (GPU, "GPU-1"): Allocation(identity=SECOND, shares=4, at=None)
+    }
 
 
 def _file(**entry: object) -> bytes:
@@ -128,23 +149,29 @@ def _file(**entry: object) -> bytes:
         pytest.param(_file(identity=[]), "an identity is not a list of texts", id="no identity"),
         pytest.param(_file(identity=[1]), "an identity is not a list of texts", id="numbers"),
         pytest.param(_file(identity=["x" * 3000]), "an identity is too long", id="a long identity"),
+        pytest.param(_file(shares=-1), "a number of shares is not one of 0 to 4096", id="shares below 0"),
+        pytest.param(_file(shares=True), "a number of shares is not one of 0 to 4096", id="shares that are no number"),
+        pytest.param(_file(shares=4097), "a number of shares is not one of 0 to 4096", id="more shares than devices"),
+        pytest.param(_file(at="now"), "a time is not one", id="a time that is a text"),
+        pytest.param(_file(at=float("nan")), "a time is not one", id="a time that is no number"),
+        pytest.param(_file(at=-1), "a time is not one", id="a time before the boot"),
     ],
 )
 def test_what_is_not_such_a_file_is_refused(content: bytes, message: str) -> None:
     """The message says what is wrong."""
     with pytest.raises(FileInvalid, match=message):
-        parse_given(content)
+        parse_given(content, BOOT)
 
 
 @given(st.binary(max_size=60) | st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-        st.sampled_from(["version", "given", "resource", "id", "identity"]), inner, max_size=5),
+        st.sampled_from(["version", "boot", "given", "resource", "id", "identity", "shares", "at"]), inner, max_size=5),
 ).map(lambda value: json.dumps(value).encode()))  # fmt: skip
 def test_any_content_is_read_or_refused(content: bytes) -> None:
     """Nothing but the one error comes out."""
     try:
-        known = parse_given(content)
+        known = parse_given(content, BOOT)
     except FileInvalid:
         return
     assert len(known) <= MAX_GIVEN

@@ -12,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from device_agent.errors import MalformedMessage
-from device_agent.protocol import messages
+from device_agent.protocol import messages, pod_resources
 from device_agent.protocol.wire import Field, Message, Type, decode, encode
 
-PROTO = Path(__file__).parents[2] / "data" / "device_plugin.proto"
+DATA = Path(__file__).parents[2] / "data"
+PROTOS = ("device_plugin.proto", "pod_resources.proto")
 KINDS: dict[str, type[Message]] = {
     name: kind
-    for name, kind in vars(messages).items()
+    for name, kind in {**vars(messages), **vars(pod_resources)}.items()
     if isinstance(kind, type) and issubclass(kind, Message) and is_dataclass(kind)
 }
 
@@ -30,13 +31,16 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Classes:
     """Compile the definition; gives protobuf's class of each message."""
     made = tmp_path_factory.mktemp("proto") / "made"
     include = importlib.resources.files("grpc_tools") / "_proto"
-    arguments = ["protoc", f"-I{PROTO.parent}", f"-I{include}", f"--descriptor_set_out={made}", PROTO.name]
+    arguments = ["protoc", f"-I{DATA}", f"-I{include}", f"--descriptor_set_out={made}", *PROTOS]
     assert protoc.main(arguments) == 0
     pool = descriptor_pool.DescriptorPool()
     for file in descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes()).file:
         pool.Add(file)
-    names = pool.FindFileByName(PROTO.name).message_types_by_name
-    return {name: message_factory.GetMessageClass(descriptor) for name, descriptor in names.items()}
+    return {
+        name: message_factory.GetMessageClass(descriptor)
+        for proto in PROTOS
+        for name, descriptor in pool.FindFileByName(proto).message_types_by_name.items()
+    }
 
 
 def _values(field: Field) -> st.SearchStrategy[Any]:

@@ -20,7 +20,8 @@ from tests.unit.device_agent.nvidia.disk import Disk
 from tests.unit.device_agent.nvidia.states import card, lost, split, state, xid
 
 SAID = state(split(0, "1g.5gb"), card(1), xids=(xid(1, 79, of=1), xid(2, 94, gi=1, ci=0)))
-FIRST, SECOND, THIRD = (Memory(number=number) for number in (1, 2, 3))
+NEWER = tuple(Memory(session=name) for name in ("1", "2", "3"))
+"""Contents of the file, one after the other."""
 
 _words = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:/+-]{0,40}", fullmatch=True)
 _verdicts = st.builds(
@@ -191,15 +192,15 @@ def test_a_disk_that_does_not_answer_has_one_write_and_then_the_newest(tmp_path:
     async def act() -> None:
         woken = asyncio.Event()
         keeper = Keeper(disk.write, str(tmp_path), woken.set, moment=0.01, slow=0.0)
-        said = [await keeper.keep(content) for content in (FIRST, SECOND, THIRD)]
+        said = [await keeper.keep(content) for content in NEWER]
         assert set(said) == {f"cannot write {tmp_path}/verdicts.json: the disk has not answered for 0 s"}
-        assert disk.asked == [FIRST]
+        assert disk.asked == [NEWER[0]]
         disk.answers.set()
         async with asyncio.timeout(SECONDS):
             await woken.wait()
-            while await keeper.keep(THIRD):
+            while await keeper.keep(NEWER[2]):
                 await asyncio.sleep(0.01)
-        assert disk.written == [FIRST, THIRD]
+        assert disk.written == [NEWER[0], NEWER[2]]
         await keeper.close()
 
     asyncio.run(act())
@@ -211,7 +212,7 @@ def test_a_disk_that_does_not_answer_does_not_keep_the_agent_from_ending(tmp_pat
 
     async def act() -> None:
         keeper = Keeper(disk.write, str(tmp_path), lambda: None, moment=0.01)
-        assert await keeper.keep(FIRST) == ""
+        assert await keeper.keep(NEWER[0]) == ""
         async with asyncio.timeout(SECONDS):
             await keeper.close()
 
@@ -230,7 +231,7 @@ def test_what_could_not_be_written_is_written_again(tmp_path: Path) -> None:
 
     async def act() -> None:
         keeper = Keeper(write, str(tmp_path), lambda: None, moment=SECONDS)
-        assert [await keeper.keep(FIRST) for _ in range(3)] == ["it is full", "", ""]
+        assert [await keeper.keep(NEWER[0]) for _ in range(3)] == ["it is full", "", ""]
 
     asyncio.run(act())
-    assert asked == [FIRST, FIRST]
+    assert asked == [NEWER[0], NEWER[0]]

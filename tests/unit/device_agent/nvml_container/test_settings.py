@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from device_agent.boot import read_boot_id
 from device_agent.config import DEFAULT_NVML_SOCKET
 from device_agent.errors import ConfigurationError
 from device_agent.nvml_container import log as its_log
 from device_agent.nvml_container.log import Log
 from device_agent.nvml_container.settings import build_settings, read_flags
-from device_agent.nvml_container.sysfs import read_boot_id, read_load, read_numa_node
+from device_agent.nvml_container.sysfs import read_load, read_numa_node
 from kube_api import log_lines
 
 
