@@ -71,7 +71,6 @@ class Keeper:
     async def keep(self, content: Memory) -> str:
         """Write this if it is new, unless the disk is still at an older one; returns why that is not possible."""
         self._settle()
-        content = surviving(memory)
         if self._writing is None and content != self.written:
             await self._start(content)
             self._settle()
