@@ -9,9 +9,9 @@ the next step. So nothing is given in two ways, whatever was given between a dec
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from device_agent.devices.model import MAX_DEVICES, share_ids, unit_of
+from device_agent.devices.model import MAX_DEVICES, Unit, share_ids, unit_of
 from device_agent.profiles.offered import Offered
 
 _Key = tuple[str, str]
@@ -84,6 +84,28 @@ def with_late(decided: Listing, before: Listing, given: Collection[_Key]) -> Lis
         )
         for resource, devices in resources.items()
     }
+
+
+def listed_units(listing: Listing, units: Mapping[str, Unit]) -> Mapping[str, tuple[Unit, ...]]:
+    """Make the units of each resource: id -> what is known of a card -> one for each way in which it is listed.
+
+    A card of which nothing is known is not healthy.
+    """
+    made: dict[str, tuple[Unit, ...]] = {}
+    for resource, devices in listing.items():
+        ways: dict[tuple[str, int, str], list[str]] = {}
+        for one in devices:
+            ways.setdefault((one.unit, one.shares, one.why), []).append(one.id)
+        made[resource] = tuple(
+            _unit(units.get(unit) or Unit(id=unit, why="nothing is known of it"), shares, why, tuple(ids))
+            for (unit, shares, why), ids in ways.items()
+        )
+    return made
+
+
+def _unit(unit: Unit, shares: int, why: str, ids: tuple[str, ...]) -> Unit:
+    is_all = ids == share_ids(unit.id, shares)
+    return replace(unit, shares=shares, why=unit.why or why, ids=() if is_all else ids)
 
 
 def held_before(given: Iterable[Held]) -> Listing:
