@@ -79,9 +79,9 @@ class Served:
 
     def _note(self, units: Sequence[Unit]) -> None:
         """Log what changed, and count units that became healthy or unhealthy."""
-        before = {unit.id: unit.why for unit in self._units or ()}
+        before = {(unit.id, unit.shares): unit.why for unit in self._units or ()}
         for unit in units:
-            was = before.get(unit.id)
+            was = before.get((unit.id, unit.shares))
             if was == unit.why:
                 continue
             self._changes += was is not None and bool(was) is not bool(unit.why)

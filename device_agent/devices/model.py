@@ -1,6 +1,6 @@
 """What all parts speak of: the units that sources give, and the devices that the kubelet knows. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
@@ -47,6 +47,7 @@ class Unit:
     ``files``: device nodes and mounts that come into a container, in the order in which people see them.
     ``environment``: variables of the container. Where units differ, it gets all values, separated by commas.
     ``identity``: what its files are; a container that was given other ones does not start. Empty: not checked.
+    ``ids``: those of its devices that are listed; empty: all. What the others are, another unit of the same id says.
     """
 
     id: str
@@ -57,6 +58,12 @@ class Unit:
     files: tuple[UnitFile, ...] = ()
     environment: Mapping[str, str] = field(default_factory=lambda: _NO_VARIABLES)
     identity: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+
+    @property
+    def device_ids(self) -> tuple[str, ...]:
+        """Return the ids of its devices that are listed."""
+        return self.ids or share_ids(self.id, self.shares)
 
     @property
     def is_healthy(self) -> bool:
@@ -102,15 +109,16 @@ def offered(units: Sequence[Unit]) -> dict[str, OfferedDevice]:
     """List the devices of a resource by id: each unit as often as it has shares, while there is room for the next."""
     devices: dict[str, OfferedDevice] = {}
     for unit in units:
-        if len(devices) + unit.shares > MAX_DEVICES:
+        names = unit.device_ids
+        if len(devices) + len(names) > MAX_DEVICES:
             break
-        devices |= {device.id: device for device in _shares(unit)}
+        devices |= {name: OfferedDevice(id=name, unit=unit) for name in names}
     return devices
 
 
 def is_too_much(units: Sequence[Unit]) -> bool:
     """Return whether there are more devices than :func:`offered` lists."""
-    return sum(unit.shares for unit in units) > MAX_DEVICES
+    return sum(len(unit.ids) or unit.shares for unit in units) > MAX_DEVICES
 
 
 def share_ids(unit: str, shares: int) -> tuple[str, ...]:
@@ -122,7 +130,3 @@ def unit_of(device: str) -> str:
     """Return the id of the unit that a device is a share of."""
     unit, _, share = device.rpartition(_SHARE)
     return unit if unit and share.isdecimal() else device
-
-
-def _shares(unit: Unit) -> Iterator[OfferedDevice]:
-    return (OfferedDevice(id=name, unit=unit) for name in share_ids(unit.id, unit.shares))

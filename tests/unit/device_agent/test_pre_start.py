@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,19 @@ def test_the_kubelet_asks_before_each_start(tmp_path: Path) -> None:
         assert options == kubelet.last.options == expected
 
     boot(tmp_path, act, card(0, 0))
+
+
+def test_what_allocate_gave_counts_as_in_use(tmp_path: Path) -> None:
+    """With the number of shares of its unit, and on the disk before the answer."""
+
+    async def act(life: Life) -> None:
+        await life.allocate(["GPU-1::2"])
+        agent = Allocations(str(tmp_path / "state"))
+        agent.load()
+        assert agent.recent.keys() == {(GPU, "GPU-1::2")}
+        assert [start.shares for start in agent.recent.values()] == [4]
+
+    boot(tmp_path, act, replace(card(1, 1), shares=4))
 
 
 def test_a_card_that_was_moved_by_a_lost_one_is_not_opened(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 
 import pytest
 
+from device_agent.allocations.given import Allocation
+from device_agent.allocations.recent import Start
 from device_agent.allocations.remembered import Allocations
 from device_agent.errors import AllocationRefused, StartRefused
 
@@ -111,3 +113,37 @@ def test_where_no_folder_can_be_nothing_is_given(tmp_path: Path) -> None:
         allocations.remember(GPU, {"GPU-0": FIRST})
     with pytest.raises(StartRefused, match=r"cannot read what was given in .*: Not a directory"):
         allocations.check(GPU, [("GPU-0", FIRST)])
+
+
+def test_a_device_is_in_use_before_it_is_given(tmp_path: Path) -> None:
+    """From the moment at which that is decided, with its shares, and until the kubelet has shown it."""
+    allocations = Allocations(str(tmp_path), "boot-1", lambda: 100.0)
+    assert allocations.given is None
+    allocations.begin(GPU, {"GPU-0::1": 4, "GPU-0::2": 4})
+    assert allocations.recent == {(GPU, "GPU-0::1"): Start(100.0, 4), (GPU, "GPU-0::2"): Start(100.0, 4)}
+    allocations.remember(GPU, {"GPU-0::1": FIRST})
+    assert allocations.given == {(GPU, "GPU-0::1"): Allocation(identity=FIRST, shares=4, at=100.0)}
+    allocations.see({(GPU, "GPU-0::1")}, asked_at=101.0)
+    assert allocations.recent.keys() == {(GPU, "GPU-0::2")}
+
+
+@pytest.mark.parametrize(
+    ("boot", "recent"),
+    [
+        pytest.param("boot-1", {(GPU, "GPU-0"): Start(100.0, 1)}, id="of the agent"),
+        pytest.param("boot-2", {}, id="of the node: its times are none of this boot"),
+    ],
+)
+def test_what_was_given_is_in_use_after_a_restart(
+    tmp_path: Path, boot: str, recent: dict[tuple[str, str], Start]
+) -> None:
+    """Without podresources; what is being given meanwhile is not lost when the file is read."""
+    before = Allocations(str(tmp_path), "boot-1", lambda: 100.0)
+    before.begin(GPU, {"GPU-0": 1})
+    before.remember(GPU, {"GPU-0": FIRST})
+    after = Allocations(str(tmp_path), boot, lambda: 120.0)
+    after.begin(GPU, {"GPU-1": 2})
+    after.load()
+    assert after.recent == {**recent, (GPU, "GPU-1"): Start(120.0, 2)}
+    assert after.given is not None
+    assert after.given[GPU, "GPU-0"].shares == 1
