@@ -151,7 +151,7 @@ def events(root: Client, node: str) -> list[Json]:
 
 def test_what_the_label_asks_for_is_seen_and_answered(
     agent: Client, root: Client, node: str, make_node: Callable[[], str]
-) -> None:  # noqa: E501 - for pytest
+) -> None:
     """Each change of the label is reported once, another Node's never, and the answer is label and annotation."""
     other = make_node()
 
@@ -197,26 +197,22 @@ def test_an_answer_that_somebody_changes_is_written_again(agent: Client, root: C
 def test_a_failure_is_one_event_also_after_a_restart(agent: Client, root: Client, node: str) -> None:
     """The next one is for another message."""
 
-    async def scenario() -> None:
-        for verdict in (FAILED, FAILED, Verdict(asked="nothing", applied="", message="other", has_failed=True)):
-            async with followed(agent, node) as it:
-                await it.next()
-                it.own.answer(verdict)
-                await until_answered(root, node, "failed", "nothing")
-                # An answer that is written after this one shows that nothing more comes of this one.
-                await asyncio.to_thread(
-                    wait_for, "its message", lambda: (answer_of(root, node)[1] or {})["message"] == verdict.message
-                )
-                await asyncio.to_thread(wait_for, "its event", lambda: verdict.message in _messages(root, node))
+    async def scenario(verdict: Verdict) -> None:
+        def is_there() -> bool:
+            answer = answer_of(root, node)[1]
+            messages = [event["message"] for event in events(root, node)]
+            return bool(answer and answer["message"] == verdict.message and any(verdict.message in m for m in messages))
 
-    asyncio.run(scenario())
+        async with followed(agent, node) as it:
+            await it.next()
+            it.own.answer(verdict)
+            await asyncio.to_thread(wait_for, "its answer and its event", is_there)
+
+    for verdict in (FAILED, FAILED, Verdict(asked="nothing", applied="", message="other", has_failed=True)):
+        asyncio.run(scenario(verdict))
     first, second = sorted(events(root, node), key=lambda event: len(event["message"]), reverse=True)
     assert (first["type"], first["message"]) == ("Warning", f"profile nothing: {FAILED.message}")
     assert second["message"] == "profile nothing: other"
-
-
-def _messages(root: Client, node: str) -> str:
-    return " ".join(event["message"] for event in events(root, node))
 
 
 def test_while_the_api_server_is_away_the_last_that_was_asked_stays(
