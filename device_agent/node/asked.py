@@ -49,6 +49,11 @@ class SeenNode:
     answer: str | None = None
 
 
+def is_named(node: object, name: str) -> bool:
+    """Return whether this is the Node of a name: a server, or what is before it, may ignore a selector."""
+    return _mapping(_mapping(node).get("metadata")).get("name") == name
+
+
 def parse_node(node: Json) -> SeenNode:
     """Read a Node, or its metadata alone."""
     metadata = _mapping(node.get("metadata"))

@@ -19,7 +19,7 @@ from device_agent.node.answered import (
     failure_event,
     is_news,
 )
-from device_agent.node.asked import Asked, SeenNode, parse_node
+from device_agent.node.asked import Asked, SeenNode, is_named, parse_node
 from device_agent.sources.in_thread import in_thread
 from kube_api.client import Client
 from kube_api.errors import Forbidden, Gone, KubeApiError, NotFound, Unauthorized, Unreachable
@@ -126,14 +126,14 @@ class OwnNode:
         """
         selector = f"metadata.name={self._name}"
         listing = self._client.list(NODES.path(), field_selector=selector, metadata_only=True)
-        found(next((parse_node(item) for item in listing.items), None))
+        found(next((parse_node(item) for item in listing.items if is_named(item, self._name)), None))
         seconds = _WATCH_SECONDS + os.urandom(1)[0] // 4
         with suppress(Gone, Unreachable):
             for event in self._client.watch(
                 NODES.path(), resource_version=listing.resource_version, field_selector=selector, metadata_only=True,
                 seconds=seconds,
             ):  # fmt: skip
-                if event.kind != "BOOKMARK":
+                if is_named(event.object, self._name):  # a bookmark is not
                     found(None if event.kind == "DELETED" else parse_node(event.object))
 
     def _saw(self, seen: SeenNode | None) -> None:
