@@ -78,7 +78,7 @@ class OwnNode:
         self._seen: SeenNode | None = None
         self._verdict: Verdict | None = None
         self._reported: tuple[str, str] | None = None
-        self._woken, self._has_new_verdict = asyncio.Event(), asyncio.Event()
+        self._woken, self._hurried = asyncio.Event(), asyncio.Event()
         self._troubles: dict[str, str] = {}
 
     async def follow(self) -> None:
@@ -92,7 +92,7 @@ class OwnNode:
         verdict = bounded(verdict)
         if verdict != self._verdict:
             self._verdict = verdict
-            self._has_new_verdict.set()
+            self._hurried.set()
             self._woken.set()
 
     @property
@@ -141,7 +141,8 @@ class OwnNode:
         if seen is None:
             self._failed(_READ, NotFound("there is no Node of this name"))
             return
-        self._worked(_READ)
+        if self._worked(_READ):
+            self._hurried.set()  # what could not be written may be able to now
         if seen.asked != self._asked:
             self._asked = seen.asked
             log.info("node %s: profile label: %s", self._name, seen.asked.key or seen.asked.wish.value)
@@ -158,7 +159,7 @@ class OwnNode:
             verdict, seen = self._verdict, self._seen
             if verdict is None or seen is None or answer_patch(verdict, seen) is None:
                 continue
-            self._has_new_verdict.clear()
+            self._hurried.clear()
             if verdict != last or loop.time() - at > _CALM_SECONDS:
                 self._writing.reset()
             await self._put(verdict, seen)
@@ -166,7 +167,7 @@ class OwnNode:
             # An error is retried then, and a change by somebody else undone no more often. The watch shows our own.
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._writing.next()):
-                    await self._has_new_verdict.wait()
+                    await self._hurried.wait()
             self._woken.set()
 
     async def _put(self, verdict: Verdict, seen: SeenNode) -> None:
@@ -202,6 +203,9 @@ class OwnNode:
             hint = "; compare its rights with 'device-agent admission-policy --account'" if is_refused else ""
             log.warning("node %s: %s: %s%s", self._name, _WAITS[what], error, hint)
 
-    def _worked(self, what: str) -> None:
-        if self._troubles.pop(what, None) is not None:
-            log.info("node %s: %s", self._name, _AGAIN[what])
+    def _worked(self, what: str) -> bool:
+        """Return whether it did not before."""
+        if self._troubles.pop(what, None) is None:
+            return False
+        log.info("node %s: %s", self._name, _AGAIN[what])
+        return True

@@ -27,6 +27,7 @@ FORBIDDEN: Response = (403, {"reason": "Forbidden", "message": 'nodes is forbidd
 GONE: Response = (410, {"reason": "Expired", "message": "too old"})
 AWAY = Unreachable("connection refused")
 FAILED = Verdict(asked="b", applied="a", message="no profile b", has_failed=True)
+BRIEF = partial(Pauses, 0.001, 0.002)
 
 
 @dataclass
@@ -109,12 +110,14 @@ async def until(is_true: Callable[[], object]) -> None:
             await asyncio.sleep(0.001)
 
 
-def followed(server: Server, scenario: Callable[[OwnNode, list[Asked]], Any]) -> list[Asked]:
+def followed(
+    server: Server, scenario: Callable[[OwnNode, list[Asked]], Any], pauses: Callable[[], Pauses] = BRIEF
+) -> list[Asked]:
     """Follow the Node while a scenario runs; returns what was asked."""
     asked: list[Asked] = []
 
     async def run() -> None:
-        own = OwnNode(Client(server), "n", asked.append, partial(Pauses, 0.001, 0.002))
+        own = OwnNode(Client(server), "n", asked.append, pauses)
         task = asyncio.create_task(own.follow())
         try:
             await scenario(own, asked)
@@ -203,6 +206,22 @@ def test_an_answer_is_written_when_it_can_be(caplog: pytest.LogCaptureFixture) -
 
     followed(server, scenario)
     assert caplog.text.count("cannot be written") == 2, "an error of the server, then no server"
+
+
+def test_an_answer_that_waits_is_written_when_the_node_can_be_read_again() -> None:
+    """The long pause after failures to write ends then."""
+    server = Server(fails={"PATCH": [AWAY]})
+    pauses = iter((BRIEF(), Pauses(1e6, 1e6)))
+
+    async def scenario(own: OwnNode, asked: list[Asked]) -> None:
+        await until(lambda: asked)
+        own.answer(Verdict(asked="a", applied="a"))
+        await until(lambda: not server.fails["PATCH"])
+        server.fails["GET"] = [AWAY]
+        server.watch.put(None)
+        await until(lambda: server.state == "success")
+
+    followed(server, scenario, lambda: next(pauses))
 
 
 def test_an_event_that_is_refused_keeps_no_answer_back(caplog: pytest.LogCaptureFixture) -> None:
