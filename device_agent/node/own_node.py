@@ -79,7 +79,7 @@ class OwnNode:
         self._verdict: Verdict | None = None
         self._reported: tuple[str, str] | None = None
         self._woken, self._hurried = asyncio.Event(), asyncio.Event()
-        self._troubles: dict[str, str] = {}
+        self._troubles: dict[str, set[str]] = {}
 
     async def follow(self) -> None:
         """Read and answer until cancelled."""
@@ -195,10 +195,13 @@ class OwnNode:
     # --- what is logged -----------------------------------------------------------------------------------------------
 
     def _failed(self, what: str, error: KubeApiError) -> None:
-        """Log that something does not work, unless it already failed in the same way."""
-        kind = type(error).__name__
-        if self._troubles.get(what) != kind:
-            self._troubles[what] = kind
+        """Log that something does not work, once for each kind of error until it works again.
+
+        An API server that starts refuses what a role allows for a moment.
+        """
+        kinds = self._troubles.setdefault(what, set())
+        if type(error).__name__ not in kinds:
+            kinds.add(type(error).__name__)
             is_refused = isinstance(error, Forbidden | Unauthorized)
             hint = "; compare its rights with 'device-agent admission-policy --account'" if is_refused else ""
             log.warning("node %s: %s: %s%s", self._name, _WAITS[what], error, hint)

@@ -157,6 +157,17 @@ def test_what_cannot_be_read_is_logged_once(
     assert "read again" in again
 
 
+def test_failures_of_several_kinds_are_a_line_each(caplog: pytest.LogCaptureFixture) -> None:
+    """Also in turn: as of a server that starts, or of one behind a proxy."""
+    server = Server(fails={"GET": [AWAY, (503, {}), AWAY, FORBIDDEN, (503, {}), FORBIDDEN]})
+
+    async def scenario(_: OwnNode, asked: list[Asked]) -> None:
+        await until(lambda: asked)
+
+    followed(server, scenario)
+    assert caplog.text.count("label changes wait") == 3
+
+
 def test_a_version_that_is_too_old_is_listed_again(caplog: pytest.LogCaptureFixture) -> None:
     """Also when the watch breaks, at once or later; this is nothing to log, and what changed meanwhile is seen."""
     server = Server(fails={"WATCH": [GONE, AWAY]})
