@@ -218,7 +218,7 @@ def test_a_failure_is_one_event_also_after_a_restart(agent: Client, root: Client
 def test_while_the_api_server_is_away_the_last_that_was_asked_stays(
     control_plane_ground: Testbed, agent: Client, root: Client, node: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Label changes wait, in one line of the log for each kind of failure, and an answer is written when the server is back."""
+    """Label changes wait, in a line of the log for each kind of failure; the answer is written when it is back."""
     caplog.set_level("INFO")
     ask(root, node, "slice-4")
 
