@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,7 +17,7 @@ from device_agent.cli.main import run as agent_cli
 from device_agent.node.answered import REASON, Verdict
 from device_agent.node.asked import ABSENT, Asked, Wish
 from device_agent.node.connect import connect_with_token
-from device_agent.node.own_node import OwnNode
+from device_agent.node.own_node import OwnNode, Pauses
 from kube_api.client import Client
 from kube_api.errors import Forbidden, NotFound
 from kube_api.names import GPU_PROFILE_ANNOTATION, GPU_PROFILE_LABEL, GPU_PROFILE_STATE_LABEL
@@ -97,7 +98,8 @@ class Followed:
 
     def __init__(self, client: Client, name: str) -> None:
         self.asked: asyncio.Queue[Asked] = asyncio.Queue()
-        self.own = OwnNode(client, name, self.asked.put_nowait)
+        # Short, so that a server that is long in starting is found soon.
+        self.own = OwnNode(client, name, self.asked.put_nowait, partial(Pauses, 0.5, 2.0))
 
     async def next(self) -> Asked:
         """Wait for what is asked next."""
