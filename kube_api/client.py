@@ -160,6 +160,7 @@ class Client:
         *,
         resource_version: str,
         label_selector: str = "",
+        field_selector: str = "",
         metadata_only: bool = False,
         seconds: int = 240,
     ) -> Iterator[WatchEvent]:
@@ -175,6 +176,7 @@ class Client:
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
             "labelSelector": label_selector,
+            "fieldSelector": field_selector,
             "timeoutSeconds": str(seconds),
         }
         accept = METADATA_OF_ONE if metadata_only else "application/json"

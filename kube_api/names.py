@@ -66,6 +66,15 @@ ACCEPT_DIGEST_ANNOTATION = f"{GROUP}/accept-digest"
 YIELD_SUFFIX = ".yield"
 """How the labels end that keep pods away. It is no longer than ``.ready``: there is no room for more."""
 
+GPU_PROFILE_LABEL = "nvidia.com/device-plugin.config"
+"""On a Node, by an admin: the key of the profile by which its GPUs are shared; NVIDIA's plugin has the same label."""
+
+GPU_PROFILE_STATE_LABEL = f"{GROUP}/gpu-profile.state"
+"""On a Node, by device_agent: ``success`` or ``failed``."""
+
+GPU_PROFILE_ANNOTATION = f"{GROUP}/gpu-profile"
+"""On a Node, by device_agent: which profile was asked for, which is in force, why, and the names of resources."""
+
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
 _MAX_SUBDOMAIN = 253

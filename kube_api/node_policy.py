@@ -70,9 +70,9 @@ def parse_account(text: str) -> tuple[str, str] | None:
     return (namespace, name) if _ACCOUNT.fullmatch(text) else None
 
 
-def render(rights: NodeRights, namespace: str, account: str) -> tuple[Json, Json]:
-    """Make the policy for a service account, and the binding that puts it in force."""
-    name = f"driverwright-{rights.program}"
+def render(rights: NodeRights, namespace: str, account: str, name: str = "") -> tuple[Json, Json]:
+    """Make the policy for a service account, and the binding that puts it in force; ``name``: theirs."""
+    name = name or f"driverwright-{rights.program}"
     user = f"system:serviceaccount:{namespace}:{account}"
     policy = {
         "apiVersion": _GROUP_VERSION,

@@ -19,7 +19,8 @@ examples:
 
 _POLICY_EXAMPLES = """\
 examples:
-  device-agent admission-policy | kubectl apply -f -"""
+  device-agent admission-policy | kubectl apply -f -
+  device-agent admission-policy --account gpu/profiles | kubectl apply -f -"""
 
 _GET_EXAMPLES = """\
 examples:
@@ -73,9 +74,12 @@ def _parser() -> argparse.ArgumentParser:
     short = "print the ValidatingAdmissionPolicy of the agent's account"
     policy = _add(commands, "admission-policy", short, _POLICY_EXAMPLES)
     account = "the agent's service account (default: driverwright/device-agent)"
-    policy.add_argument(
+    accounts = policy.add_mutually_exclusive_group()
+    accounts.add_argument(
         "--service-account", metavar="NAMESPACE/NAME", default="driverwright/device-agent", help=account
     )
+    answering = "an account that may answer which GPU profile a node has: roles, their bindings, and policy"
+    accounts.add_argument("--account", metavar="NAMESPACE/NAME", help=answering)
     nvml = _add(commands, "nvml", "ask NVIDIA's NVML for the agent, and make its device nodes", _NVML_EXAMPLES)
     for flag, (environment, metavar, text) in FLAGS.items():
         nvml.add_argument(f"--{flag}", metavar=metavar, help=f"{text} [{environment}]")

@@ -1,15 +1,32 @@
-"""``device-agent admission-policy``: a token of the agent's account changes no Node, whatever roles it is given."""
+"""``device-agent admission-policy``: what a token of an account of the agent may change of Nodes.
+
+Nothing, whatever roles it is given; or, with ``--account``, the answer about the profile of its own Node, together with
+the roles for it.
+"""
 
 import sys
+from typing import Any
 
 from device_agent.errors import ConfigurationError
-from device_agent.node_rights import node_rights
+from device_agent.node_rights import PROGRAM, answering_rights, node_rights
 from kube_api.node_policy import parse_account, render, to_yaml
+
+Json = dict[str, Any]
 
 _COMMENT = """\
 # Made by "device-agent admission-policy": do not edit it, print it again (docs/security.md).
 # Needs Kubernetes 1.30 or later, and tokens that name their pod's node, which is the default there.
 """
+
+_ACCOUNT_COMMENT = """\
+# Made by "device-agent admission-policy --account": do not edit it, print it again (docs/security.md).
+# The policy needs Kubernetes 1.30 or later. Without it, this account may change every label of every node.
+"""
+
+_RBAC = "rbac.authorization.k8s.io"
+_LONGEST_NAME = 253
+_EVENTS_NAMESPACE = "default"
+"""Where Events about Nodes are."""
 
 
 def print_policy(service_account: str) -> int:
@@ -23,3 +40,44 @@ def print_policy(service_account: str) -> int:
         raise ConfigurationError(f"--service-account: {service_account!r} is not of the form NAMESPACE/NAME")
     sys.stdout.write(to_yaml(render(node_rights(), *account), _COMMENT))
     return 0
+
+
+def print_rights(account: str) -> int:
+    """Print policy, roles and bindings for an account ``namespace/name`` that answers which profile a Node has.
+
+    Raises:
+        ConfigurationError: when it is not so named, or the name is too long for those of roles and policy.
+    """
+    parsed = parse_account(account)
+    if parsed is None:
+        raise ConfigurationError(f"--account: {account!r} is not of the form NAMESPACE/NAME")
+    # No namespace has a dot: two accounts never have one name.
+    name = f"driverwright-{PROGRAM}.{parsed[0]}.{parsed[1]}"
+    if len(name) > _LONGEST_NAME:
+        raise ConfigurationError(f"--account: {account!r} is too long: choose a shorter name")
+    documents = (*render(answering_rights(), *parsed, name), *_roles(name, *parsed))
+    sys.stdout.write(to_yaml(documents, _ACCOUNT_COMMENT))
+    return 0
+
+
+def _roles(name: str, namespace: str, account: str) -> tuple[Json, ...]:
+    """Make the roles and their bindings. RBAC cannot name the Node that a pod runs on: the policy does."""
+    nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"]}
+    events = {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
+    cluster, local = {"name": name}, {"name": name, "namespace": _EVENTS_NAMESPACE}
+    return (
+        _object("ClusterRole", cluster, rules=[nodes]),
+        _object("ClusterRoleBinding", cluster, roleRef=_reference("ClusterRole", name), subjects=[subject]),
+        _object("Role", local, rules=[events]),
+        _object("RoleBinding", local, roleRef=_reference("Role", name), subjects=[dict(subject)]),
+    )
+
+
+def _object(kind: str, metadata: Json, **rest: object) -> Json:
+    # Each has its own metadata: of one that two share, YAML would make an alias.
+    return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": dict(metadata), **rest}
+
+
+def _reference(kind: str, name: str) -> Json:
+    return {"apiGroup": _RBAC, "kind": kind, "name": name}

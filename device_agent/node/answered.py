@@ -1,0 +1,117 @@
+"""What the agent writes about its Node: the answer as a patch of two keys, and an Event on failure. Pure."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from device_agent.node.asked import SeenNode, parse_failure
+from kube_api.names import GPU_PROFILE_ANNOTATION, GPU_PROFILE_STATE_LABEL
+from kube_api.text import MAX_TOKEN, bounded_message, printable
+
+Json = dict[str, Any]
+
+_PROGRAM = "device-agent"
+REASON = "GPUProfileFailed"
+EVENTS_NAMESPACE = "default"
+"""Where the API server wants Events about objects that have no namespace."""
+
+MAX_RESOURCES = 100
+_MAX_RESOURCE = 317
+"""Characters of a qualified name: 253 before the slash, 63 behind it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What became of what was asked.
+
+    ``asked``, ``applied``: keys of profiles, the one that is wanted and the one in force; empty for none.
+    ``message``: why these differ, or what waits. ``resources``: names that are offered or still in use.
+    """
+
+    asked: str
+    applied: str
+    message: str = ""
+    resources: tuple[str, ...] = ()
+    has_failed: bool = False
+
+    @property
+    def state(self) -> str:
+        """The value of the label."""
+        return "failed" if self.has_failed else "success"
+
+
+def bounded(verdict: Verdict) -> Verdict:
+    """Make all of a verdict printable and bounded; twice is the same as once."""
+    return Verdict(
+        asked=printable(verdict.asked, MAX_TOKEN),
+        applied=printable(verdict.applied, MAX_TOKEN),
+        message=bounded_message(verdict.message),
+        resources=_names(verdict.resources),
+        has_failed=verdict.has_failed,
+    )
+
+
+def answer_patch(verdict: Verdict, seen: SeenNode) -> Json | None:
+    """Make the merge patch of a Node with this answer; None if the Node already says so."""
+    verdict = bounded(verdict)
+    text = _annotation(verdict)
+    if (seen.state, seen.answer) == (verdict.state, text):
+        return None
+    labels, annotations = {GPU_PROFILE_STATE_LABEL: verdict.state}, {GPU_PROFILE_ANNOTATION: text}
+    return {"metadata": {"labels": labels, "annotations": annotations}}
+
+
+def failure(verdict: Verdict) -> tuple[str, str] | None:
+    """Return what an Event is about: what is asked, and the message; None for a success."""
+    verdict = bounded(verdict)
+    return (verdict.asked, verdict.message) if verdict.has_failed else None
+
+
+def is_news(verdict: Verdict, seen: SeenNode) -> bool:
+    """Return whether this is a failure that the Node does not show yet, as it was before the answer."""
+    found = failure(verdict)
+    return found is not None and found != parse_failure(seen)
+
+
+def failure_event(verdict: Verdict, node: str, uid: str, *, at: str, suffix: str) -> Json:
+    """Make the Event of a failure.
+
+    Args:
+        verdict: the failure.
+        node: the Node's name.
+        uid: the Node's uid.
+        at: the time, as RFC 3339 writes it.
+        suffix: lower-case letters and digits, at most 20, that no other Event of this Node has.
+    """
+    verdict = bounded(verdict)
+    said = f"profile {verdict.asked or 'default'}: {verdict.message}"
+    name = f"{node[: 252 - len(suffix)].rstrip('.-')}.{suffix}"
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": EVENTS_NAMESPACE},
+        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid},
+        "type": "Warning",
+        "reason": REASON,
+        "message": said,
+        "source": {"component": _PROGRAM, "host": node},
+        "reportingComponent": _PROGRAM,
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "count": 1,
+    }
+
+
+def _names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({printable(name, _MAX_RESOURCE) for name in names} - {""})[:MAX_RESOURCES])
+
+
+def _annotation(verdict: Verdict) -> str:
+    answer = {
+        "asked": verdict.asked,
+        "applied": verdict.applied,
+        "message": verdict.message,
+        "resources": verdict.resources,
+    }
+    return json.dumps(answer, separators=(",", ":"))
