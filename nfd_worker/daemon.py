@@ -26,6 +26,7 @@ from nfd_worker.metrics import Metrics
 from nfd_worker.publish.publisher import Publisher, jitter
 from nfd_worker.publish.wire import PublishAnswer
 from nfd_worker.sources import SOURCES
+from nfd_worker.sources.gpu import SHARING_FILE
 from nfd_worker.sources.local import FEATURE_FILES
 from nfd_worker.watch.held_features import HeldFeatures
 from nfd_worker.watch.schedule import CONFIG, DEVICE, FILE, GPU, NEVER, RESYNC, START, Schedule
@@ -221,6 +222,9 @@ class Daemon:
 
     def _on_files(self, files: "FileWatch", now: float) -> None:
         changes = files.drain()
+        if GPU in changes.triggers:
+            # The scan reads the file: it is wanted as after an event of a GPU.
+            self._changed_subsystems |= _GPU_SUBSYSTEMS
         for trigger in changes.triggers:
             # A configuration is reloaded once: a mistake in it must not be logged twice.
             self._schedule.ask(trigger, now, at_once=trigger == FILE and trigger in changes.complete)
@@ -293,4 +297,6 @@ def _places(settings: Settings) -> "list[Place]":
         Place(f"{root}/{FEATURE_FILES}", FILE),
         Place(f"{root}/{CUSTOM_DIRECTORY}", FILE, levels=2),
     ]
+    if "gpu" in settings.feature_sources:
+        places.append(Place(f"{root}/{SHARING_FILE}", GPU, levels=0))
     return [*places, Place(settings.rules_dir, FILE)] if settings.rules_dir else places

@@ -14,7 +14,7 @@ from driver_builder.model import third_party_labels
 from driver_builder.objects import loaded, validated
 from driver_builder.objects.stage_labels import Stage
 from driver_builder.upgrades import upgrade_labels
-from feature_rules.keys.label_policy import label_keys
+from feature_rules.keys.label_policy import keys_of_namespaces, label_keys
 from kube_api.names import (
     DRAINING_ANNOTATION,
     GROUP,
@@ -43,23 +43,27 @@ _PENDING_TAINT = f"{literal(GROUP)}/[^/.]+[.][^/]+$"
 _PAUSE = f"{PAUSE_LABEL}$"
 
 
-_THIRD_PARTIES = f"""\
-!(k in {text_list(third_party_labels.OF_TARGETS)})
-&& (
-{indent(label_keys(third_party_labels.OPTIONS), "  ")}
-)"""
+def _of_third_parties(keys: str) -> str:
+    return f"!(k in {text_list(third_party_labels.OF_TARGETS)})\n&& (\n{indent(keys, '  ')}\n)"
+
+
+_THIRD_PARTIES = Keys(
+    change=_of_third_parties(label_keys(third_party_labels.OPTIONS)),
+    remove=_of_third_parties(keys_of_namespaces(third_party_labels.OPTIONS)),
+)
 
 
 def node_rights(*, third_parties: bool) -> NodeRights:
     """Return what the controller may change of any Node; ``third_parties`` says whether it sets their labels."""
-    labels = matches(_READY, _WAVE, _YIELD, _STAGES, _READY_FOR, _PAUSE)
+    own = matches(_READY, _WAVE, _YIELD, _STAGES, _READY_FOR, _PAUSE)
+    labels = Keys(own, own)
     if third_parties:
-        labels = any_of(labels, _THIRD_PARTIES)
+        labels = Keys(any_of(own, _THIRD_PARTIES.change), any_of(own, _THIRD_PARTIES.remove))
     annotations = matches(_READY, _STAGE_RECORDS, _LOADED, _VALIDATED, _LOCK, _DRAINING, _YIELDING, _PENDING)
     taints = matches(f"{literal(UPGRADING_TAINT)}$", _PENDING_TAINT)
     return NodeRights(
         program=PROGRAM,
-        labels=Keys(labels, labels),
+        labels=labels,
         annotations=Keys(annotations, annotations),
         taints=Keys(taints, taints),
     )

@@ -19,7 +19,12 @@ OF_TARGETS = (names.KERNEL_VERSION_LABEL, names.OS_ID_LABEL, names.OS_VERSION_LA
 
 _RESERVED = Problem("reserved", "which kernel and operating system a node runs is set by nfd-worker alone")
 _OF_KUBERNETES = Problem("ns-not-allowed", "the namespace k8s.io, with all below it, belongs to Kubernetes")
+_GUARDED = Problem(
+    "guarded", "how GPUs are shared or partitioned is selected by an administrator, not by a NodeFeature"
+)
 _DYNAMIC = Problem("invalid-value", "the value refers to spec.features, which is not read: write the value itself")
+_HERE = {"denied-ns": _OF_KUBERNETES, "guarded": _GUARDED}
+"""What is said here in place of a message that names settings of nfd-worker."""
 
 
 def check(key: str, value: str) -> Problem | None:
@@ -27,8 +32,8 @@ def check(key: str, value: str) -> Problem | None:
     if key in OF_TARGETS:
         return _RESERVED
     problem = check_label(key, value, OPTIONS)
-    if problem is not None and problem.reason == "denied-ns":
-        return _OF_KUBERNETES
+    if problem is not None and problem.reason in _HERE:
+        return _HERE[problem.reason]
     is_dynamic = problem is not None and problem.reason == _DYNAMIC.reason and value.startswith("@")
     return _DYNAMIC if is_dynamic else problem
 

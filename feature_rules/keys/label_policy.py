@@ -5,10 +5,11 @@ compare both: ``tests/unit/nfd_worker/publish/test_node_rights.py``, and that of
 """
 
 from collections.abc import Iterable
+from textwrap import indent
 
-from feature_rules.keys.namespaces import KUBERNETES, PROFILE_LABEL_PREFIX, NamespaceOptions, check_label
-from kube_api.names import FEATURE_LABEL_PREFIX, GROUP
-from kube_api.node_policy import any_of, in_namespaces, literal, within
+from feature_rules.keys.namespaces import GUARDED, KUBERNETES, PROFILE_LABEL_PREFIX, NamespaceOptions, check_label
+from kube_api.names import FEATURE_LABEL_PREFIX, GROUP, is_qualified_name
+from kube_api.node_policy import any_of, in_namespaces, literal, matches, text_list, within
 
 HAS_NAMESPACE = "k.contains('/')"
 RESERVED = (within(KUBERNETES), within(GROUP))
@@ -17,6 +18,14 @@ RESERVED = (within(KUBERNETES), within(GROUP))
 
 def label_keys(options: NamespaceOptions) -> str:
     """Write what :func:`feature_rules.keys.namespaces.check_label` decides on a key, as a condition on ``k``."""
+    is_guarded = matches(*map(literal, GUARDED))
+    others = f"!{is_guarded}\n&& (\n{indent(keys_of_namespaces(options), '  ')}\n)"
+    allowed = [key for key in options.extra_label_ns if key.startswith(GUARDED) and is_qualified_name(key)]
+    return any_of(f"k in {text_list(allowed)}", others) if allowed else others
+
+
+def keys_of_namespaces(options: NamespaceOptions) -> str:
+    """Write the same without regard to guarded keys: releases without them may have set one, which has to go."""
     extra = (literal(name) for name in options.extra_label_ns if _is_namespace(name) and not _is_ours(name))
     always = in_namespaces(within(FEATURE_LABEL_PREFIX), within(PROFILE_LABEL_PREFIX), *extra)
     free = f"!{in_namespaces(*RESERVED, *_denied(options.deny_label_ns))}"

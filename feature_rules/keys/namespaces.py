@@ -2,7 +2,8 @@
 
 Kubernetes keeps ``kubernetes.io`` and all below it for itself, but for ``feature.node.kubernetes.io`` and, for labels,
 ``profile.node.kubernetes.io``, and what is below these two. ``driverwright.io`` is ours: no rule and no feature file
-may say that a driver is ready. Any other namespace is free, as far as ``denyLabelNs`` does not take labels out of it.
+may say that a driver is ready. Any other namespace is free, as far as ``denyLabelNs`` does not take labels out of it;
+single keys in it are guarded.
 """
 
 from collections.abc import Mapping
@@ -20,6 +21,12 @@ LONGEST_ANNOTATION = 1024
 
 KUBERNETES = "kubernetes.io"
 
+GUARDED = ("nvidia.com/device-plugin.config", "nvidia.com/mig.config")
+"""Beginnings of label keys by which an admin chooses how a node's GPUs are shared and partitioned.
+
+A rule that set one would decide what pods get; only ``extraLabelNs`` with the whole key allows it.
+"""
+
 _V = TypeVar("_V")
 
 
@@ -27,7 +34,8 @@ class NamespaceOptions(NamedTuple):
     """What the admin allows; the defaults are upstream's.
 
     ``deny_label_ns``: namespaces that may have no labels; ``*.x`` stands for all that end in ``.x``.
-    ``extra_label_ns``: namespaces that may have labels in spite of that, and of Kubernetes' own claim.
+    ``extra_label_ns``: namespaces that may have labels in spite of that, and of Kubernetes' own claim; also whole keys
+    that begin as one of :data:`GUARDED`.
     ``label_whitelist``: an RE2 expression, searched for in the name of every label; the empty one lets all pass.
     ``source_label_whitelist``: another, for labels of sources alone (with custom rules and feature files).
     ``auto_prefix``: whether a key without a namespace gets ``feature.node.kubernetes.io/``.
@@ -61,6 +69,9 @@ _INVALID_VALUE = Problem(
     "the value must be empty or at most 63 of A-Z a-z 0-9 - _ . with a letter or digit at both ends",
 )
 _OURS = Problem("ns-not-allowed", f"the namespace {GROUP} is reserved for driverwright; choose another")
+_GUARDED = Problem(
+    "guarded", "this key selects how GPUs are shared or partitioned; to allow it, add the whole key to extraLabelNs"
+)
 
 
 def check_label(key: str, value: str, options: NamespaceOptions) -> Problem | None:
@@ -74,6 +85,8 @@ def check_label(key: str, value: str, options: NamespaceOptions) -> Problem | No
         return _UNPREFIXED
     if _is_within(namespace, GROUP):
         return _OURS
+    if key.startswith(GUARDED):
+        return None if key in options.extra_label_ns else _GUARDED
     return None if namespace in options.extra_label_ns else _check_label_namespace(namespace, options)
 
 

@@ -127,6 +127,10 @@ KNOWN: Mapping[str, Known] = {
     "gpu.machine": _attributes({"name": _ANY}),
     "gpu.device": _instances(_all((*gpu.DEVICE_FIELDS, "index", "family", "nvlink_peers", "nvlink_peer_ids"))),
     "gpu.mig": _instances(_all((*MIG_LABELS, "gpu", "gpu_name", "uuid", "profile"))),
+    "gpu.sharing": Known(
+        "attribute", {"mig_strategy": _words("none", "single", "mixed")},
+        others=re.compile(r"nvidia\.com/[A-Za-z0-9._-]+\.(?:replicas|sharing-strategy|renamed)"),
+    ),
     "kernel.config": Known(
         "attribute", others=re.compile(r"(?!CONFIG_)\w+"), other_values=_OPTION,
         meant=lambda name: name.strip().upper().removeprefix("CONFIG_") or None,

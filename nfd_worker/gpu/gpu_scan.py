@@ -12,8 +12,10 @@ import json
 import sys
 from typing import Any
 
+from device_resources.gpu_sharing import LONGEST, InvalidSharing, parse_sharing
 from nfd_worker.errors import HostReadError
 from nfd_worker.host import Host
+from nfd_worker.sources.gpu import SHARING_FILE
 from nvml_inventory.errors import NvmlInventoryError
 from nvml_inventory.inventory import read_inventory
 from nvml_inventory.values import Absent, Card, Inventory, Unreadable
@@ -37,7 +39,8 @@ def scan(host: Host, library: str) -> dict[str, Any]:
     ``state`` is ``ok``, ``absent`` (no package, no library, no driver or no GPU of its: all normal) or ``failed``;
     ``reason`` is a sentence unless ok. With ``ok`` come ``driver`` (X.Y or X.Y.Z), ``cuda`` (1000 major + 10 minor),
     ``machine`` (DMI product name or "") and ``devices``, in NVML's order: see :class:`nvml_inventory.values.Card`,
-    with ``pci_class`` and ``numa_node`` of sysfs, and without what only gives GPUs to pods.
+    with ``pci_class`` and ``numa_node`` of sysfs, and without what only gives GPUs to pods. Where device-agent has
+    reported how they are shared, ``sharing`` has it, or ``sharing_problem`` why that cannot be used.
     """
     try:
         found = read_inventory(host.root, library)
@@ -63,7 +66,29 @@ def _answer(host: Host, found: Inventory) -> dict[str, Any]:
         "cuda": found.cuda,
         "machine": (host.find(_PRODUCT_NAME) or "").strip(),
         "devices": [_device(host, card) for card in found.cards if isinstance(card, Card)],
+        **_sharing(host),
     }
+
+
+def _sharing(host: Host) -> dict[str, Any]:
+    """Read how the GPUs are shared: the attributes of ``gpu.sharing``, by the keys of labels; nothing without a report.
+
+    What is wrong with it leaves the labels as they are without one.
+    """
+    if not host.has(SHARING_FILE):
+        return {}
+    try:
+        found = parse_sharing(host.read_regular(SHARING_FILE, LONGEST))
+    except HostReadError as error:
+        return {"sharing_problem": str(error)}
+    except InvalidSharing as error:
+        return {"sharing_problem": f"/{SHARING_FILE}: {error}"}
+    sharing = {"mig_strategy": found.mig_strategy}
+    for name, one in found.resources.items():
+        sharing[f"{name}.replicas"] = str(one.replicas)
+        sharing[f"{name}.sharing-strategy"] = one.strategy
+        sharing[f"{name}.renamed"] = str(one.is_renamed).lower()
+    return {"sharing": sharing}
 
 
 def _device(host: Host, card: Card) -> dict[str, Any]:

@@ -46,6 +46,7 @@ class ScanRunner:
         self._outcome: Features | Failed | None = None
         self._cards = gpu.Cards(are_there=False, have_driver=False)
         self._logged = ""
+        self._sharing_problem = ""
         self._child: Child | None = None
         self._deadline = _WAS_KILLED
         self._due = 0.0
@@ -121,6 +122,7 @@ class ScanRunner:
         outcome = died if ended.status else gpu.parse_answer(ended.output)
         if isinstance(outcome, Features):
             self._log(gpu.why_no_gpus(outcome, ended.output))
+            self._log_sharing(gpu.sharing_problem(ended.output))
         self._conclude(now, outcome)
 
     def _log(self, why: str) -> None:
@@ -135,6 +137,12 @@ class ScanRunner:
         if message and message != self._logged:
             log.log(level, "%s", message)
         self._logged = message
+
+    def _log_sharing(self, problem: str) -> None:
+        """Log why the labels do not say how GPUs are shared, once until the reason changes."""
+        if problem and problem != self._sharing_problem:
+            log.warning("gpu: labelled as if no GPU were shared: %s; see docs/gpu.md", problem)
+        self._sharing_problem = problem
 
     def _conclude(self, now: float, outcome: Features | Failed) -> None:
         if isinstance(outcome, Failed) or "gpu.driver" not in outcome.attributes:

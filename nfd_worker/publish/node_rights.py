@@ -5,7 +5,7 @@ that the worker accepts and the policy does not would refuse all of the Node's l
 (``tests/unit/nfd_worker/publish/test_node_rights.py``).
 """
 
-from feature_rules.keys.label_policy import HAS_NAMESPACE, RESERVED, label_keys
+from feature_rules.keys.label_policy import HAS_NAMESPACE, RESERVED, keys_of_namespaces, label_keys
 from feature_rules.keys.namespaces import NamespaceOptions
 from kube_api.names import BOOT_ID_ANNOTATION, FEATURE_LABEL_PREFIX, KERNEL_VERSION_ANNOTATION
 from kube_api.node_policy import NEVER, Keys, NodeRights, any_of, in_namespaces, text_list, text_literal, within
@@ -47,7 +47,7 @@ def node_rights(options: NamespaceOptions) -> NodeRights:
 
 
 def _label_keys(options: NamespaceOptions) -> Keys:
-    remove = label_keys(options._replace(deny_label_ns=()))
+    remove = keys_of_namespaces(options._replace(deny_label_ns=()))
     if options.disable_labels:
         return Keys(NEVER, remove)
     change = label_keys(options)

@@ -20,6 +20,9 @@ _DISPLAY_CONTROLLER = "03"
 """The PCI base class of graphics cards; NVIDIA also makes switches, sound and USB controllers, and network adapters."""
 _DRIVER = "proc/driver/nvidia"
 
+SHARING_FILE = "run/driverwright-agent/gpu-sharing.json"
+"""Where device-agent reports how it shares the GPUs (:mod:`device_resources.gpu_sharing`)."""
+
 _MODE = {0: "disabled", 1: "enabled"}
 _WORDS: Mapping[str, Mapping[int, str]] = {
     "ecc_mode": _MODE,
@@ -85,8 +88,8 @@ def discover(host: Host, _settings: SourceSettings) -> Features:
 def parse_answer(line: bytes) -> Features | Failed:
     """Make features of the line of JSON that a scan child prints (format: :func:`nfd_worker.gpu.gpu_scan.scan`).
 
-    Attributes ``gpu.driver`` and ``gpu.machine``, instances ``gpu.device`` and ``gpu.mig``. A node without a driver
-    has none of them. Anything that is not an answer is a failure with a sentence.
+    Attributes ``gpu.driver``, ``gpu.machine`` and, where it was reported, ``gpu.sharing``; instances ``gpu.device`` and
+    ``gpu.mig``. A node without a driver has none of them. Anything that is not an answer is a failure with a sentence.
     """
     try:
         answer = json.loads(line)
@@ -112,6 +115,11 @@ def why_no_gpus(found: Features, line: bytes) -> str:
         return ""
     reason = json.loads(line).get("reason") or "NVML lists no GPU; check that this container may use /dev/nvidia*"
     return str(reason)
+
+
+def sharing_problem(line: bytes) -> str:
+    """Say why the report of how GPUs are shared cannot be used, by the line of a good answer; empty where it can."""
+    return str(json.loads(line).get("sharing_problem", ""))
 
 
 def labels(features: Features, settings: SourceSettings) -> dict[str, str]:
@@ -145,10 +153,12 @@ def mig_profile(device_name: str) -> str:
 
 def _features(answer: Mapping[str, Any]) -> Features:
     devices = answer["devices"]
+    sharing = {str(name): str(value) for name, value in answer.get("sharing", {}).items()}
     return Features(
         attributes={
             "gpu.driver": _driver(str(answer["driver"]), int(answer["cuda"])),
             "gpu.machine": {"name": str(answer["machine"])} if answer["machine"] else {},
+            **({"gpu.sharing": sharing} if sharing else {}),
         },
         instances={
             "gpu.device": tuple(_device(index, raw) for index, raw in enumerate(devices)),

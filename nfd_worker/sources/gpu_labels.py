@@ -1,7 +1,8 @@
 """From the features of NVIDIA GPUs to the labels that GPU Feature Discovery would make of them. Pure."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from feature_rules.features import Attributes, Features, Instances
 
@@ -28,28 +29,38 @@ _GPU_LABELS = {
 
 _MODES_OF_CLASS = {"0300": "graphics", "0302": "compute"}
 
+_LONGEST_VALUE = 63
+_SHARED = "-SHARED"
+_UNKNOWN: Attributes = MappingProxyType({})
+
 _NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9_. -]")
 
 
 def gpu_labels(features: Features, mig_strategy: str) -> dict[str, str]:
-    """Label driver, machine, GPUs and MIG devices; nothing for a node without GPUs. The keys are whole."""
+    """Label driver, machine, GPUs, MIG devices and how they are shared; nothing for a node without GPUs.
+
+    The keys are whole. ``mig_strategy`` is that of the settings: the one that device-agent reports wins over it.
+    """
     devices = features.instances.get("gpu.device", ())
     if not devices:
         return {}
-    return {
+    sharing = features.attributes.get("gpu.sharing", _UNKNOWN)
+    strategy = sharing.get("mig_strategy", mig_strategy)
+    found = {
         **_driver_labels(features.attributes["gpu.driver"]),
         "nvidia.com/gpu.machine": label_text(features.attributes["gpu.machine"].get("name", "")) or "unknown",
         "nvidia.com/gpu.mode": _mode(devices),
         "nvidia.com/mig.capable": _truth("mig_mode" in device for device in devices),
         "nvidia.com/vgpu.present": _truth(device.get("virtualization") == "vgpu" for device in devices),
         **_whole_gpu_labels(devices),
-        **_mig_labels(mig_strategy, devices, features.instances.get("gpu.mig", ())),
+        **_mig_labels(strategy, devices, features.instances.get("gpu.mig", ())),
     }
+    return found | _sharing_labels(sharing, found)
 
 
 def label_text(text: str) -> str:
     """Make a label value of a product name: dashes for spaces, other foreign characters dropped, length cut."""
-    return "-".join(_NOT_IN_LABELS.sub("", text).split())[:63].strip("_.-")
+    return "-".join(_NOT_IN_LABELS.sub("", text).split())[:_LONGEST_VALUE].strip("_.-")
 
 
 def _driver_labels(driver: Attributes) -> dict[str, str]:
@@ -118,6 +129,17 @@ def _resource(name: str, migs: Instances) -> dict[str, str]:
     product = label_text(f"{first['gpu_name']} MIG {_in_keys(first['profile'])}")
     found = {"product": product, "count": str(len(migs)), **{key: first[at] for at, key in MIG_LABELS.items()}}
     return {f"nvidia.com/{name}.{key}": value for key, value in found.items()}
+
+
+def _sharing_labels(sharing: Attributes, found: Mapping[str, str]) -> dict[str, str]:
+    """Label how each resource is shared; the product of one that is, and keeps its name, says so as well."""
+    made = {key: value for key, value in sharing.items() if key.endswith((".replicas", ".sharing-strategy"))}
+    for key, replicas in sharing.items():
+        resource, _, of = key.rpartition(".")
+        product = f"{resource}.product"
+        if of == "replicas" and replicas != "1" and sharing.get(f"{resource}.renamed") == "false" and product in found:
+            made[product] = found[product][: _LONGEST_VALUE - len(_SHARED)].rstrip("_.-") + _SHARED
+    return made
 
 
 def _in_keys(profile: str) -> str:

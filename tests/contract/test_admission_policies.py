@@ -35,6 +35,7 @@ from tests.support.forbidden_changes import (
     ALSO_BY_RBAC,
     BUILDER_POLICY,
     FEATURE,
+    GUARDED,
     NODE,
     OWN_NODE,
     WORKER_POLICY,
@@ -78,6 +79,7 @@ WORKER_MAY: dict[str, Act] = {
     ),
     "change managedFields, to take over": Act({"metadata": {"managedFields": [{}]}}, ""),
     "change nothing": Act({}, ""),
+    "remove a guarded label, set by a release before": Act(label(GUARDED, None), ""),
 }
 BUILDER_MAY: dict[str, Act] = {
     "say that a driver is proven": Act(merged(label(READY, "2"), annotation(READY, "boot")), "", extra=None),
@@ -97,6 +99,7 @@ BUILDER_MAY: dict[str, Act] = {
     ),
     "set a third party's label": Act(label("nvidia.com/gpu.present"), "", extra=None),
     "set one of NFD's namespace": Act(label(f"{FEATURE}/rack"), "", extra=None),
+    "remove a guarded label, set by a release before": Act(label(GUARDED, None), "", extra=None),
     "pause an operator's DaemonSet": Act(label("nvidia.com/gpu.deploy.device-plugin", "paused"), "", extra=None),
 }  # fmt: skip
 MAY = {"nfd-worker": WORKER_MAY, "driver-builder": BUILDER_MAY, "device-agent": {"change nothing": Act({}, "")}}
@@ -203,6 +206,10 @@ def test_a_label_of_each_kind_is_named() -> None:
         pytest.param(["--deny-label-ns=*"], label("nvidia.com/x"), False, id="a denied namespace"),
         pytest.param(["--deny-label-ns=*", "--extra-label-ns=nvidia.com"], label("nvidia.com/x"), True, id="extra"),
         pytest.param(["--extra-label-ns=node.kubernetes.io"], label("node.kubernetes.io/x"), True, id="of Kubernetes"),
+        pytest.param(["--extra-label-ns=nvidia.com"], label("nvidia.com/mig.config"), False, id="a guarded key"),
+        pytest.param(
+            ["--extra-label-ns=nvidia.com/mig.config"], label("nvidia.com/mig.config"), True, id="a guarded key by name"
+        ),
         pytest.param(["--label-whitelist=^gpu"], label(f"{FEATURE}/cpu"), False, id="not on the list of labels"),
         pytest.param(["--enable-taints"], taint(f"{FEATURE}/x"), True, id="taints are on"),
         pytest.param(["--enable-taints"], taint("node.kubernetes.io/x"), False, id="a taint of Kubernetes"),
@@ -269,7 +276,9 @@ keys_of_nodes = st.one_of(
              "driverwright.io/", "loaded.driverwright.io/", "nvidia.com/", "notkubernetes.io/", "notdriverwright.io/",
              "k8s.io/", "a.k8s.io/", "a.x-k8s.io/")
         ),
-        st.sampled_from(("x", "kernel-version.full", "gpu.count", "secure-boot", "X_y")),
+        st.sampled_from(
+            ("x", "kernel-version.full", "gpu.count", "secure-boot", "X_y", "mig.config", "device-plugin.config.a")
+        ),
     ),
 )  # fmt: skip
 

@@ -15,6 +15,7 @@ from demo.deploy import ENGINE_PATCH, patched
 from device_resources.nvidia import MigStrategy, NvidiaSettings, nvidia_schema, parse_nvidia
 from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.registry.credentials import Credentials, parse_docker_config
+from nfd_worker.sources.gpu import SHARING_FILE
 from tests.support.yaml_files import read_documents, read_yaml
 from tools import manifests
 from tools.manifests import CHART, DEPLOY
@@ -494,7 +495,14 @@ def test_a_worker_with_nvidias_runtime_has_no_privileges() -> None:
         for spec in (by_runtime, by_mounts)
     ]
     assert paths[1] - paths[0] == {"/dev"}
-    assert "/run/nvidia" in paths[0]
+    assert {"/run/nvidia", "/run/driverwright-agent"} <= paths[0]
+    for spec in (by_runtime, by_mounts):
+        (report,) = (
+            item for item in spec["volumes"] if item.get("hostPath", {}).get("path") == "/run/driverwright-agent"
+        )
+        assert report["hostPath"]["type"] == "DirectoryOrCreate", "a node without the agent has a worker all the same"
+        (mount,) = (item for item in spec["containers"][0]["volumeMounts"] if item["name"] == report["name"])
+        assert (mount["mountPath"], mount["readOnly"]) == (f"/host/{SHARING_FILE.rpartition('/')[0]}", True)
 
 
 def test_nvidias_library_is_in_a_container_of_its_own() -> None:

@@ -12,6 +12,7 @@ Json = dict[str, Any]
 
 PRESSURE = "node.kubernetes.io/disk-pressure"
 FEATURE = "feature.node.kubernetes.io"
+GUARDED = "nvidia.com/mig.config"
 OWN_NODE = {"authentication.kubernetes.io/node-name": ["node-a"]}
 
 NODE: Json = {
@@ -20,7 +21,7 @@ NODE: Json = {
         "uid": "1",
         "labels": {
             "kubernetes.io/hostname": "node-a", "topology.kubernetes.io/zone": "z1", "pool": "web",
-            f"{FEATURE}/kernel-version.full": "6.1.0-1", "driverwright.io/ns.gpu.ready": "1",
+            f"{FEATURE}/kernel-version.full": "6.1.0-1", "driverwright.io/ns.gpu.ready": "1", GUARDED: "all-disabled",
         },
         "annotations": {
             "node.alpha.kubernetes.io/ttl": "0", "driverwright.io/boot-id": "b",
@@ -125,6 +126,10 @@ def _of_both(more: str) -> dict[str, Act]:
         "move a node to another pool": Act(label("pool", "secrets"), f"{labels}pool"),
         "let nodes into a restricted pool": Act(
             label("node-restriction.kubernetes.io/a", "b"), f"{labels}node-restriction.kubernetes.io/a"
+        ),
+        "change how a node's GPUs are partitioned": Act(label(GUARDED, "all-1g"), f"{labels}{GUARDED}"),
+        "select how a node's GPUs are shared": Act(
+            label("nvidia.com/device-plugin.config", "x"), f"{labels}nvidia.com/device-plugin.config"
         ),
         "request a rebuild": Act(annotation("driverwright.io/rebuild", "1"), f"{annotations}driverwright.io/rebuild"),
         "change what the kubelet annotates": Act(

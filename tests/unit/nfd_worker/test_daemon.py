@@ -11,18 +11,23 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from device_resources.gpu_sharing import GpuSharing, SharedResource, format_sharing
 from nfd_worker.config.config import Settings
 from nfd_worker.daemon import _resync_seconds
 from nfd_worker.publish.publisher import CHILD_DEADLINE_SECONDS
+from nfd_worker.sources.gpu import SHARING_FILE
 from testbed import metrics
 from testbed.ports import free_ports
+from tests.nvml import DRIVER, H100, build
 from tests.support.nfd_worker.trees import HOSTS
+from tests.support.programs import require_program
 
 PATIENCE = 120.0
 """Seconds: a busy machine is no fault of the worker's."""
@@ -342,6 +347,42 @@ def test_a_feature_file_is_published_long_before_the_interval_and_nothing_else_i
     api_server.next(lambda: (features / "mine").write_text("example.com/mine=4\n"))
     workers[0].wait_for("labelled")
     assert '"example.com/mine":"4"' in api_server.received[sent].replace(" ", ""), "the first that was sent"
+
+
+def test_how_gpus_are_shared_is_published_long_before_the_interval(
+    start: Callable[..., Worker], tmp_path: Path, api_server: ApiServer
+) -> None:
+    """The folder comes after the start, as with device-agent; the file is replaced, and a broken one is named."""
+    require_program("gcc")
+    root = live_tree(tmp_path / "root")
+    plug_in(root, "0x10de")
+    library = root / "usr" / "lib64"
+    library.mkdir(parents=True)
+    build(library)
+    (tmp_path / "machine").write_text(DRIVER + H100.format(n=1))
+    flags = [*access(tmp_path, api_server.server_port), "--sleep-interval", "1h", "--removal-grace", "1s"]
+    workers: list[Worker] = []
+    environment = {"FAKE_NVML_MACHINE": str(tmp_path / "machine")}
+    body = api_server.next(lambda: workers.append(start(*flags, root=root, environment=environment)))
+    assert '"nvidia.com/gpu.product":"NVIDIA-H100-80GB-HBM3"' in body.replace(" ", "")
+    assert "gpu.replicas" not in body
+    file = root / SHARING_FILE
+
+    def write(text: str) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        (file.parent / "new").write_text(text)
+        (file.parent / "new").replace(file)
+
+    for number in (4, 8):
+        text = format_sharing(GpuSharing("none", {"nvidia.com/gpu": SharedResource(number, "time-slicing")}))
+        body = api_server.next(partial(write, text)).replace(" ", "")
+        assert f'"nvidia.com/gpu.replicas":"{number}"' in body
+        assert '"nvidia.com/gpu.product":"NVIDIA-H100-80GB-HBM3-SHARED"' in body
+    body = api_server.next(lambda: write("{")).replace(" ", "")
+    while "gpu.replicas" in body:
+        body = api_server.next(lambda: None).replace(" ", "")
+    assert '"nvidia.com/gpu.product":"NVIDIA-H100-80GB-HBM3"' in body
+    assert f"{SHARING_FILE}: it is not JSON" in workers[0].wait_for("labelled as if no GPU were shared")
 
 
 def test_a_file_that_is_deleted_and_written_anew_keeps_its_label(

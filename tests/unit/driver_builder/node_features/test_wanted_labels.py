@@ -57,6 +57,8 @@ def test_labels_of_an_object_are_set_and_names_without_a_namespace_get_that_of_n
         pytest.param("node-restriction.kubernetes.io/x", "1", "belongs to Kubernetes", id="restricted"),
         pytest.param(f"{FEATURE}/kernel-version.full", "6.1", "set by nfd-worker alone", id="a kernel"),
         pytest.param("system-os_release.ID", "debian", "set by nfd-worker alone", id="an operating system"),
+        pytest.param("nvidia.com/mig.config", "all-1g", "selected by an administrator", id="how GPUs are partitioned"),
+        pytest.param("nvidia.com/device-plugin.config", "a", "selected by an administrator", id="how GPUs are shared"),
         pytest.param("vendor.io/", "1", "not a qualified name", id="no name"),
         pytest.param("a b", "1", "not a qualified name", id="a space"),
         pytest.param(f"vendor.io/{'x' * 64}", "1", "not a qualified name", id="a long name"),

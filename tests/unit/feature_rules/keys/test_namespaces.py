@@ -16,7 +16,14 @@ from feature_rules.model import Taint
 
 DENYING = NamespaceOptions(
     deny_label_ns=("denied.io", "*.denied.net", "*node.kubernetes.io"),
-    extra_label_ns=("but.denied.net", "extra.kubernetes.io"),
+    extra_label_ns=(
+        "but.denied.net",
+        "extra.kubernetes.io",
+        "nvidia.com",
+        "nvidia.com/mig.config",
+        "vendor.io/x",
+        "denied.io/x",
+    ),
 )
 
 
@@ -45,6 +52,13 @@ DENYING = NamespaceOptions(
         pytest.param("extra.kubernetes.io/x", "1", None, id="extra below Kubernetes"),
         pytest.param("sub.extra.kubernetes.io/x", "1", "ns-not-allowed", id="below an extra one"),
         pytest.param("extra.kubernetes.io/x", "a b", "invalid-value", id="bad value in an extra namespace"),
+        pytest.param("nvidia.com/gpu.count", "1", None, id="beside a guarded key"),
+        pytest.param("nvidia.com/device-plugin.config", "a", "guarded", id="a guarded key in an extra namespace"),
+        pytest.param("nvidia.com/device-plugin.config.x", "a", "guarded", id="one that begins so"),
+        pytest.param("nvidia.com/mig.config", "a", None, id="a guarded key that is allowed"),
+        pytest.param("nvidia.com/mig.config.state", "a", "guarded", id="one that begins as an allowed one"),
+        pytest.param("nvidia.com/mig.config", "a b", "invalid-value", id="bad value of a guarded key"),
+        pytest.param("denied.io/x", "1", "denied-ns", id="a whole key that is not guarded"),
     ],
 )
 def test_labels(key: str, value: str, reason: str | None) -> None:

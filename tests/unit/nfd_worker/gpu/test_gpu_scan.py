@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from device_resources.gpu_sharing import LONGEST, GpuSharing, SharedResource, format_sharing
 from feature_rules.features import Failed, Features
 from nfd_worker.gpu.scan_runner import SCAN_COMMAND, ScanRunner
 from nfd_worker.host import BOOT_ID
-from nfd_worker.sources.gpu import labels, parse_answer
+from nfd_worker.sources.gpu import SHARING_FILE, labels, parse_answer
 from nfd_worker.sources.settings import SourceSettings
 from tests.nvml import DRIVER, H100, SONAME
 from tests.support.nfd_worker.trees import host, pci_device
@@ -90,6 +91,59 @@ def test_everything_of_a_gpu_is_read(scan: Scan, tmp_path: Path) -> None:
         ],
     }
     assert calls(tmp_path) == ["init", "shutdown"]
+
+
+REPORT = GpuSharing("mixed", {"nvidia.com/gpu": SharedResource(4, "time-slicing"), "nvidia.com/l4": SharedResource()})
+
+
+def test_how_gpus_are_shared_is_read_as_device_agent_writes_it(scan: Scan, tmp_path: Path) -> None:
+    """By the keys of the labels, and with what makes the product of a resource that is shared."""
+    root = host(tmp_path / "root", {SHARING_FILE: format_sharing(REPORT)}).root
+    assert scan(TWO, {"root": root})["sharing"] == {
+        "mig_strategy": "mixed",
+        "nvidia.com/gpu.replicas": "4",
+        "nvidia.com/gpu.sharing-strategy": "time-slicing",
+        "nvidia.com/gpu.renamed": "false",
+        "nvidia.com/l4.replicas": "1",
+        "nvidia.com/l4.sharing-strategy": "none",
+        "nvidia.com/l4.renamed": "false",
+    }
+
+
+def _nothing(_file: Path) -> None:
+    pass
+
+
+def _too_long(file: Path) -> None:
+    file.write_bytes(b" " * (LONGEST + 1))
+
+
+@pytest.mark.parametrize(
+    ("put", "words"),
+    [
+        pytest.param(lambda file: file.write_text("{"), "it is not JSON", id="half a file"),
+        pytest.param(lambda file: file.write_bytes(b"\xff\x00"), "it is not JSON", id="bytes"),
+        pytest.param(_too_long, f"and {LONGEST} is the most", id="too long"),
+        pytest.param(os.mkfifo, "it is not a regular file", id="a pipe"),
+        pytest.param(Path.mkdir, "Is a directory", id="a directory"),
+        pytest.param(lambda file: file.symlink_to("/dev/zero"), "it is not a regular file", id="a link to a device"),
+        pytest.param(lambda file: file.symlink_to("/nonexistent"), "", id="a link to nothing"),
+        pytest.param(_nothing, "", id="no file"),
+    ],
+)
+def test_a_report_that_cannot_be_used_leaves_the_answer_as_without_one(
+    scan: Scan, tmp_path: Path, put: Callable[[Path], object], words: str
+) -> None:
+    """But for a sentence that names the file; a file that is not there needs none."""
+    file = tmp_path / "root" / SHARING_FILE
+    file.parent.mkdir(parents=True)
+    put(file)
+    root = str(tmp_path / "root")
+    found = scan(TWO, {"root": root})
+    problem = found.pop("sharing_problem", "")
+    assert words in problem
+    assert (SHARING_FILE in problem) is bool(words)
+    assert found == scan(TWO, {"root": str(tmp_path)})
 
 
 def test_an_old_gpu_reports_less(scan: Scan, tmp_path: Path) -> None:

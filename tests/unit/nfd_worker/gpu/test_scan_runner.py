@@ -265,6 +265,30 @@ def test_a_node_without_an_nvidia_card_lacks_no_labels(
     assert logged(caplog) == []
 
 
+BROKEN = json.dumps({**json.loads(ONE_GPU), "sharing_problem": "/run/x.json: it is not JSON"})
+OTHERWISE = json.dumps({**json.loads(ONE_GPU), "sharing_problem": "/run/x.json: no version"})
+
+
+@pytest.mark.parametrize(
+    ("answers", "reasons"),
+    [
+        pytest.param((BROKEN, BROKEN), ["it is not JSON"], id="once"),
+        pytest.param((BROKEN, OTHERWISE), ["it is not JSON", "no version"], id="again when the reason changes"),
+        pytest.param((BROKEN, ONE_GPU, BROKEN), ["it is not JSON"] * 2, id="again after it was good"),
+        pytest.param((ONE_GPU,), [], id="nothing wrong"),
+    ],
+)
+def test_why_a_report_of_sharing_is_not_used_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, answers: tuple[str, ...], reasons: list[str]
+) -> None:
+    """With the name of the file, as a warning."""
+    scan_each(World(tmp_path, ANSWERS), tmp_path, *answers)
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("WARNING", f"gpu: labelled as if no GPU were shared: /run/x.json: {reason}; see docs/gpu.md")
+        for reason in reasons
+    ]
+
+
 def test_a_host_that_cannot_be_read_is_a_failure(tmp_path: Path) -> None:
     """A file in place of the directory stands in for an I/O error of the bus."""
     world = World(tmp_path)

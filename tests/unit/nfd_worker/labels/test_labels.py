@@ -1,6 +1,7 @@
 """Making one NodeContent: names, who wins, what is left out."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -104,6 +105,30 @@ def test_what_kubernetes_refuses_is_left_out_with_its_reason() -> None:
     assert str(refusal).startswith(
         f"source cpu: label {P}/cpu-cpuid.POWER5+=true left out: the key is not a qualified name"
     )
+
+
+MIG_CONFIG = {"nvidia.com/mig.config": "all-1g"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "origin"),
+    [
+        pytest.param({"cluster": (rule("gpus", labels=MIG_CONFIG),)}, "rule o/gpus", id="a rule of the cluster"),
+        pytest.param({"custom": (rule("mine", labels=MIG_CONFIG),)}, "rule o/mine", id="a rule of the node"),
+        pytest.param({"sources": {"local": MIG_CONFIG}}, "source local", id="a feature file"),
+    ],
+)
+def test_a_guarded_label_needs_its_whole_key_to_be_allowed(wanted: dict[str, Any], origin: str) -> None:
+    """Otherwise the refusal names who wants it, the key and the setting."""
+    nearly = NamespaceOptions(extra_label_ns=("nvidia.com",))
+    content, refusals = make(**wanted, options=nearly)
+    assert content.labels == {}
+    assert [str(refusal) for refusal in refusals] == [
+        f"{origin}: label nvidia.com/mig.config=all-1g left out: this key selects how GPUs are shared or partitioned; "
+        "to allow it, add the whole key to extraLabelNs"
+    ]
+    allowed = NamespaceOptions(extra_label_ns=("nvidia.com/mig.config",))
+    assert make(**wanted, options=allowed) == (NodeContent(labels=MIG_CONFIG), ())
 
 
 @pytest.mark.parametrize(

@@ -44,12 +44,17 @@ NAMESPACES = (
     "loaded.driverwright.io", "notdriverwright.io", "vendor.io", "sub.vendor.io", "vendor-io", "vendorxio",
 )  # fmt: skip
 NAMES = ("x", "cpu-model.id", "GPU", "extended-resources", "boot-id", "feature-labels")
-KEYS = tuple(f"{namespace}/{name}" if namespace else name for namespace, name in product(NAMESPACES, NAMES))
+GUARDED = ("nvidia.com/device-plugin.config", "nvidia.com/mig.config", "nvidia.com/mig.config.state")
+KEYS = (
+    *(f"{namespace}/{name}" if namespace else name for namespace, name in product(NAMESPACES, NAMES)),
+    *GUARDED, "nvidia.com/x", "nvidia.com/mig.strategy", "sub.nvidia.com/mig.config",
+)  # fmt: skip
 OWN_ANNOTATIONS = {BOOT_ID_ANNOTATION, KERNEL_VERSION_ANNOTATION, ORIGINS_ANNOTATION, *EXTENDED_RESOURCES, *TAINTS}
 
 entries = st.one_of(
     st.sampled_from(NAMESPACES),
     st.sampled_from(NAMESPACES).map(lambda name: f"*.{name}"),
+    st.sampled_from((*GUARDED, "nvidia.com", "nvidia.com/x", "vendor.io/x", "nvidia.com/mig.config'", "/")),
     st.sampled_from(("*", "**", "*io", "*-io", "*.*", "a b", "vendor[.]io", ".", "*'", "\\", "VENDOR.io", "ä")),
 )
 lists = st.lists(entries, max_size=4).map(tuple)
@@ -110,15 +115,17 @@ def may_set(some: NamespaceOptions) -> dict[str, Callable[[str], bool]]:
 def test_the_policy_accepts_the_keys_that_the_worker_sets_and_no_other(some: NamespaceOptions) -> None:
     """One key that only the worker accepts would refuse all labels; one that only the policy accepts is worth more.
 
-    Removed may be what any denyLabelNs, allow-list, and switch let it set; Kubernetes' own keys and ours stay.
+    Removed may be what any denyLabelNs, allow-list, and switch let it set, and what is guarded since a release;
+    Kubernetes' own keys and ours stay.
     """
     wider = NamespaceOptions(enable_taints=True, extra_label_ns=some.extra_label_ns, auto_prefix=some.auto_prefix)
     policy = policy_of(some)
     for new, old, may_by_field in ((node(KEYS), node(), may_set(some)), (node(), node(KEYS), may_set(wider))):
         seen = policy.variables(Review(USER, new, old, NODE, name="n"))
         for field, may in may_by_field.items():
-            of_upstream = {f"{NFD}/feature-labels"} if field == "Annotations" and old["spec"]["taints"] else set()
-            refused = {key for key in KEYS if not may(key)} - of_upstream
+            is_removal = bool(old["spec"]["taints"])
+            of_before = {"Annotations": {f"{NFD}/feature-labels"}, "Labels": set(GUARDED)}.get(field, set())
+            refused = {key for key in KEYS if not may(key)} - (of_before if is_removal else set())
             assert set(seen[f"variables.refused{field}"]) == refused, field
 
 

@@ -73,9 +73,15 @@ def cut(*profiles: str, name: str = A100) -> dict[str, Any]:
     )
 
 
-def answer(*devices: dict[str, Any], driver: str = "550.54.15", machine: str = "PowerEdge XE9680") -> Features:
-    """Make features of the answer of a scan that found these GPUs."""
+def answer(
+    *devices: dict[str, Any],
+    driver: str = "550.54.15",
+    machine: str = "PowerEdge XE9680",
+    sharing: Mapping[str, str] | None = None,
+) -> Features:
+    """Make features of the answer of a scan that found these GPUs, and how they are shared."""
     said = {"state": "ok", "reason": "", "driver": driver, "cuda": 12040, "machine": machine, "devices": list(devices)}
+    said |= {} if sharing is None else {"sharing": dict(sharing)}
     features = parse_answer(json.dumps(said).encode())
     assert isinstance(features, Features), features
     return features
@@ -409,6 +415,100 @@ def test_with_mixed_each_profile_has_labels_beside_those_of_the_gpus() -> None:
         "mig-1g.10gb.me.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.10gb.me", "mig-1g.10gb.me.count": "1",
         **{f"mig-1g.10gb.me.{key}": value for key, value in MIG_VALUES.items()},
     }  # fmt: skip
+
+
+def shared(strategy: str, **resources: tuple[int, str, bool]) -> dict[str, str]:
+    """Say how resources are shared, as the scan child does; ``_`` stands for the dash in their names."""
+    said = {"mig_strategy": strategy}
+    for name, (replicas, how, is_renamed) in resources.items():
+        key = f"nvidia.com/{name.replace('_', '-')}"
+        said |= {f"{key}.replicas": str(replicas), f"{key}.sharing-strategy": how}
+        said[f"{key}.renamed"] = str(is_renamed).lower()
+    return said
+
+
+SLICED, RENAMED, WHOLE = (4, "time-slicing", False), (4, "time-slicing", True), (1, "none", False)
+LONG = f"NVIDIA {'X' * 60}"
+
+
+@pytest.mark.parametrize(
+    ("devices", "sharing", "expected"),
+    [
+        pytest.param(
+            (device(A100),), shared("none", gpu=SLICED),
+            {"gpu.product": "NVIDIA-A100-SXM4-40GB-SHARED", "gpu.count": "1", "gpu.replicas": "4",
+             "gpu.sharing-strategy": "time-slicing"},
+            id="shared",
+        ),
+        pytest.param(
+            (device(A100),), shared("none", gpu=RENAMED),
+            {"gpu.product": "NVIDIA-A100-SXM4-40GB", "gpu.count": "1", "gpu.replicas": "4",
+             "gpu.sharing-strategy": "time-slicing"},
+            id="shared under another name",
+        ),
+        pytest.param(
+            (device(A100),), shared("none", gpu=WHOLE),
+            {"gpu.product": "NVIDIA-A100-SXM4-40GB", "gpu.count": "1", "gpu.replicas": "1",
+             "gpu.sharing-strategy": "none"},
+            id="not shared",
+        ),
+        pytest.param(
+            (device(LONG),), shared("none", gpu=SLICED),
+            {"gpu.product": f"NVIDIA-{'X' * 49}-SHARED", "gpu.count": "1", "gpu.replicas": "4",
+             "gpu.sharing-strategy": "time-slicing"},
+            id="a long product",
+        ),
+        pytest.param(
+            (cut("1g.5gb"),), shared("single", gpu=SLICED),
+            {"gpu.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb-SHARED", "gpu.count": "1", "gpu.replicas": "4",
+             "gpu.sharing-strategy": "time-slicing", "mig.strategy": "single"},
+            id="MIG devices as GPUs, by the strategy of the report",
+        ),
+        pytest.param(
+            (device(A100), cut("1g.5gb", "1g.5gb")),
+            {**shared("mixed", gpu=WHOLE), **shared("mixed", **{"mig_1g.5gb": SLICED})},
+            {"gpu.product": "NVIDIA-A100-SXM4-40GB", "gpu.count": "2", "gpu.replicas": "1",
+             "gpu.sharing-strategy": "none", "mig.strategy": "mixed",
+             "mig-1g.5gb.product": "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb-SHARED", "mig-1g.5gb.count": "2",
+             "mig-1g.5gb.replicas": "4", "mig-1g.5gb.sharing-strategy": "time-slicing"},
+            id="MIG devices beside GPUs",
+        ),
+    ],
+)  # fmt: skip
+def test_labels_say_how_a_resource_is_shared(
+    devices: tuple[dict[str, Any], ...], sharing: Mapping[str, str], expected: Mapping[str, str]
+) -> None:
+    """As device-agent reports it; its MIG strategy wins over that of the settings."""
+    found = labels(answer(*devices, sharing=sharing), SourceSettings(gpu=GpuSettings("none")))
+    ends = (".product", ".count", ".replicas", ".sharing-strategy", ".renamed", "mig.strategy")
+    assert {key: value for key, value in some(found, "gpu.", "mig").items() if key.endswith(ends)} == expected
+    assert all(is_label_value(value) for value in found.values())
+
+
+def test_the_strategy_of_the_report_also_wins_where_it_is_none() -> None:
+    """The device plugin decides, and the settings only stand in for it."""
+    found = labels(answer(cut("1g.5gb"), sharing=shared("none")), SourceSettings(gpu=GpuSettings("mixed")))
+    assert found == labels(answer(cut("1g.5gb")), SourceSettings(gpu=GpuSettings("none")))
+
+
+def test_without_a_gpu_nothing_is_said_of_sharing() -> None:
+    """A report that was left behind labels no node whose driver is gone."""
+    assert labels(answer(sharing=shared("none", gpu=SLICED)), SourceSettings()) == {}
+
+
+@pytest.mark.parametrize("sharing", [[], "x", 1], ids=["list", "text", "number"])
+def test_an_answer_with_something_else_for_sharing_is_a_failure(sharing: object) -> None:
+    """As everything is that a scan child does not print."""
+    said = {
+        "state": "ok",
+        "reason": "",
+        "driver": "1.2",
+        "cuda": 12040,
+        "machine": "",
+        "devices": [],
+        "sharing": sharing,
+    }
+    assert isinstance(parse_answer(json.dumps(said).encode()), Failed)
 
 
 @pytest.mark.parametrize("strategy", ["none", "single", "mixed"])

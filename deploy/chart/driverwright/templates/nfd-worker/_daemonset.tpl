@@ -137,6 +137,10 @@ spec:
               mountPath: /host/run/nvidia
               mountPropagation: HostToContainer
               readOnly: true
+            # Where device-agent reports how it shares the GPUs. Empty on a node without it, and there for one that comes.
+            - name: host-run-agent
+              mountPath: /host/run/driverwright-agent
+              readOnly: true
             {{- if not $gpu.runtimeClassName }}
             # A device node that the driver creates later is seen as well.
             - name: host-dev
@@ -178,6 +182,10 @@ spec:
         - name: host-run-nvidia
           hostPath:
             path: /run/nvidia
+            type: DirectoryOrCreate
+        - name: host-run-agent
+          hostPath:
+            path: /run/driverwright-agent
             type: DirectoryOrCreate
         {{- if not $gpu.runtimeClassName }}
         - name: host-dev
