@@ -77,12 +77,14 @@ class MemoryClient(Client):
         *,
         resource_version: str,
         label_selector: str = "",
+        field_selector: str = "",
         metadata_only: bool = False,
         seconds: int = 240,
     ) -> Iterator[WatchEvent]:
         """Give what has changed since a version, and end; ``catch_up`` says what changed."""
         self._maybe_fail(path)
         assert seconds
+        assert not field_selector
         with self._lock:
             events = [
                 WatchEvent(event.kind, copied(event.object))

@@ -48,12 +48,14 @@ class Script(MemoryClient):
         *,
         resource_version: str,
         label_selector: str = "",
+        field_selector: str = "",
         metadata_only: bool = False,
         seconds: int = 240,
     ) -> Iterator[WatchEvent]:
         """Play the next watch; after the last one the follower is stopped."""
         assert path
         assert seconds
+        assert not field_selector
         assert isinstance(label_selector, str)
         assert isinstance(metadata_only, bool)
         self.asked.append(f"watch from {resource_version}")
