@@ -49,7 +49,7 @@ SLICES: Mapping[str, tuple[str, ...]] = {
         f"{WORLD}/test_world_attack_long.py",
         f"{WORLD}/test_world_attack_longer.py",
     ),
-    "nvidia-chain": ("tests/cluster/test_nvidia_chain.py", "tests/cluster/test_nvidia_chart.py"),
+    "nvidia-chain": ("tests/cluster/test_nvidia_chain.py",),
 }
 """What each runs: files, and folders without what another slice names."""
 BY_HAND = ("tests/api/test_soak.py",)

@@ -21,7 +21,7 @@ from demo.cluster import NAMESPACE, Json
 from demo.scenario import DRIVER, EXAMPLE, REPOSITORY, Scenario
 from driver_builder.objects.stage_labels import Stage
 from kube_api.errors import NotFound
-from kube_api.resources import DEPLOYMENTS, DRIVER_CONTAINERS
+from kube_api.resources import DAEMON_SETS, DEPLOYMENTS, DRIVER_CONTAINERS
 from testbed import PlainLines, Testbed
 from testbed.guest.guest import Guest
 from tests.nvml import build
@@ -30,9 +30,9 @@ from tests.nvml.models import A100_40
 from tests.support.real_parts import acts, web_server
 from tests.support.real_parts.chain import chain_on, controller_with_agent, stages_of
 from tests.support.real_parts.cluster_setup import documents
-from tests.support.real_parts.device_agent import Place
+from tests.support.real_parts.device_agent import AGENT, DAEMON_SET, Place
 from tests.support.real_parts.device_user import deployment
-from tools import product_images
+from tools import manifests, product_images
 
 pytestmark = [pytest.mark.long, pytest.mark.chain]
 
@@ -119,8 +119,9 @@ def scenario(ground: Testbed, request: pytest.FixtureRequest) -> Iterator[Scenar
     with controller_with_agent(told):
         yield told
         # What uses the driver keeps it.
-        with suppress(NotFound):
-            told.cluster.client.delete(DEPLOYMENTS.path(namespace=NAMESPACE, name=USER))
+        for path in (DEPLOYMENTS.path(namespace=NAMESPACE, name=USER), DAEMON_SET):
+            with suppress(NotFound):
+                told.cluster.client.delete(path)
         acts.delete_driver(told)
 
 
@@ -233,8 +234,23 @@ def test_a_wave_drains_the_pod_lets_the_plugin_leave_and_brings_all_back(
     assert opened == expected_answers([machine.uuid(0), machine.uuid(1)].index(card))
 
 
+def test_the_charts_daemonset_offers_the_cards_in_place_of_the_stage(
+    scenario: Scenario, guest: Guest, place: Place
+) -> None:
+    """Where the driver has no plugin of its own; the pod runs where the driver may be used, and NVML uses it again."""
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER)
+    scenario.cluster.client.patch(path, {"spec": {"stages": {"devicePlugin": None}}})
+    acts.wait_until(scenario, "the plugin is gone", lambda: stages_of(scenario, NODE) == EVERY[:2])
+    acts.wait_until(scenario, "no card can be had", lambda: place.count("allocatable") == "0")
+    scenario.apply(charts_agent(scenario))
+    place.wait_for("2", "2")
+    assert answers_on(guest) == expected_answers(0, 1)
+    (pod,) = scenario.cluster.pods(AGENT)
+    assert [status["restartCount"] for status in pod["status"]["containerStatuses"]] == [0, 0]
+
+
 def test_a_driver_that_is_deleted_takes_all_with_it(scenario: Scenario, guest: Guest, place: Place) -> None:
-    """Plugin, module and libraries; device nodes stay, and open nothing."""
+    """The chart's pod, module and libraries; device nodes stay, and open nothing."""
     scenario.cluster.client.delete(DEPLOYMENTS.path(namespace=NAMESPACE, name=USER))
     scenario.remove_driver()
     acts.wait_until(scenario, "no card can be had", lambda: place.count("allocatable") == "0")
@@ -242,6 +258,7 @@ def test_a_driver_that_is_deleted_takes_all_with_it(scenario: Scenario, guest: G
     assert guest.run("ls /run/nvidia/driver/")[0] != 0
     assert "No such device or address" in guest.run("cat /dev/nvidia0 2>&1")[1]
     assert stages_of(scenario, NODE) == []
+    assert scenario.cluster.pods(AGENT) == []
 
 
 def driver(scenario: Scenario, userspace: Json) -> Json:
@@ -288,6 +305,19 @@ def user(scenario: Scenario) -> Json:
         "securityContext": {"runAsUser": 65534, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     return deployment(USER, NODE, container)
+
+
+def charts_agent(scenario: Scenario) -> list[Json]:
+    """Render what the chart makes for device-agent, changed for a cluster without a pod network."""
+    nvidia = {"enabled": True, "driver": f"{NAMESPACE}/{DRIVER}", "libraries": {"path": "/run/nvidia/driver"}}
+    made = manifests.render({"deviceAgent": {"enabled": True, "nvidia": nvidia}}, namespace=NAMESPACE)
+    texts = (text for name, text in made.items() if name.startswith("device-agent/"))
+    objects = [obj for text in texts for obj in yaml.safe_load_all(text) if obj]
+    (spec,) = (obj["spec"]["template"]["spec"] for obj in objects if obj["kind"] == DAEMON_SETS.kind)
+    spec["hostNetwork"] = True
+    for container in spec["containers"]:
+        container |= {"image": scenario.images["device-agent"], "imagePullPolicy": "IfNotPresent"}
+    return objects
 
 
 def asker(scenario: Scenario) -> Json:
