@@ -43,21 +43,47 @@ Listing = Mapping[str, tuple[Listed, ...]]
 """Resource -> its devices: what the kubelet is shown."""
 
 
-def transition(wanted: Collection[Offered], before: Listing, in_use: Collection[Held] | None) -> Listing:
+def transition(
+    wanted: Collection[Offered], before: Listing, in_use: Collection[Held] | None, known: Collection[str] = ()
+) -> Listing:
     """Say what to list next when a profile asks for ``wanted``, each unit once; nothing else to do: ``before``.
 
     ``before``: what is listed now; after a start :func:`held_before`.
     ``in_use``: what containers have; None while that is not known: what changes a unit waits.
+    ``known``: units of this source that may be neither wanted nor listed, and still be in use.
     """
     plan = {one.unit: one for one in wanted}
     listed = _by_unit(before)
     if in_use is None:
         rows = {unit: _unless_changed(plan.get(unit), listed.get(unit, {})) for unit in {**plan, **listed}}
         return _listing(rows, held=frozenset())
-    held = _held_by_unit(in_use, plan, before)
+    domains = {_domain(resource) for resource in (*before, *(one.resource for one in wanted))}
+    ours = [one for one in in_use if one.shares or _domain(one.resource) in domains]
+    held = _held_by_unit(ours, {*plan, *listed, *known}, before)
     units = (*plan, *sorted(held.keys() - plan))
     rows = {unit: _of_unit(unit, plan.get(unit), held.get(unit, ()), listed.get(unit, {})) for unit in units}
     return _listing(rows, held={(one.resource, one.id) for each in held.values() for one in each})
+
+
+def with_late(decided: Listing, before: Listing, given: Collection[_Key]) -> Listing:
+    """Keep of ``before`` what was given until now, though it was not when it was ``decided`` what to list next.
+
+    The other way in which its unit was to be offered has not begun: :func:`transition` waited for this one to end.
+    """
+    late = {
+        (resource, one.id): one
+        for resource, devices in before.items()
+        for one in devices
+        if (resource, one.id) in given and not one.why
+    }
+    resources = {**decided, **{resource: decided.get(resource, ()) for resource, _ in late}}
+    return {
+        resource: (
+            *(one for one in devices if (resource, one.id) not in late),
+            *(one for (name, _), one in late.items() if name == resource),
+        )
+        for resource, devices in resources.items()
+    }
 
 
 def held_before(given: Iterable[Held]) -> Listing:
@@ -115,17 +141,13 @@ def _unless_changed(offered: Offered | None, listed: _Rows) -> _Rows:
     return _offered(offered) if ways <= {(offered.resource, offered.shares, "")} else listed
 
 
-def _held_by_unit(
-    in_use: Iterable[Held], plan: Mapping[str, Offered], before: Listing
-) -> Mapping[str, Collection[Held]]:
-    """Sort what is held by unit. What is no unit of these, or is of another domain, is another plugin's."""
+def _held_by_unit(in_use: Iterable[Held], units: Collection[str], before: Listing) -> Mapping[str, Collection[Held]]:
+    """Sort what is held by unit; what is no unit of these is another plugin's."""
     listed = {(resource, one.id): one for resource, devices in before.items() for one in devices}
-    units = {*plan, *(one.unit for one in listed.values())}
-    domains = {_domain(resource) for resource in (*before, *(one.resource for one in plan.values()))}
     held: dict[str, list[Held]] = {}
     for one in sorted(in_use, key=lambda one: (one.resource, one.id)):
         unit = one.id if one.id in units else unit_of(one.id)
-        if unit in units and _domain(one.resource) in domains:
+        if unit in units:
             shares = 1 if one.id == unit else one.shares or _listed_shares(listed.get((one.resource, one.id)))
             held.setdefault(unit, []).append(Held(resource=one.resource, id=one.id, shares=shares))
     return held

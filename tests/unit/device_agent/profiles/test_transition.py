@@ -7,7 +7,7 @@ import pytest
 
 from device_agent.devices.model import MAX_DEVICES
 from device_agent.profiles.offered import Offered
-from device_agent.profiles.transition import Held, Listed, Listing, held_before, transition
+from device_agent.profiles.transition import Held, Listed, Listing, held_before, transition, with_late
 
 GPU, SHARED, L4 = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/l4"
 CARDS = ("GPU-0", "GPU-1", "GPU-2", "GPU-3")
@@ -201,8 +201,8 @@ def test_unknown_shares_are_those_that_were_listed(name: str, shares: int, befor
 @pytest.mark.parametrize(
     "other",
     [
-        pytest.param(Held(resource="example.com/gpu", id="GPU-0", shares=1), id="another domain"),
-        pytest.param(Held(resource="nvidia.com/gpu", id="GPU-77", shares=1), id="a card that is not known"),
+        pytest.param(Held(resource="example.com/gpu", id="GPU-0"), id="another domain"),
+        pytest.param(Held(resource="nvidia.com/gpu", id="GPU-77"), id="a card that is not known"),
     ],
 )
 def test_devices_of_other_plugins_are_none_of_ours(other: Held) -> None:
@@ -214,6 +214,25 @@ def test_a_name_that_another_plugin_gave_a_card_is_waited_for() -> None:
     """A pod that NVIDIA's plugin gave a share keeps it: it is listed in its place."""
     listing = transition(WHOLE, {}, held(SHARED, "GPU-1::0", shares=0))
     assert healthy(listing) == {GPU: {"GPU-0", "GPU-2", "GPU-3"}, SHARED: {"GPU-1::0"}}
+
+
+def test_a_card_that_is_not_offered_is_still_its_holders() -> None:
+    """It was given, so that the agent remembers it, just before a profile that leaves it out counted."""
+    listing = transition([], {}, held(GPU, "GPU-0"), known=CARDS)
+    assert listing == {GPU: (Listed(id="GPU-0", unit="GPU-0", shares=1),)}
+
+
+def test_what_is_given_while_a_change_is_decided_stays() -> None:
+    """As it was listed; what was given in the way that begins is no other."""
+    before = fresh([*profile(cards=["GPU-0", "GPU-1"]), *profile(shares=4, cards=["GPU-2"])])
+    wanted = [*profile(SHARED, 4, ["GPU-0", "GPU-1"]), *profile(shares=8, cards=["GPU-2"])]
+    listing = with_late(transition(wanted, before, NOBODY), before, {(GPU, "GPU-0"), (GPU, "GPU-2::1"), (L4, "x")})
+    assert healthy(listing) == {GPU: {"GPU-0", "GPU-2::1"}, SHARED: set()}
+    assert counts(listing) == {GPU: (2, 9), SHARED: (0, 8)}
+    assert with_late(listing, listing, {(GPU, "GPU-0")}).keys() == listing.keys()
+    assert with_late(fresh(WHOLE), fresh(WHOLE), {(GPU, "GPU-0")})[GPU][-1] == Listed(
+        id="GPU-0", unit="GPU-0", shares=1
+    )
 
 
 def test_after_a_start_each_card_is_as_it_was_given_last() -> None:

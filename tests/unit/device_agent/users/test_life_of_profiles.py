@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from device_agent.allocations.given import Allocation, Given, dump_given, parse_given, with_new
 from device_agent.allocations.recent import Recent, recent_of, started, still_recent
 from device_agent.profiles.offered import Offered
-from device_agent.profiles.transition import Listing, held_before, transition
+from device_agent.profiles.transition import Listing, held_before, transition, with_late
 from device_agent.users.checkpoint import Entry, of_pods
 from device_agent.users.in_use import Seen, held_in, in_use
 
@@ -185,7 +185,7 @@ class Node(RuleBasedStateMachine):
         if self.seen is not None:
             self.recent = still_recent(self.recent, self.seen.shown or (), self.seen.asked_at)
             found = in_use(self.seen, self.given, self.recent)
-        self.next = transition(self.wanted, self.listing, found)
+        self.next = transition(self.wanted, self.listing, found, known={UNIT})
 
     @rule(is_missing=st.sampled_from(["", "", "shown"]))
     def agent_asks_and_decides(self, is_missing: str) -> None:
@@ -197,7 +197,7 @@ class Node(RuleBasedStateMachine):
     def agent_lists(self, is_sent: bool) -> None:
         """Let it count; the kubelet has it at once, or still an older list."""
         if self.next is not None:
-            self.listing, self.next, self.has_looked = self.next, None, True
+            self.listing, self.next, self.has_looked = with_late(self.next, self.listing, self.recent), None, True
         if is_sent and self.has_looked:
             self.shown_list = self.listing
 
