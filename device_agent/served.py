@@ -79,9 +79,9 @@ class Served:
 
     def _note(self, units: Sequence[Unit]) -> None:
         """Log what changed, and count units that became healthy or unhealthy."""
-        before = {unit.id: unit.why for unit in self._units or ()}
+        before = {name: unit.why for unit in self._units or () for name in _names(unit)}
         for unit in units:
-            was = before.get(unit.id)
+            was = before.get(_names(unit)[0])
             if was == unit.why:
                 continue
             self._changes += was is not None and bool(was) is not bool(unit.why)
@@ -89,6 +89,11 @@ class Served:
                 log.warning("%s: %s is not healthy: %s", self.resource, unit.id, unit.why)
             else:
                 log.info("%s: %s is healthy", self.resource, unit.id)
+
+
+def _names(unit: Unit) -> tuple[str, ...]:
+    """Name what has one health: a unit, or those of its shares that are listed alike."""
+    return unit.ids or (unit.id,)
 
 
 def _by_health(devices: Mapping[str, OfferedDevice]) -> dict[str, int]:

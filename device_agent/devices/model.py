@@ -41,6 +41,7 @@ class Unit:
 
     ``id``: the same as long as it is the same thing, and after each start.
     ``shares``: how many containers may have it at once; each share is a device.
+    ``ids``: its devices, where some of its shares are listed and others are not, or are not in the same way; else all.
     ``why``: why it is not healthy; empty if it is.
     ``numa_nodes``: where it is.
     ``links``: id of another unit -> how many links there are to it.
@@ -51,6 +52,7 @@ class Unit:
 
     id: str
     shares: int = 1
+    ids: tuple[str, ...] = ()
     why: str = ""
     numa_nodes: tuple[int, ...] = ()
     links: Mapping[str, int] = field(default_factory=lambda: _NONE)
@@ -80,10 +82,12 @@ class Traits:
 
     ``policy``: which shares a container gets.
     ``is_checked``: each unit has an identity, which is compared before each start of a container.
+    ``one_share``: a container that asks for more than one share is refused.
     """
 
     policy: Policy = Policy.DISTRIBUTED
     is_checked: bool = False
+    one_share: bool = False
 
 
 PLAIN = Traits()
@@ -102,7 +106,7 @@ def offered(units: Sequence[Unit]) -> dict[str, OfferedDevice]:
     """List the devices of a resource by id: each unit as often as it has shares, while there is room for the next."""
     devices: dict[str, OfferedDevice] = {}
     for unit in units:
-        if len(devices) + unit.shares > MAX_DEVICES:
+        if len(devices) + _count(unit) > MAX_DEVICES:
             break
         devices |= {device.id: device for device in _shares(unit)}
     return devices
@@ -110,7 +114,7 @@ def offered(units: Sequence[Unit]) -> dict[str, OfferedDevice]:
 
 def is_too_much(units: Sequence[Unit]) -> bool:
     """Return whether there are more devices than :func:`offered` lists."""
-    return sum(unit.shares for unit in units) > MAX_DEVICES
+    return sum(map(_count, units)) > MAX_DEVICES
 
 
 def share_ids(unit: str, shares: int) -> tuple[str, ...]:
@@ -125,4 +129,8 @@ def unit_of(device: str) -> str:
 
 
 def _shares(unit: Unit) -> Iterator[OfferedDevice]:
-    return (OfferedDevice(id=name, unit=unit) for name in share_ids(unit.id, unit.shares))
+    return (OfferedDevice(id=name, unit=unit) for name in unit.ids or share_ids(unit.id, unit.shares))
+
+
+def _count(unit: Unit) -> int:
+    return len(unit.ids) or unit.shares

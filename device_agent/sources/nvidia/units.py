@@ -1,15 +1,20 @@
 """Makes units of GPUs and of their MIG instances. Pure."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from device_agent.device_nodes.wanted import capability_paths
-from device_agent.devices.model import DeviceNode, Unit, UnitFile
+from device_agent.devices.model import DeviceNode, Unit, UnitFile, share_ids
 from device_agent.gpu_state.state import CardState, NodeState
 from device_agent.profiles.strategy import Part, by_strategy
 from device_agent.sources.nvidia.health import USUAL, Rules, Verdict, why_unhealthy
 from device_agent.sources.nvidia.libraries import NO_LIBRARIES, Libraries
-from device_resources.nvidia import MigStrategy
+from device_resources.nvidia import FULL_CARD, MigStrategy
+
+if TYPE_CHECKING:
+    from device_agent.profiles.transition import Listed, Listing
 
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 
@@ -52,6 +57,34 @@ def offer(cards: Sequence[CardState], view: View) -> Offer:
     found = by_strategy(cards, view.strategy)
     resources = {name: tuple(map(made.unit, parts)) for name, parts in found.resources.items()}
     return Offer(resources=resources, reasons=found.reasons)
+
+
+def offer_listed(cards: Sequence[CardState], view: View, listing: "Listing") -> Offer:
+    """Make units of what is listed: of GPUs and instances that the strategy leaves out, too, and of some that are gone.
+
+    ``view.strategy`` says why there are fewer than somebody may expect.
+    """
+    made = _Made(view)
+    parts = [part for card in cards for part in (Part(card=card), *_instances(card))]
+    units = {part.uuid: made.unit(part) for part in parts}
+    resources = {name: tuple(_alike(units, devices)) for name, devices in listing.items()}
+    return Offer(resources=resources or {FULL_CARD: ()}, reasons=by_strategy(cards, view.strategy).reasons)
+
+
+def _instances(card: CardState) -> Iterator[Part]:
+    return (Part(card=card, instance=one) for one in card.instances)
+
+
+def _alike(units: Mapping[str, Unit], devices: Sequence["Listed"]) -> Iterator[Unit]:
+    """Put devices of a unit together that are listed alike."""
+    ids: dict[tuple[str, int, str], list[str]] = {}
+    for one in devices:
+        ids.setdefault((one.unit, one.shares, one.why), []).append(one.id)
+    ways = Counter(unit for unit, _, _ in ids)
+    for (name, shares, why), listed in ids.items():
+        unit = units.get(name) or Unit(id=name, why="it is none of the node's GPUs and MIG instances")
+        is_all = ways[name] == 1 and tuple(listed) == share_ids(name, shares)
+        yield replace(unit, shares=shares, ids=() if is_all else tuple(listed), why=unit.why or why)
 
 
 class _Made:
