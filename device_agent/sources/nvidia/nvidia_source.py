@@ -123,7 +123,7 @@ class NvidiaSource:
             view = self._view(memory, heard, nvidia, libraries)
             if profiles is None or current is None:
                 self._take(offer(memory.roster.cards, view))
-            elif has_begun:
+            elif has_begun:  # from here to the end of the step nothing is waited for
                 self._take(self._shared(profiles.sharing, current, memory.roster.cards, view))
         why = await self._keeper.keep(surviving(memory)) if self._keeper is not None else ""
         self._say("file", f"{why}; errors of GPUs are forgotten with the agent" if why else "")

@@ -5,6 +5,7 @@ change is under way, and once at the start.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from device_agent.errors import ProfileRefused
@@ -13,7 +14,7 @@ from device_agent.profiles.apply import apply
 from device_agent.profiles.current import Current
 from device_agent.profiles.offered import Offered
 from device_agent.profiles.profile import Profile
-from device_agent.profiles.transition import Held, Listing, held_before, transition
+from device_agent.profiles.transition import Held, Listing, held_before, transition, with_late
 from device_agent.profiles.verdict import Verdict
 from device_agent.sources.in_thread import in_thread
 from device_agent.users.asking import Users
@@ -53,6 +54,7 @@ class Sharing:
         self._has_begun = False
         self._wanted: tuple[Offered, ...] = ()
         self._settled: tuple[Offered, ...] | None = None
+        self._before: Listing = {}
         self._must_check = False
         self._unknown = ""
 
@@ -102,10 +104,8 @@ class Sharing:
             else:
                 self._take(Good(current.key, current.profile))
                 return ""
-        try:
+        with suppress(ProfileRefused):  # of other cards than before: what is offered stays
             self._wanted = apply(self.good.profile, cards, default)
-        except ProfileRefused as refused:  # other cards than before
-            self._say("good", f"profile {self.good.key}: {refused}; what is offered stays")
         return error
 
     def _take(self, good: Good) -> None:
@@ -120,19 +120,26 @@ class Sharing:
         if self._given is None:
             self.listing = target
             return
+        self._keep_late(self._given)
         used = self._used(self._given)
         listing = transition(self._wanted, self.listing, used, known)
         is_changed = listing != self.listing
         if used is not None:
             # What was given until the kubelet had this list is seen by another look only.
             self._must_check = is_changed
-        self.listing = listing
+        self._before, self.listing = self.listing, listing
         self._settled = self._wanted if listing == target and not self._must_check else None
         if self._settled is None:
             self._users.ask(soon=is_changed and used is not None)
         else:
             self._unknown = ""
             self._say("users", "")
+
+    def _keep_late(self, given: "Allocations") -> None:
+        """Have on the list what was given in the way before until the kubelet had it."""
+        listed = {(name, one.id) for name, devices in self.listing.items() for one in devices if not one.why}
+        if late := given.recent.keys() - listed:
+            self.listing = with_late(self.listing, self._before, late)
 
     def _used(self, given: "Allocations") -> frozenset[Held] | None:
         """Return what is in use, as far as somebody has looked since."""
