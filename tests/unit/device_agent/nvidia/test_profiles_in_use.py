@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -284,3 +285,18 @@ def test_a_change_waits_while_nobody_says_who_has_devices(folder: Path, caplog: 
 
     live(folder, before, WHOLE)
     live(folder, after, RENAMED, is_asked=False)
+
+
+def test_profiles_without_gpus_in_the_configuration_are_named(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """They would mean nothing, and nobody would know; they count when the configuration asks for GPUs."""
+
+    async def act(life: Life) -> None:
+        await life.nvml.start(state())
+        while "--profiles means nothing without nvidia: in" not in caplog.text:
+            await asyncio.sleep(0.01)
+        life.config.write_text("nvidia: {}\n")
+        os.kill(os.getpid(), signal.SIGHUP)
+        await life.kubelet.until_shown({SHARED: (16, 16)})
+
+    mount(folder / "profiles", RENAMED)
+    play(folder, act, "resources: []\n", shared(folder))
