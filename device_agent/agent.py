@@ -190,10 +190,12 @@ class Agent:
 
     def _configure(self, description: Description) -> None:
         self._description = description
+        if description.nvidia is None and self._settings.profiles:
+            log.warning("config: --profiles means nothing without nvidia: in %s", self._settings.config_file)
         if description.nvidia is not None and self._may_add_sources:
             self._may_add_sources = False
             self._given = self._given or _allocations(self._settings)
-            self._add(_nvidia_source(self._settings))
+            self._add(_nvidia_source(self._settings, self._given))
         for one in self._followed:
             one.configure(description)
         if self._files is not None:
@@ -233,10 +235,10 @@ class Agent:
         )
 
 
-def _nvidia_source(settings: Settings) -> Source:
+def _nvidia_source(settings: Settings, given: "Allocations") -> Source:
     from device_agent.sources.nvidia.nvidia_source import NvidiaSource  # noqa: PLC0415 - most nodes do not need it
 
-    return NvidiaSource(settings)
+    return NvidiaSource(settings, given=given)
 
 
 def _allocations(settings: Settings) -> "Allocations":

@@ -66,7 +66,8 @@ def _parser() -> argparse.ArgumentParser:
     run = _add(commands, "run", "offer devices until stopped (default)", _RUN_EXAMPLES)
     _add_options(run, (option.flag for option in OPTIONS))
     scan = _add(commands, "scan", "show the devices of this node; needs no kubelet", _SCAN_EXAMPLES)
-    _add_options(scan, ("config", "root", "nvml-socket", "state-dir", "log-level", "log-format"))
+    _add_options(scan, ("config", "root", "nvml-socket", "state-dir", "profiles", "default-profile", "log-level",
+                         "log-format"))  # fmt: skip
     get = _add(
         commands, "get", "print a page of the agent that runs here; exits with 1 if it is not healthy", _GET_EXAMPLES
     )

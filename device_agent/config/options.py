@@ -11,6 +11,7 @@ from kube_api.log_lines import FORMATS, LEVELS, known_word
 
 DEFAULT_FILE = "/etc/device-agent/config.yaml"
 DEFAULT_PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
+DEFAULT_POD_RESOURCES = "/var/lib/kubelet/pod-resources/kubelet.sock"
 DEFAULT_STATE_DIR = "/var/lib/driverwright-agent"
 ALL_XIDS = 0
 """Stands for each Xid in a set of them; no error has this number."""
@@ -47,6 +48,8 @@ class Settings(NamedTuple):
     ``interval``: seconds from one look at the devices to the next, without an event.
     ``state_dir``: where is kept what has to survive the agent, in files.
     ``nvml_socket``: where the container ``nvml`` listens.
+    ``profiles``: the folder with profiles of GPUs; empty for none. ``default_profile``: the key of one of them.
+    ``pod_resources``: where the kubelet says which container has which device.
     ``ignored_xids``, ``counted_xids``: of NVIDIA's driver; :data:`ALL_XIDS` is each. The latter override the former.
     """
 
@@ -60,6 +63,9 @@ class Settings(NamedTuple):
     interval: float = 10.0
     state_dir: str = DEFAULT_STATE_DIR
     nvml_socket: str = DEFAULT_NVML_SOCKET
+    profiles: str = ""
+    default_profile: str = ""
+    pod_resources: str = DEFAULT_POD_RESOURCES
     ignored_xids: frozenset[int] = frozenset()
     counted_xids: frozenset[int] = frozenset()
 
@@ -82,6 +88,10 @@ def _parse_interval(text: str) -> float:
 
 def _parse_folder(text: str) -> str:
     return os.path.abspath(text)  # noqa: PTH100 - pathlib would cost the resident process 1 MiB
+
+
+def _parse_optional_folder(text: str) -> str:
+    return _parse_folder(text) if text else ""
 
 
 def _parse_plugin_dir(text: str) -> str:
@@ -120,6 +130,12 @@ OPTIONS = (
            "DEVICE_AGENT_STATE_DIR", "state_dir", _parse_folder),
     Option("nvml-socket", "FILE", f"Unix socket of the container nvml (default: {DEFAULT_NVML_SOCKET})",
            "DEVICE_AGENT_NVML_SOCKET", "nvml_socket"),
+    Option("profiles", "DIR", "folder with profiles of GPUs (default: none)", "DEVICE_AGENT_PROFILES", "profiles",
+           _parse_optional_folder),
+    Option("default-profile", "KEY", "the profile that counts (default: default)", "DEVICE_AGENT_DEFAULT_PROFILE",
+           "default_profile"),
+    Option("pod-resources", "FILE", f"the kubelet's socket of podresources (default: {DEFAULT_POD_RESOURCES})",
+           "DEVICE_AGENT_POD_RESOURCES", "pod_resources"),
     Option("disable-healthchecks", "XIDS", "Xids that change no health, with commas, or all",
            "DP_DISABLE_HEALTHCHECKS", "ignored_xids", _parse_xids),
     Option("enable-healthchecks", "XIDS", "Xids that do, though they are usually ignored or disabled",
@@ -149,7 +165,10 @@ def build_settings(flags: Flags, environment: Mapping[str, str]) -> Settings:
             values[option.setting] = option.parse(text)
         except ValueError as error:
             raise ConfigurationError(f"{place}: {error}") from error
-    return Settings(**values)
+    settings = Settings(**values)
+    if settings.default_profile and not settings.profiles:
+        raise ConfigurationError("--default-profile names one of the profiles of --profiles, which is not given")
+    return settings
 
 
 def run_flags(arguments: Sequence[str]) -> Flags | None:

@@ -87,10 +87,12 @@ class Traits:
 
     ``policy``: which shares a container gets.
     ``is_checked``: each unit has an identity, which is compared before each start of a container.
+    ``one_share``: a container that asks for more than one share is refused.
     """
 
     policy: Policy = Policy.DISTRIBUTED
     is_checked: bool = False
+    one_share: bool = False
 
 
 PLAIN = Traits()

@@ -154,6 +154,8 @@ class DeviceService:
     async def _allocated(self, containers: Sequence[Sequence[str]]) -> tuple[ContainerAllocateResponse, ...]:
         devices = self.devices
         answers = tuple(allocate(self.resource, devices, ids) for ids in containers)
+        if self.traits.one_share:
+            self._refuse_shares(containers)
         if self.traits.is_checked:
             if self._given is None:
                 raise AllocationRefused(f"{self.resource}: there is no folder to remember in what is given")
@@ -162,6 +164,15 @@ class DeviceService:
             new = {name: unit.identity for name, unit in units.items()}
             await asyncio.to_thread(self._given.remember, self.resource, new)
         return answers
+
+    def _refuse_shares(self, containers: Sequence[Sequence[str]]) -> None:
+        """Refuse more than one share for a container: it gets no more of a device by that."""
+        for ids in containers:
+            if len(ids) > 1 and any(self.devices[name].unit.shares > 1 for name in ids):
+                raise AllocationRefused(
+                    f"request for '{self.resource}: {len(ids)}' too large: maximum request size for shared resources "
+                    "is 1 (failRequestsGreaterThanOne)"
+                )
 
     async def _pre_start(self, stream: Stream[Any, Any]) -> None:
         request: PreStartContainerRequest | None = await _received(stream)

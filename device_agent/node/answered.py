@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from device_agent.node.asked import SeenNode, parse_failure
+from device_agent.profiles.verdict import Verdict
 from kube_api.names import GPU_PROFILE_ANNOTATION, GPU_PROFILE_STATE_LABEL
 from kube_api.text import MAX_TOKEN, bounded_message, printable
 
@@ -19,26 +19,6 @@ EVENTS_NAMESPACE = "default"
 MAX_RESOURCES = 100
 _MAX_RESOURCE = 317
 """Characters of a qualified name: 253 before the slash, 63 behind it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What became of what was asked.
-
-    ``asked``, ``applied``: keys of profiles, the one that is wanted and the one in force; empty for none.
-    ``message``: why these differ, or what waits. ``resources``: names that are offered or still in use.
-    """
-
-    asked: str
-    applied: str
-    message: str = ""
-    resources: tuple[str, ...] = ()
-    has_failed: bool = False
-
-    @property
-    def state(self) -> str:
-        """The value of the label."""
-        return "failed" if self.has_failed else "success"
 
 
 def bounded(verdict: Verdict) -> Verdict:

@@ -10,16 +10,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from device_agent.node.answered import (
-    EVENTS_NAMESPACE,
-    Verdict,
-    answer_patch,
-    bounded,
-    failure,
-    failure_event,
-    is_news,
-)
+from device_agent.node.answered import EVENTS_NAMESPACE, answer_patch, bounded, failure, failure_event, is_news
 from device_agent.node.asked import Asked, SeenNode, is_named, parse_node
+from device_agent.profiles.verdict import Verdict
 from device_agent.sources.in_thread import in_thread
 from kube_api.client import Client
 from kube_api.errors import Forbidden, Gone, KubeApiError, NotFound, Unauthorized, Unreachable

@@ -14,10 +14,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from device_agent.cli.main import run as agent_cli
-from device_agent.node.answered import REASON, Verdict
+from device_agent.node.answered import REASON
 from device_agent.node.asked import ABSENT, Asked, Wish
 from device_agent.node.connect import connect_with_token
 from device_agent.node.own_node import OwnNode, Pauses
+from device_agent.profiles.verdict import Verdict
 from kube_api.client import Client
 from kube_api.errors import Forbidden, NotFound
 from kube_api.names import GPU_PROFILE_ANNOTATION, GPU_PROFILE_LABEL, GPU_PROFILE_STATE_LABEL

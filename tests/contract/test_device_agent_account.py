@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from device_agent.cli.main import run as agent_cli
-from device_agent.node.answered import Verdict, answer_patch
+from device_agent.node.answered import answer_patch
 from device_agent.node.asked import SeenNode
+from device_agent.profiles.verdict import Verdict
 from kube_api.names import GPU_PROFILE_ANNOTATION, GPU_PROFILE_LABEL, GPU_PROFILE_STATE_LABEL
 from tests.support.admission import Policy, Review
 from tests.support.forbidden_changes import AGENT_POLICY, Act, annotation, label, merged, taint

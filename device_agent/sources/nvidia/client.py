@@ -19,12 +19,14 @@ class Timing(NamedTuple):
     """Seconds. ``silence``: until a container that says nothing counts as one that does not answer.
 
     ``first_delay``, ``longest_delay``: between connections. ``first_state``: how long the first look waits for a state.
+    ``users``: while a change of profiles waits, from one look at who has devices to the next.
     """
 
     silence: float = 35.0
     first_delay: float = 0.2
     longest_delay: float = 5.0
     first_state: float = 10.0
+    users: float = 2.0
 
 
 USUAL = Timing()

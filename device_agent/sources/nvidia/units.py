@@ -1,7 +1,8 @@
 """Makes units of GPUs and of their MIG instances. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from device_agent.device_nodes.wanted import capability_paths
 from device_agent.devices.model import DeviceNode, Unit, UnitFile
@@ -9,7 +10,10 @@ from device_agent.gpu_state.state import CardState, NodeState
 from device_agent.profiles.strategy import Part, by_strategy
 from device_agent.sources.nvidia.health import USUAL, Rules, Verdict, why_unhealthy
 from device_agent.sources.nvidia.libraries import NO_LIBRARIES, Libraries
-from device_resources.nvidia import MigStrategy
+from device_resources.nvidia import FULL_CARD, MigStrategy
+
+if TYPE_CHECKING:
+    from device_agent.profiles.transition import Listing
 
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
 
@@ -52,6 +56,25 @@ def offer(cards: Sequence[CardState], view: View) -> Offer:
     found = by_strategy(cards, view.strategy)
     resources = {name: tuple(map(made.unit, parts)) for name, parts in found.resources.items()}
     return Offer(resources=resources, reasons=found.reasons)
+
+
+def offer_listed(cards: Sequence[CardState], view: View, listing: "Listing") -> Offer:
+    """Make units of what is listed: of GPUs and instances that the strategy leaves out, too, and of some that are gone.
+
+    ``view.strategy`` says why there are fewer than somebody may expect.
+    """
+    from device_agent.profiles.transition import listed_units  # noqa: PLC0415 - nodes without profiles do not need it
+
+    made = _Made(view)
+    parts = [part for card in cards for part in (Part(card=card), *_instances(card))]
+    units = {part.uuid: made.unit(part) for part in parts}
+    return Offer(
+        resources=listed_units(listing, units) or {FULL_CARD: ()}, reasons=by_strategy(cards, view.strategy).reasons
+    )
+
+
+def _instances(card: CardState) -> Iterator[Part]:
+    return (Part(card=card, instance=one) for one in card.instances)
 
 
 class _Made:

@@ -30,6 +30,9 @@ class Kubelet:
         self.registered: asyncio.Queue[RegisterRequest] = asyncio.Queue()
         self.lists: asyncio.Queue[dict[str, str] | None] = asyncio.Queue()
         self.last = RegisterRequest()
+        self.plugins: dict[str, RegisterRequest] = {}
+        self.shown: dict[str, dict[str, str]] = {}
+        self._has_list = asyncio.Event()
         self._server: Server | None = None
         self._watches: list[asyncio.Task[None]] = []
         self._channels: list[Channel] = []
@@ -69,6 +72,18 @@ class Kubelet:
         """Wait for a list: id -> health; None for the end of a stream."""
         return await asyncio.wait_for(self.lists.get(), SECONDS)
 
+    async def until_shown(self, counts: dict[str, tuple[int, int]]) -> None:
+        """Wait until the lists are so: resource -> healthy and all devices, for those that have any."""
+        async with asyncio.timeout(SECONDS):
+            while self.counts() != counts:
+                self._has_list.clear()
+                await self._has_list.wait()
+
+    def counts(self) -> dict[str, tuple[int, int]]:
+        """Return healthy and all devices of each resource that has any."""
+        lists = {name: list(devices.values()) for name, devices in self.shown.items() if devices}
+        return {name: (found.count(messages.HEALTHY), len(found)) for name, found in lists.items()}
+
     async def ask(self, request: RegisterRequest, method: str, message: Message, reply: type[Message]) -> Any:
         """Call a plugin."""
         return await call(str(self.folder / request.endpoint), method, message, reply, SECONDS)
@@ -83,6 +98,7 @@ class Kubelet:
             raise GRPCError(Status.UNKNOWN, "not today")
         await stream.send_message(Empty())
         self.registered.put_nowait(request)
+        self.plugins[request.resource_name] = request
         if self.watches:
             self._watches.append(asyncio.create_task(self._watch(request)))
 
@@ -96,5 +112,8 @@ class Kubelet:
             async with method.open() as stream:
                 await stream.send_message(Empty(), end=True)
                 async for response in stream:
-                    self.lists.put_nowait({device.id: device.health for device in response.devices})
+                    found = {device.id: device.health for device in response.devices}
+                    self.lists.put_nowait(found)
+                    self.shown[request.resource_name] = found
+                    self._has_list.set()
         self.lists.put_nowait(None)

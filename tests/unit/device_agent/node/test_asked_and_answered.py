@@ -7,16 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from device_agent.node.answered import (
-    MAX_RESOURCES,
-    REASON,
-    Verdict,
-    answer_patch,
-    bounded,
-    failure_event,
-    is_news,
-)
+from device_agent.node.answered import MAX_RESOURCES, REASON, answer_patch, bounded, failure_event, is_news
 from device_agent.node.asked import ABSENT, MAX_ANSWER, Asked, SeenNode, Wish, parse_failure, parse_node
+from device_agent.profiles.verdict import Verdict
 from kube_api.names import GPU_PROFILE_ANNOTATION, GPU_PROFILE_LABEL, GPU_PROFILE_STATE_LABEL
 
 Json = dict[str, Any]

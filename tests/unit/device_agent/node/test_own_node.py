@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from device_agent.node.answered import Verdict
 from device_agent.node.asked import ABSENT, Asked, Wish
 from device_agent.node.own_node import OwnNode, Pauses
+from device_agent.profiles.verdict import Verdict
 from kube_api.client import Client
 from kube_api.connection import Timeout
 from kube_api.errors import Unreachable

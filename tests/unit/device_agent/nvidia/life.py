@@ -46,9 +46,14 @@ def settings_of(folder: Path) -> Settings:
     )
 
 
-def play(folder: Path, act: Callable[[Life], Awaitable[None]], config: str = "nvidia: {}\n") -> None:
+def play(
+    folder: Path,
+    act: Callable[[Life], Awaitable[None]],
+    config: str = "nvidia: {}\n",
+    settings: Settings | None = None,
+) -> None:
     """Run an agent, act, and end it as the kubelet does."""
-    settings, plugins = settings_of(folder), folder / "plugins"
+    settings, plugins = settings or settings_of(folder), folder / "plugins"
     plugins.mkdir(exist_ok=True)
     Path(settings.config_file).write_text(config)
     load = partial(read_description, settings.config_file)

@@ -1,0 +1,161 @@
+"""GPUs by profiles: what is offered by the one that counts, and how the node gets there while containers run.
+
+A profile that cannot be had, or does not fit the GPUs, changes nothing. Who has devices is looked at only while a
+change is under way, and once at the start.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from device_agent.errors import ProfileRefused
+from device_agent.gpu_state.state import CardState
+from device_agent.profiles.apply import apply
+from device_agent.profiles.current import Current
+from device_agent.profiles.offered import Offered
+from device_agent.profiles.profile import Profile
+from device_agent.profiles.transition import Held, Listing, held_before, transition, with_late
+from device_agent.profiles.verdict import Verdict
+from device_agent.sources.in_thread import in_thread
+from device_agent.users.asking import Users
+from device_agent.users.in_use import held_in, in_use
+from device_resources.nvidia import MigStrategy
+from kube_api.text import first_few
+
+if TYPE_CHECKING:
+    from device_agent.allocations.remembered import Allocations
+
+_MOST_NAMED = 3
+
+Say = Callable[[str, str], None]
+"""Logs what is wrong with a topic once, as long as it stays so; nothing: it is over."""
+
+
+class Good(NamedTuple):
+    """A profile that has been applied, and its key."""
+
+    key: str = ""
+    profile: Profile = Profile()
+
+
+class Sharing:
+    """What is offered. ``given``: remembers what was given; None: nobody has devices, as for who only looks.
+
+    ``listing``: what the kubelet is to be shown now. ``verdict``: what became of the profile.
+    """
+
+    def __init__(self, users: Users, given: "Allocations | None", say: Say) -> None:
+        self.listing: Listing = {}
+        self.good = Good()
+        self.verdict = Verdict()
+        self._users = users
+        self._given = given
+        self._say = say
+        self._has_begun = False
+        self._wanted: tuple[Offered, ...] = ()
+        self._settled: tuple[Offered, ...] | None = None
+        self._before: Listing = {}
+        self._must_check = False
+        self._unknown = ""
+
+    async def begin(self) -> bool:
+        """Take up what was given before; False where that cannot be read: then nothing may be offered."""
+        if self._has_begun or self._given is None:
+            return True
+        try:
+            await in_thread(self._given.load, "nvidia")
+        except OSError as error:
+            self._say("given", f"cannot read what was given: {error.strerror or error}; nothing is offered")
+            return False
+        self._say("given", "")
+        self.listing = held_before(held_in(self._given.given or {}))
+        await self._users.look()
+        self._has_begun = True
+        return True
+
+    def advance(self, current: Current, cards: Sequence[CardState], default: MigStrategy) -> None:
+        """Go one step towards what is asked for; the users wake whoever calls when there may be another one."""
+        error = self._plan(current, cards, default) if cards else current.error
+        if self._wanted != self._settled:
+            self._step(frozenset(_units(cards)))
+        kept = f"{self.good.key} stays in force" if self.good.key else "GPUs are offered without a profile"
+        self._say("profile", f"{error}; {kept}" if error else "")
+        waits = [*self._waits(), *filter(None, (self._unknown, "" if cards else "no GPU is known yet"))]
+        self.verdict = Verdict(
+            asked=current.key,
+            applied=self.good.key,
+            message=error or first_few(waits, _MOST_NAMED, separator="; "),
+            resources=tuple(sorted(self.listing)),
+            has_failed=bool(error),
+        )
+
+    async def close(self) -> None:
+        """End what is under way."""
+        await self._users.close()
+
+    def _plan(self, current: Current, cards: Sequence[CardState], default: MigStrategy) -> str:
+        """Take what is asked for if it can be had and fits; else say why not, and keep what there is."""
+        error = current.error
+        if current.profile is not None:
+            try:
+                self._wanted = apply(current.profile, cards, default)
+            except ProfileRefused as refused:
+                error = f"profile {current.key}: {refused}"
+            else:
+                self._take(Good(current.key, current.profile))
+                return ""
+        with suppress(ProfileRefused):  # of other cards than before: what is offered stays
+            self._wanted = apply(self.good.profile, cards, default)
+        return error
+
+    def _take(self, good: Good) -> None:
+        if good == self.good:
+            return
+        self.good = good
+        ignored = first_few(good.profile.ignored, 2 * _MOST_NAMED)
+        self._say("ignored", f"profile {good.key}: means nothing here, and is ignored: {ignored}" if ignored else "")
+
+    def _step(self, known: Collection[str]) -> None:
+        target = transition(self._wanted, {}, frozenset())
+        if self._given is None:
+            self.listing = target
+            return
+        self._keep_late(self._given)
+        used = self._used(self._given)
+        listing = transition(self._wanted, self.listing, used, known)
+        is_changed = listing != self.listing
+        if used is not None:
+            # What was given until the kubelet had this list is seen by another look only.
+            self._must_check = is_changed
+        self._before, self.listing = self.listing, listing
+        self._settled = self._wanted if listing == target and not self._must_check else None
+        if self._settled is None:
+            self._users.ask(soon=is_changed and used is not None)
+        else:
+            self._unknown = ""
+            self._say("users", "")
+
+    def _keep_late(self, given: "Allocations") -> None:
+        """Have on the list what was given in the way before until the kubelet had it."""
+        listed = {(name, one.id) for name, devices in self.listing.items() for one in devices if not one.why}
+        if late := given.recent.keys() - listed:
+            self.listing = with_late(self.listing, self._before, late)
+
+    def _used(self, given: "Allocations") -> frozenset[Held] | None:
+        """Return what is in use, as far as somebody has looked since."""
+        seen = self._users.take()
+        if seen is None:
+            return None
+        given.see(seen.shown or (), seen.asked_at)
+        self._unknown = f"it is not known which devices are in use: {seen.why}" if seen.why else ""
+        self._say("users", f"{self._unknown}; changes of profiles wait" if self._unknown else "")
+        return in_use(seen, given.given, given.recent)
+
+    def _waits(self) -> list[str]:
+        return list(dict.fromkeys(one.why for devices in self.listing.values() for one in devices if one.why))
+
+
+def _units(cards: Sequence[CardState]) -> Iterator[str]:
+    for card in cards:
+        yield card.uuid
+        yield from (one.uuid for one in card.instances)

@@ -1,0 +1,181 @@
+"""The source with profiles: which one counts, what became of it, and what it says beside the configuration."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from device_agent.allocations.remembered import Allocations
+from device_agent.config.config_file import Description
+from device_agent.config.options import Settings, build_settings
+from device_agent.devices.model import Policy, Traits
+from device_agent.errors import ConfigurationError
+from device_agent.profiles.verdict import Verdict
+from device_agent.sources.nvidia.client import Timing
+from device_agent.sources.nvidia.nvidia_source import NvidiaSource
+from device_resources.nvidia import AllocationPolicy, NvidiaSettings
+from tests.unit.device_agent.kubelet_stand_in import SECONDS
+from tests.unit.device_agent.nvidia.nvml_stand_in import Nvml
+from tests.unit.device_agent.nvidia.states import split, state
+
+GPU, SHARED, INSTANCE = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb"
+DISTRIBUTED = NvidiaSettings(policy=AllocationPolicy.DISTRIBUTED)
+PROFILES = {
+    "default": "version: v1\n",
+    "slice-4": """\
+version: v1
+flags: {plugin: {sharedDevicesAllocationPolicy: packed}}
+sharing:
+  timeSlicing:
+    renameByDefault: true
+    failRequestsGreaterThanOne: true
+    resources: [{name: nvidia.com/gpu, replicas: 4}]
+""",
+    "mixed": "version: v1\nflags: {migStrategy: mixed}\n",
+    "of-another-node": """\
+version: v1
+sharing:
+  timeSlicing:
+    renameByDefault: true
+    resources: [{name: nvidia.com/gpu, replicas: 4, devices: ["7"]}]
+""",
+}
+
+
+@pytest.fixture
+def settings(folder: Path) -> Settings:
+    """Make a node with profiles."""
+    (folder / "profiles").mkdir()
+    for key, text in PROFILES.items():
+        (folder / "profiles" / key).write_text(text)
+    return Settings(
+        root=str(folder),
+        state_dir=str(folder / "state"),
+        nvml_socket=str(folder / "nvml.sock"),
+        profiles=str(folder / "profiles"),
+        plugin_dir=str(folder / "plugins"),
+        pod_resources=str(folder / "pods.sock"),
+    )
+
+
+def looked(
+    settings: Settings, *asked: str | None, given: Allocations | None = None, is_split: bool = False
+) -> NvidiaSource:
+    """Return a source that has looked after each of these was asked for."""
+
+    async def work() -> NvidiaSource:
+        nvml = Nvml(Path(settings.nvml_socket).parent)
+        source = NvidiaSource(settings, Timing(first_state=SECONDS, users=3600.0), write=None, given=given)
+        source.start(lambda: None)
+        await nvml.start(state(split(0, "1g.5gb", "1g.5gb")) if is_split else state())
+        source.configure(Description(nvidia=DISTRIBUTED))
+        for key in asked:
+            source.ask(key)
+            await source.look()
+        await source.close()
+        await nvml.stop()
+        return source
+
+    return asyncio.run(work())
+
+
+def units(source: NvidiaSource) -> dict[str, list[tuple[str, int]]]:
+    """Return units and their shares by resource."""
+    return {name: [(unit.id, unit.shares) for unit in found or ()] for name, found in source.resources.items()}
+
+
+@pytest.mark.parametrize(
+    ("asked", "default", "resource", "verdict"),
+    [
+        pytest.param((None,), "", GPU, ("default", "default", "", False), id="nothing is asked for"),
+        pytest.param((None,), "slice-4", SHARED, ("slice-4", "slice-4", "", False), id="--default-profile"),
+        pytest.param(("slice-4",), "", SHARED, ("slice-4", "slice-4", "", False), id="a key"),
+        pytest.param(("slice-4", ""), "", GPU, ("default", "default", "", False), id="no longer"),
+        pytest.param(("x",), "", GPU, ("x", "", "there is no profile x", True), id="none of that key, at the start"),
+        pytest.param(
+            ("slice-4", "x"), "", SHARED, ("x", "slice-4", "there is no profile x", True), id="none of that key"
+        ),
+        pytest.param(
+            ("slice-4", "of-another-node"),
+            "",
+            SHARED,
+            ("of-another-node", "slice-4", "does not fit this node: ", True),
+            id="of other GPUs",
+        ),
+    ],
+)
+def test_what_is_asked_for_is_answered(
+    settings: Settings,
+    asked: tuple[str | None, ...],
+    default: str,
+    resource: str,
+    verdict: tuple[str, str, str, bool],
+) -> None:
+    """With the key that counts, the one in force, and why they differ."""
+    source = looked(settings._replace(default_profile=default), *asked)
+    found = source.verdict
+    assert found is not None
+    assert verdict[2] in found.message
+    assert bool(verdict[2]) is bool(found.message)
+    expected = Verdict(
+        asked=verdict[0],
+        applied=verdict[1],
+        message=found.message,
+        resources=(resource,),
+        has_failed=verdict[3],
+    )
+    assert found == expected
+    assert units(source) == {resource: [(f"GPU-{number}", 4 if resource == SHARED else 1) for number in range(4)]}
+
+
+def test_what_a_profile_says_counts_more_than_the_configuration(settings: Settings) -> None:
+    """Its policy, its strategy for MIG, and that a container gets one share."""
+    checked = Traits(is_checked=True)
+    assert looked(settings, None).traits(GPU) == checked
+    expected = Traits(policy=Policy.PACKED, is_checked=True, one_share=True)
+    assert looked(settings, "slice-4").traits(SHARED) == expected
+    assert units(looked(settings, None, is_split=True)) == {GPU: [("GPU-0", 1)]}
+    assert units(looked(settings, "mixed", is_split=True)) == {INSTANCE: [("MIG-0-1", 1), ("MIG-0-2", 1)]}
+
+
+def test_what_was_given_before_stays_while_nobody_says_who_has_devices(settings: Settings, folder: Path) -> None:
+    """The other GPUs are offered as the profile says."""
+    given = Allocations(str(folder / "state"))
+    given.load()
+    given.remember(GPU, {"GPU-0": ("/dev/nvidia0 195:0",)})
+    source = looked(settings, "slice-4", "slice-4", given=given)
+    assert units(source) == {GPU: [("GPU-0", 1)], SHARED: [("GPU-1", 4), ("GPU-2", 4), ("GPU-3", 4)]}
+    assert source.verdict is not None
+    assert "it is not known which devices are in use" in source.verdict.message
+
+
+def test_what_was_given_cannot_be_read(settings: Settings, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing is offered: it is not known what is in use."""
+    (folder / "state/allocations.json").mkdir(parents=True)
+    source = looked(settings, "slice-4", given=Allocations(str(folder / "state")))
+    assert source.resources == {}
+    assert "cannot read what was given" in caplog.text
+
+
+def test_without_profiles_there_is_no_verdict(settings: Settings) -> None:
+    """And nothing is watched."""
+    source = looked(settings._replace(profiles=""), None)
+    assert (source.verdict, source.places()) == (None, ())
+
+
+def test_without_profiles_nothing_of_them_is_loaded() -> None:
+    """The resident process of a node with GPUs stays as small as it was."""
+    program = "import sys, device_agent.sources.nvidia.nvidia_source; print(*sys.modules)"
+    command = [sys.executable, "-c", program]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS).stdout.split()
+    own = ("device_agent.users", "device_agent.profiles.transition", "device_agent.profiles.parse",
+           "device_agent.profiles.current", "device_agent.sources.nvidia.sharing")  # fmt: skip
+    assert [name for name in loaded if name.startswith(own)] == []
+
+
+def test_a_default_profile_needs_profiles() -> None:
+    """It would change nothing, and nobody would know."""
+    with pytest.raises(ConfigurationError, match="--profiles, which is not given"):
+        build_settings({"default-profile": "slice-4"}, {"DEVICE_AGENT_PROFILES": ""})

@@ -1,0 +1,66 @@
+"""What is given while the list of the next profile is on its way to the kubelet."""
+
+import asyncio
+from pathlib import Path
+
+from device_agent.allocations.remembered import Allocations
+from device_agent.profiles.current import Current
+from device_agent.profiles.parse import parse_profile
+from device_agent.profiles.transition import Listing
+from device_agent.sources.nvidia.sharing import Sharing
+from device_agent.users.asking import Users
+from device_agent.users.look import Places
+from device_resources.nvidia import MigStrategy
+from tests.unit.device_agent.nvidia.pods import Pods
+from tests.unit.device_agent.nvidia.states import state
+
+GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
+WHOLE = Current("whole", parse_profile("version: v1\n", "whole"))
+SHARES = Current(
+    "shares",
+    parse_profile(
+        """\
+version: v1
+sharing: {timeSlicing: {renameByDefault: true, resources: [{name: nvidia.com/gpu, replicas: 4}]}}
+""",
+        "shares",
+    ),
+)
+
+
+def free(listing: Listing) -> dict[str, list[str]]:
+    """Return the units that may be given, by resource."""
+    found = {name: sorted({one.unit for one in devices if not one.why}) for name, devices in listing.items()}
+    return {name: units for name, units in found.items() if units}
+
+
+def test_what_is_given_while_its_way_ends_stays(folder: Path) -> None:
+    """The kubelet had the list before: the GPU is not shared, and stays on the list for its container."""
+    pods, given = Pods(folder), Allocations(str(folder / "state"))
+    places = Places(socket=pods.path, plugins=str(folder / "plugins"), cgroups=str(folder / "sys/fs/cgroup"))
+    users = Users(places, lambda: None, 3600.0)
+    said: list[tuple[str, str]] = []
+    sharing, cards = Sharing(users, given, lambda topic, what: said.append((topic, what))), state().cards
+
+    async def step(current: Current) -> None:
+        await users.look()
+        sharing.advance(current, cards, MigStrategy.NONE)
+
+    async def work() -> None:
+        await pods.start()
+        assert await sharing.begin()
+        await step(WHOLE)
+        assert free(sharing.listing) == {GPU: ["GPU-0", "GPU-1", "GPU-2", "GPU-3"]}
+        await step(SHARES)
+        assert free(sharing.listing) == {}
+        given.begin(GPU, {"GPU-0": 1})
+        sharing.advance(SHARES, cards, MigStrategy.NONE)  # nobody has looked since
+        assert free(sharing.listing) == {GPU: ["GPU-0"]}
+        await step(SHARES)
+        assert free(sharing.listing) == {GPU: ["GPU-0"], SHARED: ["GPU-1", "GPU-2", "GPU-3"]}
+        assert sharing.verdict.message == "GPU-0 is still held as nvidia.com/gpu by 1 container"
+        assert [line for line in said if line[1]] == []
+        await sharing.close()
+        await pods.stop()
+
+    asyncio.run(work())
