@@ -318,6 +318,7 @@ def newest_kernel() -> str:
     return newest_release(available_releases(refreshed_apt()))
 
 
+@pytest.mark.long
 def test_engine_and_job_build_the_same_driver(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
     """``driver-builder preflight --push`` as an admin would, with either builder: both images say and hold the same.
 
