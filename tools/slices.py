@@ -50,6 +50,7 @@ SLICES: Mapping[str, tuple[str, ...]] = {
         f"{WORLD}/test_world_attack_longer.py",
     ),
     "nvidia-chain": ("tests/cluster/test_nvidia_chain.py",),
+    "silent-node": ("tests/cluster/test_silent_node.py",),
 }
 """What each runs: files, and folders without what another slice names."""
 BY_HAND = ("tests/api/test_soak.py",)
