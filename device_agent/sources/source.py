@@ -45,8 +45,11 @@ class Source(Protocol):
         """Say how a resource is offered. Whether it is checked stays as it is while the resource is there."""
         ...
 
-    def registered(self, resources: frozenset[str]) -> None:
-        """Take note of which of its resources the kubelet watches now; called after each look."""
+    def registered(self, resources: frozenset[str], taken: frozenset[str] = frozenset()) -> None:
+        """Take note of which of its resources the kubelet watches now, and which another plugin has.
+
+        Called after each look.
+        """
         ...
 
     def commands(self, resource: str) -> Mapping[str, int]:

@@ -74,7 +74,7 @@ class FilesSource:
         """Say that nothing is decided about a resource."""
         return PLAIN
 
-    def registered(self, resources: frozenset[str]) -> None:
+    def registered(self, resources: frozenset[str], taken: frozenset[str] = frozenset()) -> None:
         """Take no note."""
 
     def commands(self, resource: str) -> Mapping[str, int]:

@@ -84,6 +84,8 @@ class NvidiaSource:
         self._nvidia = description.nvidia
         if self._nvidia is None:
             self._resources = {}
+            if self._profiles is not None:
+                self._profiles.sharing.forget()
         elif self._client is None:
             self._client = NvmlClient(self._settings.nvml_socket, self._timing, self._wake)
             self._profiles = self._with_profiles() if self._settings.profiles else None
@@ -136,8 +138,13 @@ class NvidiaSource:
         policy = policy if self._profile.policy is None else Policy(self._profile.policy)
         return Traits(policy=policy, is_checked=True, one_share=self._profile.fails_greater_than_one)
 
-    def registered(self, resources: frozenset[str]) -> None:
-        """Have device nodes made once the kubelet asks before containers of each of the resources start."""
+    def registered(self, resources: frozenset[str], taken: frozenset[str] = frozenset()) -> None:
+        """Have device nodes made once the kubelet asks before containers of each of the resources start.
+
+        What another plugin gives meanwhile is looked at before anything is given here again.
+        """
+        if self._profiles is not None and self._profiles.sharing.beside(is_another=bool(taken)):
+            self._wake()
         if self._client is not None and self._resources and self._resources.keys() <= resources:
             self._client.make_nodes()
 

@@ -46,7 +46,7 @@ class JsonSource:
         """Decide nothing."""
         return PLAIN
 
-    def registered(self, resources: frozenset[str]) -> None:
+    def registered(self, resources: frozenset[str], taken: frozenset[str] = frozenset()) -> None:
         """Take no note."""
 
     def commands(self, _resource: str) -> Mapping[str, int]:

@@ -78,7 +78,7 @@ class FakeSource:
         assert resource in self.resources
         return self.decides
 
-    def registered(self, resources: frozenset[str]) -> None:
+    def registered(self, resources: frozenset[str], taken: frozenset[str] = frozenset()) -> None:  # noqa: ARG002 - as the protocol has it
         """Remember them."""
         self.known_to_kubelet = resources
 
