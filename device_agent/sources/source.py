@@ -25,6 +25,11 @@ class Source(Protocol):
         """Return what is known now. Resources may come and go with each :meth:`look` and :meth:`configure`."""
         ...
 
+    @property
+    def missing(self) -> str:
+        """Say what it cannot offer yet, and why; empty if nothing is missing."""
+        ...
+
     def start(self, wake: Callable[[], None]) -> None:
         """Remember whom to wake, from the loop, when another look is worth it."""
         ...

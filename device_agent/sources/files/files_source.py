@@ -22,6 +22,7 @@ class FilesSource:
     """Finds units by globs. ``root``: what stands for the node's ``/``."""
 
     name = "files"
+    missing = ""
 
     def __init__(self, root: str) -> None:
         self._root = root

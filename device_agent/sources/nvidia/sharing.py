@@ -42,12 +42,14 @@ class Sharing:
     """What is offered. ``given``: remembers what was given; None: nobody has devices, as for who only looks.
 
     ``listing``: what the kubelet is to be shown now. ``verdict``: what became of the profile.
+    ``missing``: why nothing can be offered yet; empty if there is no reason.
     """
 
     def __init__(self, users: Users, given: "Allocations | None", say: Say) -> None:
         self.listing: Listing = {}
         self.good = Good()
         self.verdict = Verdict()
+        self.missing = ""
         self._users = users
         self._given = given
         self._say = say
@@ -67,8 +69,10 @@ class Sharing:
         try:
             await in_thread(self._given.load, "nvidia")
         except OSError as error:
-            self._say("given", f"cannot read what was given: {error.strerror or error}; nothing is offered")
+            self.missing = f"cannot read what was given in {self._given.path}: {error.strerror or error}"
+            self._say("given", f"{self.missing}; nothing is offered")
             return False
+        self.missing = ""
         self._say("given", "")
         self.listing = held_before(held_in(self._given.given or {}))
         await self._users.look()

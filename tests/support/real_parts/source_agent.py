@@ -22,6 +22,7 @@ class JsonSource:
     """Reads units from a file."""
 
     name = "json"
+    missing = ""
 
     def __init__(self, path: Path) -> None:
         self._path = path

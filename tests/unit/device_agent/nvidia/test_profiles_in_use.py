@@ -332,6 +332,27 @@ def test_gpus_that_come_after_the_first_look_are_looked_at(folder: Path) -> None
     play(folder, work, settings=shared(folder))
 
 
+def test_another_plugin_may_have_given_gpus_before_it_went(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It gave one whole: no list after it has a share of that GPU to give."""
+    socket = folder / "plugins/nvidia-gpu.sock"
+
+    async def act(node: Node) -> None:
+        await node.shows(shared=(16, 16))
+        theirs = await asyncio.start_unix_server(lambda _reader, writer: writer.close(), socket)
+        while "not offered: another plugin answers" not in caplog.text:
+            await asyncio.sleep(0.01)
+        node.pods.run(GPU, "GPU-0")
+        while not node.kubelet.lists.empty():
+            node.kubelet.lists.get_nowait()
+        theirs.close()
+        socket.unlink()
+        await node.shows(gpu=(1, 1), shared=(12, 16))
+        lists = [node.kubelet.lists.get_nowait() for _ in range(node.kubelet.lists.qsize())]
+        assert not [one for one in lists if one and one.get("GPU-0::0") == "Healthy"]
+
+    live(folder, act, RENAMED)
+
+
 def test_profiles_without_gpus_in_the_configuration_are_named(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """They would mean nothing, and nobody would know; they count when the configuration asks for GPUs."""
 

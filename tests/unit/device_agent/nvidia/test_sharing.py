@@ -108,3 +108,16 @@ def test_what_another_plugin_gave_meanwhile_is_looked_at(folder: Path, *, is_des
         await pods.stop()
 
     asyncio.run(work())
+
+
+def test_what_was_given_has_to_be_read_first(folder: Path) -> None:
+    """Until then the agent is not ready, and says which file cannot be read."""
+    state_dir, pods = folder / "state", Pods(folder)
+    state_dir.write_text("no folder")
+    places = Places(socket=pods.path, plugins=str(folder / "plugins"), cgroups=str(folder / "sys/fs/cgroup"))
+    sharing = Sharing(Users(places, lambda: None, 1.0), Allocations(str(state_dir)), lambda _topic, _what: None)
+    assert not asyncio.run(sharing.begin())
+    assert sharing.missing == f"cannot read what was given in {state_dir}/allocations.json: Not a directory"
+    state_dir.unlink()
+    assert asyncio.run(sharing.begin())
+    assert sharing.missing == ""
