@@ -224,6 +224,8 @@ class Agent:
         served = {name: one for each in self._followed for name, one in each.offers().items()}
         if missing := [one.missing for one in served.values() if one.missing]:
             return f"not registered: {first_few(missing, _MAX_NAMED)}"
+        if missing := [one.source.missing for one in self._followed if one.source.missing]:
+            return first_few(missing, _MAX_NAMED, separator="; ")
         late = {*self._late(), *(one.source.name for one in self._followed if not one.has_looked)}
         return f"not looked at: {first_few(sorted(late), _MAX_NAMED)}" if late else ""
 

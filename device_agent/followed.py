@@ -147,8 +147,9 @@ class Followed:
                 self._served[name].keep_registered(tasks, self._settings.interval)
 
     def _report_registered(self) -> None:
-        names = (name for name, served in self.offers().items() if served.plugin.is_registered)
-        self.source.registered(frozenset(names))
+        plugins = {name: served.plugin for name, served in self.offers().items()}
+        taken = frozenset(name for name, plugin in plugins.items() if plugin.rival)
+        self.source.registered(frozenset(name for name, plugin in plugins.items() if plugin.is_registered), taken)
 
     async def _drop_gone(self) -> None:
         known = self.source.resources

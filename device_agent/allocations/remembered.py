@@ -19,12 +19,12 @@ _MAX_FILE = 1 << 26
 class Allocations:
     """What devices were when they were given. ``folder``: where the file is; it is made when it is needed.
 
-    ``boot``: the id of this boot; ``now``: the clock that counts from it.
+    ``path``: of the file. ``boot``: the id of this boot; ``now``: the clock that counts from it.
     ``load``, ``remember`` and ``check`` wait for the disk and may be called in any thread, the others in one only.
     """
 
     def __init__(self, folder: str, boot: str = "", now: Callable[[], float] = seconds_since_boot) -> None:
-        self._path = f"{folder.rstrip('/')}/allocations.json"
+        self.path = f"{folder.rstrip('/')}/allocations.json"
         self._boot = boot
         self._now = now
         self._lock = Lock()
@@ -78,10 +78,10 @@ class Allocations:
                 starts = {name: recent.get((resource, name)) for name in new}
                 allocations = {name: _allocation(identity, starts[name]) for name, identity in new.items()}
                 given = with_new(self._known(), resource, allocations)
-                write_kept(self._path, dump_given(given, self._boot))
+                write_kept(self.path, dump_given(given, self._boot))
             except OSError as error:
                 why = error.strerror or error
-                raise AllocationRefused(f"cannot remember what is given in {self._path}: {why}") from error
+                raise AllocationRefused(f"cannot remember what is given in {self.path}: {why}") from error
             self._given = given
 
     def check(self, resource: str, devices: Iterable[tuple[str, Identity]]) -> None:
@@ -94,7 +94,7 @@ class Allocations:
             try:
                 given = self._known()
             except OSError as error:
-                raise StartRefused(f"cannot read what was given in {self._path}: {error.strerror or error}") from error
+                raise StartRefused(f"cannot read what was given in {self.path}: {error.strerror or error}") from error
             for name, now in devices:
                 try:
                     check_start(resource, name, given, now)
@@ -111,11 +111,11 @@ class Allocations:
         """
         if self._given is None:
             try:
-                given = parse_given(read_kept(self._path, _MAX_FILE), self._boot)
+                given = parse_given(read_kept(self.path, _MAX_FILE), self._boot)
             except FileNotFoundError:
                 given = {}
             except FileInvalid as error:
-                self._why = f"{self._path} was not valid, {error}, and is {set_aside(self._path)} now"
+                self._why = f"{self.path} was not valid, {error}, and is {set_aside(self.path)} now"
                 log.error("allocations: %s: containers with devices start again when their pods are new", self._why)  # noqa: TRY400 - no traceback: the message is for the operator
                 given = {}
             # Before the rest: whoever knows what was given has to know what was given lately.

@@ -88,11 +88,13 @@ class Traits:
     ``policy``: which shares a container gets.
     ``is_checked``: each unit has an identity, which is compared before each start of a container.
     ``one_share``: a container that asks for more than one share is refused.
+    ``beside``: other resources as which another plugin would give the same units.
     """
 
     policy: Policy = Policy.DISTRIBUTED
     is_checked: bool = False
     one_share: bool = False
+    beside: tuple[str, ...] = ()
 
 
 PLAIN = Traits()

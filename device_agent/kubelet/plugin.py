@@ -69,7 +69,7 @@ class Plugin:
         self._kubelet: Identity | None = None
         self._registered_at = 0.0
         self._nudged = asyncio.Event()
-        self._rivals = Rivals(resource, folder)
+        self._rivals = Rivals((resource, *traits.beside), folder)
         self._last_failure = ""
 
     @property

@@ -5,6 +5,7 @@ would tell, but one that has a single queue of events gives each to one of those
 """
 
 import asyncio
+from collections.abc import Iterable
 
 from device_resources.resource import NVIDIA_DOMAIN
 
@@ -35,14 +36,14 @@ async def is_answered(socket: str) -> bool:
 
 
 class Rivals:
-    """The other plugins of a resource. ``folder``: where the kubelet has its socket.
+    """The other plugins of resources, of which one has the same units. ``folder``: where the kubelet has its socket.
 
     ``socket``: the path of the one that answers, or did a moment ago; empty if there is none.
     """
 
-    def __init__(self, resource: str, folder: str) -> None:
+    def __init__(self, resources: Iterable[str], folder: str) -> None:
         self.socket = ""
-        self._sockets = [f"{folder}/{name}" for name in rivals(resource)]
+        self._sockets = [f"{folder}/{name}" for resource in dict.fromkeys(resources) for name in rivals(resource)]
         self._away_since: float | None = None
 
     async def look(self) -> None:

@@ -18,6 +18,7 @@ _Key = tuple[str, str]
 """Resource and id."""
 _Rows = Mapping[_Key, "Listed"]
 """Of one unit."""
+_NO_PARENTS: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,24 +45,39 @@ Listing = Mapping[str, tuple[Listed, ...]]
 
 
 def transition(
-    wanted: Collection[Offered], before: Listing, in_use: Collection[Held] | None, known: Collection[str] = ()
+    wanted: Collection[Offered],
+    before: Listing,
+    in_use: Collection[Held] | None,
+    known: Collection[str] = (),
+    parent: Mapping[str, str] = _NO_PARENTS,
 ) -> Listing:
     """Say what to list next when a profile asks for ``wanted``, each unit once; nothing else to do: ``before``.
 
     ``before``: what is listed now; after a start :func:`held_before`.
-    ``in_use``: what containers have; None while that is not known: what changes a unit waits.
+    ``in_use``: what containers have; None while that is not known: what changes a unit waits, and what is not listed
+    yet is listed and may not be given.
     ``known``: units of this source that may be neither wanted nor listed, and still be in use.
+    ``parent``: UUID of a MIG instance -> that of its card: of the two one at a time is given.
     """
     plan = {one.unit: one for one in wanted}
     listed = _by_unit(before)
+    kin = _kin(parent)
     if in_use is None:
-        rows = {unit: _unless_changed(plan.get(unit), listed.get(unit, {})) for unit in {**plan, **listed}}
+        sure = {unit: _unless_both(unit, listed, kin.get(unit, ())) for unit in listed}
+        rows = {unit: _unless_changed(plan.get(unit), sure.get(unit, {})) for unit in {**plan, **listed}}
         return _listing(rows, held=frozenset())
     domains = {_domain(resource) for resource in (*before, *(one.resource for one in wanted))}
     ours = [one for one in in_use if one.shares or _domain(one.resource) in domains]
-    held = _held_by_unit(ours, {*plan, *listed, *known}, before)
+    held = _held_by_unit(ours, {*plan, *listed, *known, *kin}, before)
     units = (*plan, *sorted(held.keys() - plan))
-    rows = {unit: _of_unit(unit, plan.get(unit), held.get(unit, ()), listed.get(unit, {})) for unit in units}
+    others = {unit: [one for other in kin.get(unit, ()) for one in held.get(other, ())] for unit in plan}
+    ending = {unit: [row for other in kin.get(unit, ()) for row in listed.get(other, {}).items()] for unit in plan}
+    rows = {
+        unit: _of_unit(plan[unit], held.get(unit, ()), others[unit], (*listed.get(unit, {}).items(), *ending[unit]))
+        if unit in plan
+        else _kept(unit, held.get(unit, ()))
+        for unit in units
+    }
     return _listing(rows, held={(one.resource, one.id) for each in held.values() for one in each})
 
 
@@ -122,15 +138,37 @@ def held_before(given: Iterable[Held]) -> Listing:
     return _listing(newest, held=frozenset())
 
 
-def _of_unit(unit: str, offered: Offered | None, held: Collection[Held], listed: _Rows) -> _Rows:
-    """List what is held as it was given, and what is offered, which waits for what is or may be given otherwise."""
-    kept = {(one.resource, one.id): Listed(id=one.id, unit=unit, shares=one.shares) for one in held}
-    if offered is None:
-        return kept
-    way = (offered.resource, offered.shares)
-    others = Counter(one.resource for one in held if (one.resource, one.shares) != way)
-    ending = {key[0] for key, row in listed.items() if not row.why and (key[0], row.shares) != way}
-    return _offered(offered, _why(unit, others, ending)) | kept
+def unknown(listing: Listing) -> Listing:
+    """List the same, and nothing of it may be given: another plugin may have given it."""
+    return {
+        resource: tuple(replace(one, why=one.why or _why_unknown(one.unit)) for one in devices)
+        for resource, devices in listing.items()
+    }
+
+
+def _of_unit(
+    offered: Offered, held: Collection[Held], related: Collection[Held], listed: Iterable[tuple[_Key, Listed]]
+) -> _Rows:
+    """List what is held as it was given, and what is offered, which waits for what is or may be given otherwise.
+
+    ``related``: what is held of the instances of the card, or of the card of the instance. ``listed``: of both.
+    """
+    unit, way = offered.unit, (offered.resource, offered.shares)
+    others = Counter(one.resource for one in (*held, *related) if one in related or (one.resource, one.shares) != way)
+    ending = {key[0] for key, row in listed if not row.why and (row.unit, key[0], row.shares) != (unit, *way)}
+    return _offered(offered, _why(unit, others, ending)) | _kept(unit, held)
+
+
+def _kept(unit: str, held: Collection[Held]) -> dict[_Key, Listed]:
+    return {(one.resource, one.id): Listed(id=one.id, unit=unit, shares=one.shares) for one in held}
+
+
+def _kin(parent: Mapping[str, str]) -> Mapping[str, Collection[str]]:
+    """Sort out which units are not to be given beside each: instances beside their card, and it beside them."""
+    kin: dict[str, list[str]] = {instance: [card] for instance, card in parent.items()}
+    for instance, card in parent.items():
+        kin.setdefault(card, []).append(instance)
+    return kin
 
 
 def _offered(offered: Offered, why: str = "") -> dict[_Key, Listed]:
@@ -155,12 +193,26 @@ def _by_unit(listing: Listing) -> Mapping[str, dict[_Key, Listed]]:
     return units
 
 
+def _unless_both(unit: str, listed: Mapping[str, _Rows], kin: Iterable[str]) -> _Rows:
+    """Have neither a card nor its instance given while both may be in use: after a start, if each was given once."""
+    rows = listed[unit]
+    if not any(not row.why for other in kin for row in listed.get(other, {}).values()):
+        return rows
+    return {key: replace(row, why=row.why or _why_unknown(unit)) for key, row in rows.items()}
+
+
 def _unless_changed(offered: Offered | None, listed: _Rows) -> _Rows:
-    """Keep a unit as it is listed, unless it is given in the way that is asked for, or is not listed at all."""
+    """Keep a unit as it is listed; in the way that is asked for also with what is not listed, and may not be given."""
     if offered is None:
         return listed
-    ways = {(resource, one.shares, one.why) for (resource, _), one in listed.items()}
-    return _offered(offered) if ways <= {(offered.resource, offered.shares, "")} else listed
+    ways = {(resource, one.shares) for (resource, _), one in listed.items()}
+    if not ways <= {(offered.resource, offered.shares)}:
+        return listed
+    return {**_offered(offered, _why_unknown(offered.unit)), **listed}
+
+
+def _why_unknown(unit: str) -> str:
+    return f"it is not known yet whether {unit} is in use"
 
 
 def _held_by_unit(in_use: Iterable[Held], units: Collection[str], before: Listing) -> Mapping[str, Collection[Held]]:

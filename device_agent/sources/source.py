@@ -25,6 +25,11 @@ class Source(Protocol):
         """Return what is known now. Resources may come and go with each :meth:`look` and :meth:`configure`."""
         ...
 
+    @property
+    def missing(self) -> str:
+        """Say what it cannot offer yet, and why; empty if nothing is missing."""
+        ...
+
     def start(self, wake: Callable[[], None]) -> None:
         """Remember whom to wake, from the loop, when another look is worth it."""
         ...
@@ -45,8 +50,11 @@ class Source(Protocol):
         """Say how a resource is offered. Whether it is checked stays as it is while the resource is there."""
         ...
 
-    def registered(self, resources: frozenset[str]) -> None:
-        """Take note of which of its resources the kubelet watches now; called after each look."""
+    def registered(self, resources: frozenset[str], taken: frozenset[str] = frozenset()) -> None:
+        """Take note of which of its resources the kubelet watches now, and which another plugin has.
+
+        Called after each look.
+        """
         ...
 
     def commands(self, resource: str) -> Mapping[str, int]:

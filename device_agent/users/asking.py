@@ -15,11 +15,14 @@ class Users:
         self._wake = wake
         self._pause = pause
         self._seen: Seen | None = None
+        self._looks = 0
         self._task: asyncio.Task[None] | None = None
 
     async def look(self) -> None:
         """Look at once, and wait for it."""
-        self._seen = await look_at_users(self._places)
+        looks = self._looks
+        seen = await look_at_users(self._places)
+        self._seen = seen if looks == self._looks else None
 
     def ask(self, *, soon: bool) -> None:
         """Look once, unless that is under way: soon, or after the pause."""
@@ -33,6 +36,11 @@ class Users:
             self._task = None
         seen, self._seen = self._seen, None
         return seen
+
+    def forget(self) -> None:
+        """Have nothing seen, and have what is being seen count for nothing."""
+        self._seen = None
+        self._looks += 1
 
     async def close(self) -> None:
         """Give up a look that is under way."""

@@ -22,6 +22,7 @@ class FilesSource:
     """Finds units by globs. ``root``: what stands for the node's ``/``."""
 
     name = "files"
+    missing = ""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -74,7 +75,7 @@ class FilesSource:
         """Say that nothing is decided about a resource."""
         return PLAIN
 
-    def registered(self, resources: frozenset[str]) -> None:
+    def registered(self, resources: frozenset[str], taken: frozenset[str] = frozenset()) -> None:
         """Take no note."""
 
     def commands(self, resource: str) -> Mapping[str, int]:

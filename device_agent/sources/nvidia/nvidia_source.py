@@ -9,6 +9,7 @@ from device_agent.config.config_file import Description
 from device_agent.config.options import Settings
 from device_agent.devices.model import Policy, Traits, Unit
 from device_agent.gpu_state.state import CardState, State
+from device_agent.profiles.strategy import by_strategy
 from device_agent.sources.in_thread import in_thread
 from device_agent.sources.nvidia.client import USUAL, Heard, NvmlClient, Timing
 from device_agent.sources.nvidia.health import Rules
@@ -17,7 +18,7 @@ from device_agent.sources.nvidia.memory import Memory, after, surviving
 from device_agent.sources.nvidia.memory_file import Keeper, Write, read_memory, write_memory
 from device_agent.sources.nvidia.units import Offer, View, offer, offer_listed
 from device_agent.sources.source import Known
-from device_resources.nvidia import NvidiaSettings
+from device_resources.nvidia import MigStrategy, NvidiaSettings
 from file_watch.inotify import Place
 from kube_api.text import first_few
 
@@ -69,6 +70,7 @@ class NvidiaSource:
         self._keeper: Keeper | None = None
         self._said: dict[str, str] = {}
         self._resources: dict[str, tuple[Unit, ...]] = {}
+        self._usual: tuple[str, ...] = ()
 
     @property
     def resources(self) -> Known:
@@ -84,6 +86,8 @@ class NvidiaSource:
         self._nvidia = description.nvidia
         if self._nvidia is None:
             self._resources = {}
+            if self._profiles is not None:
+                self._profiles.sharing.forget()
         elif self._client is None:
             self._client = NvmlClient(self._settings.nvml_socket, self._timing, self._wake)
             self._profiles = self._with_profiles() if self._settings.profiles else None
@@ -97,6 +101,11 @@ class NvidiaSource:
     def verdict(self) -> "Verdict | None":
         """Say what became of the profile that is asked for, at the last look; None without profiles."""
         return self._profiles.sharing.verdict if self._profiles else None
+
+    @property
+    def missing(self) -> str:
+        """Say why nothing can be offered yet."""
+        return self._profiles.sharing.missing if self._profiles else ""
 
     def places(self) -> Sequence[Place]:
         """Watch the profiles; of GPUs the container says what has changed."""
@@ -134,10 +143,17 @@ class NvidiaSource:
         if self._profile is None:
             return Traits(policy=policy, is_checked=True)
         policy = policy if self._profile.policy is None else Policy(self._profile.policy)
-        return Traits(policy=policy, is_checked=True, one_share=self._profile.fails_greater_than_one)
+        return Traits(
+            policy=policy, is_checked=True, one_share=self._profile.fails_greater_than_one, beside=self._usual
+        )
 
-    def registered(self, resources: frozenset[str]) -> None:
-        """Have device nodes made once the kubelet asks before containers of each of the resources start."""
+    def registered(self, resources: frozenset[str], taken: frozenset[str] = frozenset()) -> None:
+        """Have device nodes made once the kubelet asks before containers of each of the resources start.
+
+        What another plugin gives meanwhile is looked at before anything is given here again.
+        """
+        if self._profiles is not None and self._profiles.sharing.beside(is_another=bool(taken)):
+            self._wake()
         if self._client is not None and self._resources and self._resources.keys() <= resources:
             self._client.make_nodes()
 
@@ -172,6 +188,7 @@ class NvidiaSource:
         return _Profiles(folder, Sharing(users, self._given, self._say))
 
     def _shared(self, sharing: "Sharing", current: "Current", cards: Sequence[CardState], view: View) -> Offer:
+        self._usual = tuple(by_strategy(cards, MigStrategy.MIXED).resources)
         sharing.advance(current, cards, view.strategy)
         strategy = sharing.good.profile.mig_strategy or view.strategy
         return offer_listed(cards, replace(view, strategy=strategy), sharing.listing)

@@ -4,7 +4,7 @@ A profile that cannot be had, or does not fit the GPUs, changes nothing. Who has
 change is under way, and once at the start.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,7 +14,7 @@ from device_agent.profiles.apply import apply
 from device_agent.profiles.current import Current
 from device_agent.profiles.offered import Offered
 from device_agent.profiles.profile import Profile
-from device_agent.profiles.transition import Held, Listing, held_before, transition, with_late
+from device_agent.profiles.transition import Held, Listing, held_before, transition, unknown, with_late
 from device_agent.profiles.verdict import Verdict
 from device_agent.sources.in_thread import in_thread
 from device_agent.users.asking import Users
@@ -42,12 +42,14 @@ class Sharing:
     """What is offered. ``given``: remembers what was given; None: nobody has devices, as for who only looks.
 
     ``listing``: what the kubelet is to be shown now. ``verdict``: what became of the profile.
+    ``missing``: why nothing can be offered yet; empty if there is no reason.
     """
 
     def __init__(self, users: Users, given: "Allocations | None", say: Say) -> None:
         self.listing: Listing = {}
         self.good = Good()
         self.verdict = Verdict()
+        self.missing = ""
         self._users = users
         self._given = given
         self._say = say
@@ -55,7 +57,9 @@ class Sharing:
         self._wanted: tuple[Offered, ...] = ()
         self._settled: tuple[Offered, ...] | None = None
         self._before: Listing = {}
-        self._must_check = False
+        self._must_check = True
+        self._is_beside = False
+        self._is_due = True
         self._unknown = ""
 
     async def begin(self) -> bool:
@@ -65,8 +69,10 @@ class Sharing:
         try:
             await in_thread(self._given.load, "nvidia")
         except OSError as error:
-            self._say("given", f"cannot read what was given: {error.strerror or error}; nothing is offered")
+            self.missing = f"cannot read what was given in {self._given.path}: {error.strerror or error}"
+            self._say("given", f"{self.missing}; nothing is offered")
             return False
+        self.missing = ""
         self._say("given", "")
         self.listing = held_before(held_in(self._given.given or {}))
         await self._users.look()
@@ -76,11 +82,14 @@ class Sharing:
     def advance(self, current: Current, cards: Sequence[CardState], default: MigStrategy) -> None:
         """Go one step towards what is asked for; the users wake whoever calls when there may be another one."""
         error = self._plan(current, cards, default) if cards else current.error
-        if self._wanted != self._settled:
-            self._step(frozenset(_units(cards)))
+        if not cards:
+            self._users.take()  # it would be old when there are some
+        elif self._wanted != self._settled and not self._is_beside:
+            self._step(cards)
         kept = f"{self.good.key} stays in force" if self.good.key else "GPUs are offered without a profile"
         self._say("profile", f"{error}; {kept}" if error else "")
-        waits = [*self._waits(), *filter(None, (self._unknown, "" if cards else "no GPU is known yet"))]
+        beside = "another plugin offers GPUs" if self._is_beside else ""
+        waits = [*filter(None, (beside, self._unknown, "" if cards else "no GPU is known yet")), *self._waits()]
         self.verdict = Verdict(
             asked=current.key,
             applied=self.good.key,
@@ -88,6 +97,24 @@ class Sharing:
             resources=tuple(sorted(self.listing)),
             has_failed=bool(error),
         )
+
+    def beside(self, *, is_another: bool) -> bool:
+        """Take in whether another plugin has one of the resources; True if there is another step because of it.
+
+        What it gives is nobody's to say here: nothing counts as known until somebody has looked after it has gone.
+        """
+        if self._given is None or is_another is self._is_beside:
+            return False
+        self._is_beside = is_another
+        self.forget()
+        return True
+
+    def forget(self) -> None:
+        """List nothing that may be given until somebody has looked at who has devices: others may have given some."""
+        if self._given is not None:
+            self.listing, self._before = unknown(self.listing), {}
+            self._settled, self._must_check, self._is_due = None, True, True
+            self._users.forget()
 
     async def close(self) -> None:
         """End what is under way."""
@@ -115,14 +142,16 @@ class Sharing:
         ignored = first_few(good.profile.ignored, 2 * _MOST_NAMED)
         self._say("ignored", f"profile {good.key}: means nothing here, and is ignored: {ignored}" if ignored else "")
 
-    def _step(self, known: Collection[str]) -> None:
+    def _step(self, cards: Sequence[CardState]) -> None:
         target = transition(self._wanted, {}, frozenset())
         if self._given is None:
             self.listing = target
             return
         self._keep_late(self._given)
         used = self._used(self._given)
-        listing = transition(self._wanted, self.listing, used, known)
+        known = [card.uuid for card in cards]
+        parent = {one.uuid: card.uuid for card in cards for one in card.instances}
+        listing = transition(self._wanted, self.listing, used, known, parent)
         is_changed = listing != self.listing
         if used is not None:
             # What was given until the kubelet had this list is seen by another look only.
@@ -130,7 +159,8 @@ class Sharing:
         self._before, self.listing = self.listing, listing
         self._settled = self._wanted if listing == target and not self._must_check else None
         if self._settled is None:
-            self._users.ask(soon=is_changed and used is not None)
+            self._users.ask(soon=is_changed or self._is_due)
+            self._is_due = False
         else:
             self._unknown = ""
             self._say("users", "")
@@ -153,9 +183,3 @@ class Sharing:
 
     def _waits(self) -> list[str]:
         return list(dict.fromkeys(one.why for devices in self.listing.values() for one in devices if one.why))
-
-
-def _units(cards: Sequence[CardState]) -> Iterator[str]:
-    for card in cards:
-        yield card.uuid
-        yield from (one.uuid for one in card.instances)

@@ -22,6 +22,7 @@ class JsonSource:
     """Reads units from a file."""
 
     name = "json"
+    missing = ""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -46,7 +47,7 @@ class JsonSource:
         """Decide nothing."""
         return PLAIN
 
-    def registered(self, resources: frozenset[str]) -> None:
+    def registered(self, resources: frozenset[str], taken: frozenset[str] = frozenset()) -> None:
         """Take no note."""
 
     def commands(self, _resource: str) -> Mapping[str, int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.devices.model import Unit, offered
+from device_agent.devices.model import Traits, Unit, offered
 from device_agent.kubelet import plugin as plugins
 from device_agent.kubelet import rivals as rivals_module
 from device_agent.kubelet.channel import KubeletCodec, call
@@ -102,6 +102,22 @@ async def ours(folder: Path) -> AsyncIterator[Plugin]:
         yield plugin
     finally:
         await leave(plugin, registrar)
+
+
+def test_other_plugins_of_the_same_units_count_too(tmp_path: Path) -> None:
+    """NVIDIA's plugin knows no name that a profile made, and gives its GPUs under their own."""
+
+    async def act(kubelet: Kubelet, theirs: Theirs) -> None:
+        await theirs.start()
+        await kubelet.next_registration()
+        plugin = Plugin("nvidia.com/l4", str(tmp_path), lambda: None, Traits(beside=(GPU,)))
+        registrar = asyncio.create_task(plugin.keep_registered(PERIOD))
+        await until(lambda: plugin.rival == f"{tmp_path}/nvidia-gpu.sock")
+        assert not plugin.is_registered
+        await leave(plugin, registrar)
+        await theirs.stop()
+
+    play(tmp_path, act)
 
 
 async def until(is_so: Callable[[], bool]) -> None:

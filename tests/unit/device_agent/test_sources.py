@@ -56,6 +56,7 @@ class FakeSource:
         self.answers.set()
         self.is_closed = False
         self.decides = PLAIN
+        self.missing = ""
 
     def start(self, wake: Callable[[], None]) -> None:
         """Remember whom to wake."""
@@ -78,9 +79,9 @@ class FakeSource:
         assert resource in self.resources
         return self.decides
 
-    def registered(self, resources: frozenset[str]) -> None:
+    def registered(self, resources: frozenset[str], taken: frozenset[str] = frozenset()) -> None:
         """Remember them."""
-        self.known_to_kubelet = resources
+        self.known_to_kubelet, self.taken = resources, taken
 
     def commands(self, resource: str) -> Mapping[str, int]:
         """Run no command."""
@@ -218,6 +219,9 @@ def test_a_source_that_does_not_answer_holds_up_no_other(tmp_path: Path) -> None
         fake.answers.set()
         assert (await life.kubelet.next_registration()).resource_name == GPU
         assert await life.kubelet.next_list() == {"GPU-0": "Healthy"}
+        fake.missing = "cannot read a file"
+        assert await life.page("/readyz") == "cannot read a file\n"
+        fake.missing = ""
         assert await life.page("/readyz") == "ok\n"
         fake.answers.clear()
         fake.show(GPU)

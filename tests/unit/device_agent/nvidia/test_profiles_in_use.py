@@ -273,30 +273,99 @@ def test_an_agent_that_starts_takes_nothing_from_pods(folder: Path) -> None:
 
 
 def test_a_change_waits_while_nobody_says_who_has_devices(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """GPUs that were never given are offered as the profile says; one that was given stays as it was."""
+    """Nothing is given of GPUs that were never given; one that was given stays as it was."""
 
     async def before(node: Node) -> None:
         await node.shows(gpu=(4, 4))
         await node.allocate(GPU, "GPU-0")
 
     async def after(node: Node) -> None:
-        await node.shows(gpu=(1, 1), shared=(12, 12))
+        await node.shows(gpu=(1, 1), shared=(0, 12))
         assert "it is not known which devices are in use: the kubelet cannot be asked on" in caplog.text
+
+        await node.pods.start()
+        node.pods.run(GPU, "GPU-0")
+        await node.shows(gpu=(1, 1), shared=(12, 16))
 
     live(folder, before, WHOLE)
     live(folder, after, RENAMED, is_asked=False)
+
+
+def test_the_checkpoint_alone_missing_gives_nothing(folder: Path) -> None:
+    """One of the two that say who has devices is not enough: what the kubelet shows has GPU-0 whole."""
+    checkpoint = folder / "plugins/kubelet_internal_checkpoint"
+
+    async def act(node: Node) -> None:
+        await node.shows(shared=(0, 16))
+        node.pods.run(GPU, "GPU-0")
+        await node.shows(gpu=(1, 1), shared=(12, 16))
+
+    async def work(life: Life) -> None:
+        pods = Pods(folder)
+        pods.run(GPU, "GPU-0")
+        checkpoint.unlink()
+        await pods.start()
+        await life.nvml.start(state())
+        await act(Node(life, pods))
+        await pods.stop()
+
+    mount(folder / "profiles", RENAMED)
+    play(folder, work, settings=shared(folder))
+
+
+def test_gpus_that_come_after_the_first_look_are_looked_at(folder: Path) -> None:
+    """The driver is late: another plugin's pod has a GPU by then."""
+
+    async def work(life: Life) -> None:
+        pods = Pods(folder)
+        pods.run(GPU, "GPU-0")
+        await pods.start()
+        await life.nvml.start(state()._replace(cards=()))
+        node = Node(life, pods)
+        while GPU not in node.kubelet.plugins:
+            await asyncio.sleep(0.01)
+        life.nvml.show(state(at=110.0))
+        await node.shows(gpu=(1, 1), shared=(12, 16))
+        await pods.stop()
+
+    mount(folder / "profiles", RENAMED)
+    play(folder, work, settings=shared(folder))
+
+
+def test_another_plugin_may_have_given_gpus_before_it_went(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It gave one whole: no list after it has a share of that GPU to give."""
+    socket = folder / "plugins/nvidia-gpu.sock"
+
+    async def act(node: Node) -> None:
+        await node.shows(shared=(16, 16))
+        theirs = await asyncio.start_unix_server(lambda _reader, writer: writer.close(), socket)
+        while "not offered: another plugin answers" not in caplog.text:
+            await asyncio.sleep(0.01)
+        node.pods.run(GPU, "GPU-0")
+        while not node.kubelet.lists.empty():
+            node.kubelet.lists.get_nowait()
+        theirs.close()
+        socket.unlink()
+        await node.shows(gpu=(1, 1), shared=(12, 16))
+        lists = [node.kubelet.lists.get_nowait() for _ in range(node.kubelet.lists.qsize())]
+        assert not [one for one in lists if one and one.get("GPU-0::0") == "Healthy"]
+
+    live(folder, act, RENAMED)
 
 
 def test_profiles_without_gpus_in_the_configuration_are_named(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """They would mean nothing, and nobody would know; they count when the configuration asks for GPUs."""
 
     async def act(life: Life) -> None:
+        await pods.start()
         await life.nvml.start(state())
         while "--profiles means nothing without nvidia: in" not in caplog.text:
             await asyncio.sleep(0.01)
         life.config.write_text("nvidia: {}\n")
         os.kill(os.getpid(), signal.SIGHUP)
         await life.kubelet.until_shown({SHARED: (16, 16)})
+        await pods.stop()
 
+    pods = Pods(folder)
     mount(folder / "profiles", RENAMED)
     play(folder, act, "resources: []\n", shared(folder))

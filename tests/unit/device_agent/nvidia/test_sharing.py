@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from device_agent.allocations.remembered import Allocations
 from device_agent.profiles.current import Current
 from device_agent.profiles.parse import parse_profile
@@ -64,3 +66,58 @@ def test_what_is_given_while_its_way_ends_stays(folder: Path) -> None:
         await pods.stop()
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize("is_described_anew", [True, False])
+def test_what_another_plugin_gave_meanwhile_is_looked_at(folder: Path, *, is_described_anew: bool) -> None:
+    """While it is there, and until somebody has looked after it has gone, no GPU may be given; then what is free."""
+    pods, given = Pods(folder), Allocations(str(folder / "state"))
+    places = Places(socket=pods.path, plugins=str(folder / "plugins"), cgroups=str(folder / "sys/fs/cgroup"))
+    users = Users(places, lambda: None, 3600.0)
+    sharing, cards = Sharing(users, given, lambda _topic, _what: None), state().cards
+
+    def step() -> None:
+        sharing.advance(SHARES, cards, MigStrategy.NONE)
+
+    async def work() -> None:
+        await pods.start()
+        assert await sharing.begin()
+        step()
+        await users.look()
+        step()
+        assert free(sharing.listing) == {SHARED: ["GPU-0", "GPU-1", "GPU-2", "GPU-3"]}
+        early = asyncio.create_task(users.look())
+        await asyncio.sleep(0)
+        if is_described_anew:
+            sharing.forget()
+        else:
+            assert sharing.beside(is_another=True)
+            assert not sharing.beside(is_another=True)
+            step()
+            assert free(sharing.listing) == {}
+            assert sharing.verdict.message.startswith("another plugin offers GPUs; ")
+            assert sharing.beside(is_another=False)
+        pods.run(GPU, "GPU-0")
+        await early
+        step()
+        assert free(sharing.listing) == {}, "what was seen before it had gone counts for nothing"
+        await users.look()
+        step()
+        assert free(sharing.listing) == {GPU: ["GPU-0"], SHARED: ["GPU-1", "GPU-2", "GPU-3"]}
+        await sharing.close()
+        await pods.stop()
+
+    asyncio.run(work())
+
+
+def test_what_was_given_has_to_be_read_first(folder: Path) -> None:
+    """Until then the agent is not ready, and says which file cannot be read."""
+    state_dir, pods = folder / "state", Pods(folder)
+    state_dir.write_text("no folder")
+    places = Places(socket=pods.path, plugins=str(folder / "plugins"), cgroups=str(folder / "sys/fs/cgroup"))
+    sharing = Sharing(Users(places, lambda: None, 1.0), Allocations(str(state_dir)), lambda _topic, _what: None)
+    assert not asyncio.run(sharing.begin())
+    assert sharing.missing == f"cannot read what was given in {state_dir}/allocations.json: Not a directory"
+    state_dir.unlink()
+    assert asyncio.run(sharing.begin())
+    assert sharing.missing == ""

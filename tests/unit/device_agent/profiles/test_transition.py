@@ -10,6 +10,7 @@ from device_agent.profiles.offered import Offered
 from device_agent.profiles.transition import Held, Listed, Listing, held_before, listed_units, transition, with_late
 
 GPU, SHARED, L4 = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/l4"
+MIG = "nvidia.com/mig-1g.5gb"
 CARDS = ("GPU-0", "GPU-1", "GPU-2", "GPU-3")
 NOBODY: frozenset[Held] = frozenset()
 
@@ -160,11 +161,14 @@ def test_a_profile_that_changes_twice_keeps_the_first_ones_holders() -> None:
 
 
 def test_what_changes_waits_while_it_is_not_known_who_uses_it() -> None:
-    """Units that change stay as they are, those that do not change are listed as the profile has them."""
+    """Units that change stay as they are, and so do others; what is not listed yet may not be given."""
     before = fresh(WHOLE)
     wanted = [*profile(SHARED, 4, ["GPU-0"]), *profile(cards=["GPU-1", "GPU-9"])]
     waiting = transition(wanted, before, None)
-    assert healthy(waiting) == {GPU: {*CARDS, "GPU-9"}}
+    assert healthy(waiting) == {GPU: {*CARDS}}
+    assert [one for one in waiting[GPU] if one.why] == [
+        Listed(id="GPU-9", unit="GPU-9", shares=1, why="it is not known yet whether GPU-9 is in use")
+    ]
     assert transition(wanted, waiting, None) == waiting
 
 
@@ -179,6 +183,35 @@ def test_a_way_that_is_about_to_begin_does_not_while_nothing_is_known() -> None:
     """The old one may have been given until the moment at which it ended."""
     first = transition(SLICE_4, fresh(WHOLE), NOBODY)
     assert transition(SLICE_4, first, None) == first
+
+
+def test_a_card_and_its_instances_are_not_given_beside_each_other() -> None:
+    """The card waits for the instance that is held, and each instance for the card; both ways take two steps."""
+    parent = {"MIG-1": "GPU-0", "MIG-2": "GPU-0"}
+    card, instances = profile(cards=["GPU-0"]), profile(MIG, cards=["MIG-1", "MIG-2"])
+    split = fresh(instances)
+    first = transition(card, split, NOBODY, parent=parent)
+    assert healthy(first) == {GPU: set()}
+    assert transition(card, first, None, parent=parent) == first
+    assert healthy(transition(card, first, NOBODY, parent=parent)) == {GPU: {"GPU-0"}}
+    waiting = transition(card, first, held(MIG, "MIG-1"), parent=parent)
+    assert healthy(waiting) == {GPU: set(), MIG: {"MIG-1"}}
+    assert healthy(transition(card, waiting, held(MIG, "MIG-1"), parent=parent)) == healthy(waiting)
+    assert healthy(transition(instances, fresh(card), held(GPU, "GPU-0"), parent=parent)) == {
+        MIG: set(),
+        GPU: {"GPU-0"},
+    }
+    assert healthy(transition(instances, fresh(card), NOBODY, parent=parent)) == {MIG: set()}
+    assert healthy(transition(instances, split, held(MIG, "MIG-1"), parent=parent)) == {MIG: {"MIG-1", "MIG-2"}}
+
+
+def test_after_a_start_neither_a_card_nor_its_instance_is_given_while_nothing_is_known() -> None:
+    """Both were given once, and only one of the two may be in use."""
+    before = held_before([Held(resource=MIG, id="MIG-1", shares=1), Held(resource=GPU, id="GPU-0", shares=1)])
+    parent = {"MIG-1": "GPU-0"}
+    assert healthy(transition(WHOLE[:1], before, None, parent=parent)) == {GPU: set(), MIG: set()}
+    seen = transition(WHOLE[:1], before, held(GPU, "GPU-0"), parent=parent)
+    assert healthy(transition(WHOLE[:1], seen, held(GPU, "GPU-0"), parent=parent)) == {GPU: {"GPU-0"}}
 
 
 @pytest.mark.parametrize(
@@ -255,9 +288,9 @@ def test_after_a_start_each_card_is_as_it_was_given_last() -> None:
         GPU: (Listed(id="GPU-2", unit="GPU-2", shares=1),),
     }
     assert healthy(transition(WHOLE, before, None)) == {
-        GPU: {"GPU-2", "GPU-3"}, SHARED: {"GPU-1::0", "GPU-0::1", "GPU-0::2"},
+        GPU: {"GPU-2"}, SHARED: {"GPU-1::0", "GPU-0::1", "GPU-0::2"},
     }  # fmt: skip
-    assert transition(SLICE_4_RENAMED, before, None)[SHARED][:8] == fresh(SLICE_4_RENAMED)[SHARED][:8]
+    assert counts(transition(SLICE_4_RENAMED, before, None)) == {SHARED: (3, 12), GPU: (1, 1)}
 
 
 def test_a_resource_has_no_more_devices_than_the_kubelet_reads() -> None:
