@@ -132,9 +132,9 @@ def test_what_is_asked_for_is_answered(
 
 def test_what_a_profile_says_counts_more_than_the_configuration(settings: Settings) -> None:
     """Its policy, its strategy for MIG, and that a container gets one share."""
-    checked = Traits(is_checked=True)
+    checked = Traits(is_checked=True, beside=(GPU,))
     assert looked(settings, None).traits(GPU) == checked
-    expected = Traits(policy=Policy.PACKED, is_checked=True, one_share=True)
+    expected = Traits(policy=Policy.PACKED, is_checked=True, one_share=True, beside=(GPU,))
     assert looked(settings, "slice-4").traits(SHARED) == expected
     assert units(looked(settings, None, is_split=True)) == {GPU: [("GPU-0", 1)]}
     assert units(looked(settings, "mixed", is_split=True)) == {INSTANCE: [("MIG-0-1", 1), ("MIG-0-2", 1)]}

@@ -63,6 +63,12 @@ class Node:
             await self.allocate(resource, name)
         self.pods.run(resource, *ids)
 
+    async def knows_pods(self) -> None:
+        """Wait until the agent has taken in an answer that shows the pods: what none shows counts for a minute."""
+        asked = self.pods.asked
+        while self.pods.asked < asked + 2:
+            await asyncio.sleep(0.01)
+
     async def allocate(self, resource: str, *ids: str) -> AllocateResponse:
         """Ask for devices for one container."""
         request = AllocateRequest(containers=(ContainerAllocateRequest(device_ids=ids),))
@@ -146,6 +152,7 @@ def test_a_held_gpu_is_shared_when_its_pod_has_ended(folder: Path) -> None:
         await node.shows(gpu=(1, 1), shared=(12, 16))
         with pytest.raises(GRPCError, match=r"GPU-0 is still held as nvidia\.com/gpu by 1 container"):
             await node.allocate(SHARED, "GPU-0::0")
+        await node.knows_pods()
         node.pods.end(GPU, "GPU-0")
         await node.shows(shared=(16, 16))
 
@@ -174,6 +181,7 @@ def test_held_shares_keep_their_gpus(folder: Path) -> None:
         await node.start_pods(GPU, *(f"{name}::1" for name in CARDS))
         node.write(WHOLE)
         await node.shows(gpu=(4, 8))
+        await node.knows_pods()
         node.pods.end(GPU, *(f"{name}::1" for name in CARDS[1:]))
         await node.shows(gpu=(4, 5))
         free = dict.fromkeys(CARDS[1:], "Healthy")
@@ -263,6 +271,7 @@ def test_an_agent_that_starts_takes_nothing_from_pods(folder: Path) -> None:
     async def after(node: Node) -> None:
         node.pods.run(GPU, "GPU-0")
         await node.shows(gpu=(1, 1), shared=(12, 16))
+        await node.knows_pods()
         node.pods.end(GPU, "GPU-0")
         await node.shows(shared=(16, 16))
 
