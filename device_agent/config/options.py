@@ -13,6 +13,7 @@ DEFAULT_FILE = "/etc/device-agent/config.yaml"
 DEFAULT_PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
 DEFAULT_POD_RESOURCES = "/var/lib/kubelet/pod-resources/kubelet.sock"
 DEFAULT_STATE_DIR = "/var/lib/driverwright-agent"
+DEFAULT_REPORT_DIR = "/run/driverwright-agent"
 ALL_XIDS = 0
 """Stands for each Xid in a set of them; no error has this number."""
 
@@ -50,6 +51,7 @@ class Settings(NamedTuple):
     ``nvml_socket``: where the container ``nvml`` listens.
     ``profiles``: the folder with profiles of GPUs; empty for none. ``default_profile``: the key of one of them.
     ``pod_resources``: where the kubelet says which container has which device.
+    ``report_dir``: where nfd-worker reads how GPUs are shared; empty for nowhere.
     ``ignored_xids``, ``counted_xids``: of NVIDIA's driver; :data:`ALL_XIDS` is each. The latter override the former.
     """
 
@@ -66,6 +68,7 @@ class Settings(NamedTuple):
     profiles: str = ""
     default_profile: str = ""
     pod_resources: str = DEFAULT_POD_RESOURCES
+    report_dir: str = DEFAULT_REPORT_DIR
     ignored_xids: frozenset[int] = frozenset()
     counted_xids: frozenset[int] = frozenset()
 
@@ -136,6 +139,8 @@ OPTIONS = (
            "default_profile"),
     Option("pod-resources", "FILE", f"the kubelet's socket of podresources (default: {DEFAULT_POD_RESOURCES})",
            "DEVICE_AGENT_POD_RESOURCES", "pod_resources"),
+    Option("report-dir", "DIR", f"folder in which nfd-worker reads how GPUs are shared (default: {DEFAULT_REPORT_DIR})",
+           "DEVICE_AGENT_REPORT_DIR", "report_dir", _parse_optional_folder),
     Option("disable-healthchecks", "XIDS", "Xids that change no health, with commas, or all",
            "DP_DISABLE_HEALTHCHECKS", "ignored_xids", _parse_xids),
     Option("enable-healthchecks", "XIDS", "Xids that do, though they are usually ignored or disabled",
