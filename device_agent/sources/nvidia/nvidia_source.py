@@ -16,6 +16,7 @@ from device_agent.sources.nvidia.health import Rules
 from device_agent.sources.nvidia.libraries import NO_LIBRARIES, Libraries, find_libraries
 from device_agent.sources.nvidia.memory import Memory, after, surviving
 from device_agent.sources.nvidia.memory_file import Keeper, Write, read_memory, write_memory
+from device_agent.sources.nvidia.sharing_report import SharingReport
 from device_agent.sources.nvidia.units import Offer, View, offer, offer_listed
 from device_agent.sources.source import Known
 from device_resources.nvidia import MigStrategy, NvidiaSettings
@@ -44,7 +45,7 @@ class _Profiles(NamedTuple):
 class NvidiaSource:
     """Follows the container ``nvml``.
 
-    ``write`` writes down what has to survive the agent; what only looks beside an agent has none.
+    ``write`` writes down what has to survive the agent; what only looks beside an agent has none, and reports nothing.
     ``given``: remembers what was given; it says in which way each GPU was. Without it nobody has devices.
     """
 
@@ -69,6 +70,7 @@ class NvidiaSource:
         self._memory: Memory | None = None
         self._keeper: Keeper | None = None
         self._said: dict[str, str] = {}
+        self._report = SharingReport(settings.report_dir if write else "", self._say)
         self._resources: dict[str, tuple[Unit, ...]] = {}
         self._usual: tuple[str, ...] = ()
 
@@ -115,6 +117,7 @@ class NvidiaSource:
         """Take the last state in, and write down what has to survive."""
         nvidia, client = self._nvidia, self._client
         if nvidia is None or client is None:
+            await self._report.keep(b"")
             return
         client.check()
         if self._memory is None:
@@ -136,6 +139,7 @@ class NvidiaSource:
                 self._take(self._shared(profiles.sharing, current, memory.roster.cards, view))
         why = await self._keeper.keep(surviving(memory)) if self._keeper is not None else ""
         self._say("file", f"{why}; errors of GPUs are forgotten with the agent" if why else "")
+        await self._report.keep(self._reported(memory.roster.cards, nvidia.mig_strategy))
 
     def traits(self, resource: str) -> Traits:  # noqa: ARG002 - all are alike
         """Have each start of a container checked; what the profile says counts more than the configuration."""
@@ -169,6 +173,7 @@ class NvidiaSource:
             await self._client.close()
         if self._keeper is not None:
             await self._keeper.close()
+        await self._report.close()
 
     @property
     def _profile(self) -> "Profile | None":
@@ -192,6 +197,17 @@ class NvidiaSource:
         sharing.advance(current, cards, view.strategy)
         strategy = sharing.good.profile.mig_strategy or view.strategy
         return offer_listed(cards, replace(view, strategy=strategy), sharing.listing)
+
+    def _reported(self, cards: Sequence[CardState], default: MigStrategy) -> bytes | None:
+        """Say what nfd-worker is to read; nothing without profiles; None while it is not known what is in force."""
+        if self._profiles is None:
+            return b""
+        sharing = self._profiles.sharing
+        if not cards or not (sharing.good.key or sharing.verdict.has_failed):
+            return None
+        from device_agent.profiles.report import report_of  # noqa: PLC0415 - nodes without profiles do not need it
+
+        return report_of(sharing.good.profile, cards, default)
 
     async def _remember(self) -> Memory:
         """Read what has survived; from now on it is kept."""
