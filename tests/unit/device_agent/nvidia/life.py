@@ -43,6 +43,7 @@ def settings_of(folder: Path) -> Settings:
         interval=_NEVER,
         state_dir=str(folder / "state"),
         nvml_socket=str(folder / "nvml.sock"),
+        report_dir=str(folder),
     )
 
 

@@ -54,6 +54,7 @@ def settings(folder: Path) -> Settings:
         root=str(folder),
         state_dir=str(folder / "state"),
         nvml_socket=str(folder / "nvml.sock"),
+        report_dir=str(folder),
         profiles=str(folder / "profiles"),
         plugin_dir=str(folder / "plugins"),
         pod_resources=str(folder / "pods.sock"),
@@ -171,8 +172,8 @@ def test_without_profiles_nothing_of_them_is_loaded() -> None:
     command = [sys.executable, "-c", program]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS).stdout.split()
     own = ("device_agent.users", "device_agent.profiles.transition", "device_agent.profiles.parse",
-           "device_agent.profiles.current", "device_agent.sources.nvidia.sharing")  # fmt: skip
-    assert [name for name in loaded if name.startswith(own)] == []
+           "device_agent.profiles.current", "device_agent.profiles.report", "device_resources.gpu_sharing")  # fmt: skip
+    assert [name for name in loaded if name.startswith(own) or name == "device_agent.sources.nvidia.sharing"] == []
 
 
 def test_a_default_profile_needs_profiles() -> None:
