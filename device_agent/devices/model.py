@@ -87,12 +87,14 @@ class Traits:
 
     ``policy``: which shares a container gets.
     ``is_checked``: each unit has an identity, which is compared before each start of a container.
+    ``is_remembered``: what is given is remembered, also where it is not checked.
     ``one_share``: a container that asks for more than one share is refused.
     ``beside``: other resources as which another plugin would give the same units.
     """
 
     policy: Policy = Policy.DISTRIBUTED
     is_checked: bool = False
+    is_remembered: bool = False
     one_share: bool = False
     beside: tuple[str, ...] = ()
 
