@@ -40,6 +40,8 @@ _OVERDUE_SECONDS = 60.0
 _MAX_NAMED = 5
 _CONFIG, _KUBELET = "config", "kubelet"
 """What changes of files are called; no source has these names."""
+_FILES = "/files"
+"""Where below the state directory is remembered what was given of the node's files: each source forgets its own."""
 
 Load = Callable[[], Description]
 
@@ -63,8 +65,9 @@ class Agent:
         self._settings = settings
         self._description = description
         self._load = load
-        self._sources = (FilesSource(settings.root),) if sources is None else sources
         self._given = given
+        self._given_files = _allocations(settings, _FILES) if sources is None and settings.profiles else None
+        self._sources = (_files_source(settings, self._given_files),) if sources is None else sources
         self._may_add_sources = sources is None
         self._tasks: asyncio.TaskGroup | None = None
         self._followed: list[Followed] = []
@@ -84,7 +87,7 @@ class Agent:
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         for source in self._sources:
-            self._add(source)
+            self._add(source, self._given_files or self._given)
         self._configure(self._description)
         with ExitStack() as stack:
             await self._open(stack)
@@ -101,8 +104,8 @@ class Agent:
                 finally:
                     await self._leave()
 
-    def _add(self, source: Source) -> None:
-        one = Followed(source, self._settings, self._followed, self._on_look, self._given)
+    def _add(self, source: Source, given: "Allocations | None") -> None:
+        one = Followed(source, self._settings, self._followed, self._on_look, given)
         self._followed.append(one)
         if self._tasks is not None:
             one.follow(self._tasks)
@@ -190,12 +193,13 @@ class Agent:
 
     def _configure(self, description: Description) -> None:
         self._description = description
-        if description.nvidia is None and self._settings.profiles:
-            log.warning("config: --profiles means nothing without nvidia: in %s", self._settings.config_file)
+        if self._settings.profiles and description.nvidia is None and not description.resources:
+            where = self._settings.config_file
+            log.warning("config: --profiles means nothing without nvidia: in %s, or resources there", where)
         if description.nvidia is not None and self._may_add_sources:
             self._may_add_sources = False
             self._given = self._given or _allocations(self._settings)
-            self._add(_nvidia_source(self._settings, self._given))
+            self._add(_nvidia_source(self._settings, self._given), self._given)
         for one in self._followed:
             one.configure(description)
         if self._files is not None:
@@ -243,11 +247,19 @@ def _nvidia_source(settings: Settings, given: "Allocations") -> Source:
     return NvidiaSource(settings, given=given)
 
 
-def _allocations(settings: Settings) -> "Allocations":
+def _files_source(settings: Settings, given: "Allocations | None") -> Source:
+    if given is None:
+        return FilesSource(settings.root)
+    from device_agent.sources.files.profiled_files import ProfiledFiles  # noqa: PLC0415 - as above
+
+    return ProfiledFiles(settings, given)
+
+
+def _allocations(settings: Settings, below: str = "") -> "Allocations":
     from device_agent.allocations.remembered import Allocations  # noqa: PLC0415 - as above
     from device_agent.boot import read_boot_id  # noqa: PLC0415 - as above
 
-    return Allocations(settings.state_dir, read_boot_id("/"))
+    return Allocations(f"{settings.state_dir}{below}", read_boot_id("/"))
 
 
 def _settle() -> None:
