@@ -109,6 +109,9 @@ class ProfiledFiles:
     async def look(self) -> None:
         """Look at all files, and go one step towards what the profile makes of them."""
         await self._files.look()
+        if not self._files.resources:  # as where all are GPUs, whose source says what is wrong with the profile
+            self._shared, self._direct, self._made = frozenset(), {}, {}
+            return
         current = await self._read()
         if current is not None and await self._sharing.begin():
             self._advance(current)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from device_agent.allocations.remembered import Allocations
-from device_agent.config.config_file import parse_description
+from device_agent.config.config_file import Description, parse_description
 from device_agent.config.options import Settings
 from device_agent.devices.model import OfferedDevice, Policy, Traits, offered
 from device_agent.sources.files.profiled_files import ProfiledFiles
@@ -302,6 +302,22 @@ def test_devices_that_vanish_and_fail_are_not_healthy(tmp_path: Path) -> None:
         await node.until({SHARED: (4, 4), PORT: (2, 2)})
         node.host.remove("/run/card0")
         await node.until({SHARED: (0, 4), PORT: (2, 2)})
+
+    play(tmp_path, act)
+
+
+def test_where_nothing_is_described_nobody_is_asked(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nor is a profile read: the source of GPUs does so. What is described later is shared."""
+
+    async def act(node: Node) -> None:
+        asked = node.pods.asked
+        node.ask("broken")
+        node.source.configure(Description())
+        await node.until({})
+        assert (node.pods.asked, caplog.text) == (asked, "")
+        node.ask("two")
+        node.source.configure(parse_description(CONFIG, "config.yaml"))
+        await node.until({CARD: (4, 4), PORT: (2, 2)})
 
     play(tmp_path, act)
 
