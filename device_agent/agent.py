@@ -11,7 +11,7 @@ import ctypes
 import gc
 import logging
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ from kube_api.text import first_few
 
 if TYPE_CHECKING:
     from device_agent.allocations.remembered import Allocations
+    from device_agent.gpus import Gpus, MakeOwnNode
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class Agent:
     ``sources``: where devices come from; if nothing else is given, the node's files, and NVIDIA's driver where the
     configuration asks for it.
     ``given``: remembers what was given; made where a source of its own has resources that are checked.
+    ``own_node``: makes what follows the agent's own Node, whose label chooses a profile; called only with profiles.
     """
 
     def __init__(
@@ -59,8 +61,12 @@ class Agent:
         load: Load,
         sources: Sequence[Source] | None = None,
         given: "Allocations | None" = None,
+        *,
+        own_node: "MakeOwnNode" = lambda _: None,
     ) -> None:
         self._settings = settings
+        self._own_node = own_node
+        self._gpus: Gpus | None = None
         self._description = description
         self._load = load
         self._sources = (FilesSource(settings.root),) if sources is None else sources
@@ -93,6 +99,8 @@ class Agent:
                     self._tasks = tasks
                     for one in self._followed:
                         one.follow(tasks)
+                    if self._gpus is not None:
+                        self._gpus.follow(tasks)
                     while not self._is_stopping:
                         await self._woken.wait()
                         await asyncio.sleep(_SETTLE_SECONDS)
@@ -131,7 +139,10 @@ class Agent:
             stack.callback((await serve(self._settings.socket, pages)).close)
 
     async def _leave(self) -> None:
-        await asyncio.gather(*(one.stop() for one in self._followed))
+        ends: list[Awaitable[None]] = [one.stop() for one in self._followed]
+        if self._gpus is not None:
+            ends.append(self._gpus.stop())
+        await asyncio.gather(*ends)
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
@@ -162,6 +173,8 @@ class Agent:
                 one.wake()
 
     def _on_look(self) -> None:
+        if self._gpus is not None:
+            self._gpus.answer()
         if not self._is_settled and all(one.has_looked for one in self._followed):
             self._is_settled = True
             _settle()
@@ -194,12 +207,20 @@ class Agent:
             log.warning("config: --profiles means nothing without nvidia: in %s", self._settings.config_file)
         if description.nvidia is not None and self._may_add_sources:
             self._may_add_sources = False
-            self._given = self._given or _allocations(self._settings)
-            self._add(_nvidia_source(self._settings, self._given))
+            self._add_gpus()
         for one in self._followed:
             one.configure(description)
         if self._files is not None:
             self._files.watch(self._places())
+
+    def _add_gpus(self) -> None:
+        from device_agent.gpus import Gpus  # noqa: PLC0415 - most nodes do not need it
+
+        gpus = self._gpus = Gpus(self._settings, self._given, self._own_node)
+        self._given = gpus.given
+        self._add(gpus.source)
+        if self._tasks is not None:
+            gpus.follow(self._tasks)
 
     def _places(self) -> list[Place]:
         """Name the files whose change matters."""
@@ -234,20 +255,8 @@ class Agent:
             resources=tuple(counts for one in self._followed for counts in one.counts()),
             config_is_current=self._is_config_current,
             reloads=self._reloads,
+            profile=self._gpus.verdict if self._gpus is not None else None,
         )
-
-
-def _nvidia_source(settings: Settings, given: "Allocations") -> Source:
-    from device_agent.sources.nvidia.nvidia_source import NvidiaSource  # noqa: PLC0415 - most nodes do not need it
-
-    return NvidiaSource(settings, given=given)
-
-
-def _allocations(settings: Settings) -> "Allocations":
-    from device_agent.allocations.remembered import Allocations  # noqa: PLC0415 - as above
-    from device_agent.boot import read_boot_id  # noqa: PLC0415 - as above
-
-    return Allocations(settings.state_dir, read_boot_id("/"))
 
 
 def _settle() -> None:

@@ -19,6 +19,7 @@ ALL_XIDS = 0
 _LONGEST_SOCKET_FOLDER = 60
 """Bytes; the path of a Unix socket has at most 107, and the name of a plugin's socket 43."""
 _SHORTEST, _LONGEST = 1.0, 300.0
+_LONGEST_NODE_NAME = 253
 _MOST_XIDS, _LARGEST_XID = 256, 2**32 - 1
 
 Flags = Mapping[str, str | None]
@@ -50,6 +51,7 @@ class Settings(NamedTuple):
     ``nvml_socket``: where the container ``nvml`` listens.
     ``profiles``: the folder with profiles of GPUs; empty for none. ``default_profile``: the key of one of them.
     ``pod_resources``: where the kubelet says which container has which device.
+    ``node_name``: of the Node whose label chooses the profile; empty: not known.
     ``ignored_xids``, ``counted_xids``: of NVIDIA's driver; :data:`ALL_XIDS` is each. The latter override the former.
     """
 
@@ -66,6 +68,7 @@ class Settings(NamedTuple):
     profiles: str = ""
     default_profile: str = ""
     pod_resources: str = DEFAULT_POD_RESOURCES
+    node_name: str = ""
     ignored_xids: frozenset[int] = frozenset()
     counted_xids: frozenset[int] = frozenset()
 
@@ -101,6 +104,13 @@ def _parse_plugin_dir(text: str) -> str:
     return folder
 
 
+def _parse_node_name(text: str) -> str:
+    is_name = text.isascii() and text.replace("-", "").replace(".", "").isalnum()
+    if text and not (is_name and len(text) <= _LONGEST_NODE_NAME):
+        raise ValueError(f"{text[:40]!r} is not the name of a Node")
+    return text
+
+
 def _parse_xids(text: str) -> frozenset[int]:
     """Read a list as NVIDIA's device plugin has it: numbers with commas, or ``all`` or ``xids`` for each."""
     words = [word for word in (part.strip().lower() for part in text[: 16 * _MOST_XIDS].split(",")) if word]
@@ -132,10 +142,12 @@ OPTIONS = (
            "DEVICE_AGENT_NVML_SOCKET", "nvml_socket"),
     Option("profiles", "DIR", "folder with profiles of GPUs (default: none)", "DEVICE_AGENT_PROFILES", "profiles",
            _parse_optional_folder),
-    Option("default-profile", "KEY", "the profile that counts (default: default)", "DEVICE_AGENT_DEFAULT_PROFILE",
-           "default_profile"),
+    Option("default-profile", "KEY", "the profile where the Node asks for none (default: default)",
+           "DEVICE_AGENT_DEFAULT_PROFILE", "default_profile"),
     Option("pod-resources", "FILE", f"the kubelet's socket of podresources (default: {DEFAULT_POD_RESOURCES})",
            "DEVICE_AGENT_POD_RESOURCES", "pod_resources"),
+    Option("node-name", "NAME", "name of the Node whose label chooses the profile (default: none does)", "NODE_NAME",
+           "node_name", _parse_node_name),
     Option("disable-healthchecks", "XIDS", "Xids that change no health, with commas, or all",
            "DP_DISABLE_HEALTHCHECKS", "ignored_xids", _parse_xids),
     Option("enable-healthchecks", "XIDS", "Xids that do, though they are usually ignored or disabled",

@@ -9,6 +9,7 @@ class Verdict:
 
     ``asked``, ``applied``: keys of profiles, the one that is wanted and the one in force; empty for none.
     ``message``: why these differ, or what waits. ``resources``: names that are offered or still in use.
+    ``waiting``: how many GPUs and MIG instances are not yet offered as the one in force says; not in the answer.
     """
 
     asked: str = ""
@@ -16,6 +17,7 @@ class Verdict:
     message: str = ""
     resources: tuple[str, ...] = ()
     has_failed: bool = False
+    waiting: int = 0
 
     @property
     def state(self) -> str:

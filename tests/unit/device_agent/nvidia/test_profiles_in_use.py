@@ -150,7 +150,7 @@ def test_a_held_gpu_is_shared_when_its_pod_has_ended(folder: Path) -> None:
         await node.start_pods(GPU, "GPU-0")
         node.write(RENAMED)
         await node.shows(gpu=(1, 1), shared=(12, 16))
-        with pytest.raises(GRPCError, match=r"GPU-0 is still held as nvidia\.com/gpu by 1 container"):
+        with pytest.raises(GRPCError, match=r"GPU-0 is still held as nvidia\.com/gpu \(1 device\)"):
             await node.allocate(SHARED, "GPU-0::0")
         await node.knows_pods()
         node.pods.end(GPU, "GPU-0")
