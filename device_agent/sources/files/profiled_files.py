@@ -4,12 +4,14 @@ A resource that no profile shares is offered as it is described, and never waits
 last container has given back what it got then, its units go the way of :mod:`device_agent.profiles.transition`.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from device_agent.allocations.remembered import Allocations
+from device_agent.boot import read_boot_id
 from device_agent.config.config_file import Description
 from device_agent.config.options import Settings
 from device_agent.devices.model import Policy, Traits, Unit
@@ -36,32 +38,36 @@ from device_agent.users.asking import Users
 from device_agent.users.look import Places
 from file_watch.inotify import Place
 
-if TYPE_CHECKING:
-    from device_agent.allocations.remembered import Allocations
-
 log = logging.getLogger(__name__)
 
 _SLOW = 10.0
 """Seconds after which profiles that were never read count as ones that cannot be read."""
 _PAUSE = 2.0
-"""Seconds from one look at who has devices to the next, while a change waits."""
+_LONGEST_EXPECTED = 30.0
+"""Seconds after which the default profile counts where nobody asks for any, though somebody was expected to."""
 
 
 class ProfiledFiles:
-    """Finds units as ``FilesSource`` does. ``given``: remembers what was given of these resources, and nothing else."""
+    """Finds units as ``FilesSource`` does. ``given``: remembers what was given of these resources, and nothing else.
+
+    ``pause``: seconds from one look at who has devices to the next, while a change waits.
+    """
 
     name = FilesSource.name
 
-    def __init__(self, settings: Settings, given: "Allocations", pause: float = _PAUSE) -> None:
+    def __init__(self, settings: Settings, given: Allocations | None = None, pause: float = _PAUSE) -> None:
+        # A file of its own: each source forgets what was given lately by what it has seen itself.
+        self.given = given or Allocations(f"{settings.state_dir}/files", read_boot_id("/"))
         self._files = FilesSource(settings.root)
         self._folder = ProfileFolder(settings.profiles, settings.default_profile)
         self._path = settings.profiles
         cgroups = f"{settings.root.rstrip('/')}/sys/fs/cgroup"
         places = Places(socket=settings.pod_resources, plugins=settings.plugin_dir, cgroups=cgroups)
-        self._sharing = Sharing(Users(places, self._wake_up, pause), given, self._say, "devices")
+        self._sharing = Sharing(Users(places, self._wake_up, pause), self.given, self._say, "devices")
         self._reading: Beside[Current] = Beside("profiles", self._wake_up)
         self._said: dict[str, str] = {}
-        self._asked = ""
+        self._asked: str | None = ""
+        self._expected_since = 0.0
         self._current: Current | None = None
         self._shared: frozenset[str] | None = None
         self._direct: Resources = {}
@@ -96,10 +102,15 @@ class ProfiledFiles:
         """Describe these resources and no others."""
         self._files.configure(description)
 
-    def ask(self, key: str | None) -> None:
-        """Have the profile with this key count from the next look on; None or empty: the default one."""
-        self._asked = key or ""
-        self._wake()
+    def expect(self) -> None:
+        """Wait for the first :meth:`ask` before anything is offered, or changed; not for ever."""
+        self._asked, self._expected_since = None, asyncio.get_running_loop().time()
+
+    def ask(self, key: str) -> None:
+        """Have the profile with this key count from the next look on; empty: the default one."""
+        if key != self._asked:
+            self._asked = key
+            self._wake()
 
     def places(self) -> Iterator[Place]:
         """Watch the folders of devices, and the profiles."""
@@ -142,10 +153,17 @@ class ProfiledFiles:
     async def _read(self) -> Current | None:
         """Read the profile that counts; the last one while the disk does not answer, None while there is none yet."""
         self._current = self._reading.take() or self._current
-        if await self._reading.do(lambda: self._folder.read(self._asked)):
+        asked = self._asked
+        if asked is None:
+            if asyncio.get_running_loop().time() < self._expected_since + _LONGEST_EXPECTED:
+                return self._current
+            asked = ""
+        if await self._reading.do(lambda: self._folder.read(asked)):
             self._current = self._reading.take() or self._current
         if self._current is None and self._reading.seconds >= _SLOW:
-            return Current(self._asked, error=f"cannot read the profiles in {self._path}: no answer for {_SLOW:g} s")
+            return Current(
+                self._folder.key_of(asked), error=f"cannot read the profiles in {self._path}: no answer for {_SLOW:g} s"
+            )
         return self._current
 
     def _advance(self, current: Current) -> None:

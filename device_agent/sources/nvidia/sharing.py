@@ -20,12 +20,15 @@ from device_agent.sources.in_thread import in_thread
 from device_agent.users.asking import Users
 from device_agent.users.in_use import held_in, in_use
 from device_resources.nvidia import MigStrategy
-from kube_api.text import first_few
+from kube_api.text import bounded_message, first_few, printable
 
 if TYPE_CHECKING:
     from device_agent.allocations.remembered import Allocations
 
 _MOST_NAMED = 3
+_MOST_KEYS = 20
+_LONGEST_ERROR, _LONGEST_KEYS = 320, 150
+"""Characters of a failure's two parts: together they fit into an answer."""
 
 Say = Callable[[str, str], None]
 """Logs what is wrong with a topic once, as long as it stays so; nothing: it is over."""
@@ -113,9 +116,10 @@ class Sharing:
         self.verdict = Verdict(
             asked=current.key,
             applied=self.good.key,
-            message=error or first_few(waits, _MOST_NAMED, separator="; "),
+            message=_with_keys(error, current.keys) if error else first_few(waits, _MOST_NAMED, separator="; "),
             resources=tuple(sorted(self.listing)),
             has_failed=bool(error),
+            waiting=self._count_waiting() if node.is_known else 0,
         )
 
     def beside(self, *, is_another: bool) -> bool:
@@ -151,6 +155,12 @@ class Sharing:
             else:
                 self._take(Good(current.key, current.profile))
                 return ""
+        before = current.before
+        if before is not None and before.profile is not None and not self.good.key:
+            with suppress(ProfileRefused):  # of other cards than then
+                self._wanted = node.offers(before.profile)
+                self._take(Good(before.key, before.profile))
+                return error
         with suppress(ProfileRefused):  # of other cards than before: what is offered stays
             self._wanted = node.offers(self.good.profile)
         return error
@@ -202,5 +212,22 @@ class Sharing:
         self._say("users", f"{self._unknown}; changes of profiles wait" if self._unknown else "")
         return in_use(seen, given.given, given.recent)
 
+    def _count_waiting(self) -> int:
+        """Count the units that are not listed as they are to be."""
+        if self._wanted == self._settled:
+            return 0
+        target = transition(self._wanted, {}, frozenset())
+        now, then = ({(name, row) for name, rows in each.items() for row in rows} for each in (self.listing, target))
+        return len({row.unit for _, row in now ^ then})
+
     def _waits(self) -> list[str]:
         return list(dict.fromkeys(one.why for devices in self.listing.values() for one in devices if one.why))
+
+
+def _with_keys(error: str, keys: Sequence[str]) -> str:
+    """Name the profiles that there are behind an error that does not."""
+    if not keys:
+        return error
+    return (
+        f"{bounded_message(error, _LONGEST_ERROR)}; there are {printable(first_few(keys, _MOST_KEYS), _LONGEST_KEYS)}"
+    )

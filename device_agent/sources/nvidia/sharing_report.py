@@ -16,7 +16,7 @@ NAME = "gpu-sharing.json"
 """Of :data:`device_resources.gpu_sharing.FILE`, which nodes without profiles need not import."""
 
 _EVERYBODY_READS = 0o644
-_MOMENT, _SLOW = 0.1, 10.0
+_SLOW = 10.0
 
 Say = Callable[[str, str], None]
 """Logs what is wrong with a topic once, as long as it stays so; nothing: it is over."""
@@ -52,15 +52,17 @@ class _Written(NamedTuple):
 class SharingReport:
     """Keeps the file: a folder that is missing, full or does not answer is logged and tried again, and holds up nobody.
 
-    ``folder``: empty for no file at all.
+    ``folder``: empty for no file at all. ``moment``: seconds for which a look waits for a write.
     """
 
-    def __init__(self, folder: str, say: Say, write: Callable[[str, bytes], str] = write_report) -> None:
+    def __init__(
+        self, folder: str, say: Say, write: Callable[[str, bytes], str] = write_report, moment: float = 1.0
+    ) -> None:
         self._folder = folder
         self._say = say
         self._write = write
         self._has: bytes | None = None
-        self._writing: Beside[_Written] = Beside(NAME, lambda: None, _MOMENT)
+        self._writing: Beside[_Written] = Beside(NAME, lambda: None, moment)
 
     async def keep(self, content: bytes | None) -> None:
         """Write the file if it is another one; empty: there is to be none; None: it stays as it is."""

@@ -123,6 +123,7 @@ class Node:
         assert self.source.traits(resource).is_remembered if resource in self.source.resources else True
         self.given.begin(resource, {name: unit.shares})
         self.given.remember(resource, {name: (unit.id,)})
+        self.given.end(resource, {name: unit.shares})
         self.runs(resource, name, unit.id, unit.shares)
 
     def runs(self, resource: str, name: str, unit: str, shares: int) -> None:

@@ -72,7 +72,7 @@ def play(settings: Settings, act: Callable[[Node], Awaitable[None]], *, has_nvml
 
     async def work() -> None:
         nvml = Nvml(Path(settings.nvml_socket).parent)
-        source = NvidiaSource(settings, Timing(first_state=SECONDS if has_nvml else 0.01, users=3600.0))
+        source = NvidiaSource(settings, Timing(first_state=SECONDS if has_nvml else 0.01, users=3600.0, moment=SECONDS))
         source.start(lambda: None)
         if has_nvml:
             await nvml.start(state())
@@ -189,7 +189,7 @@ def test_a_folder_that_does_not_answer_holds_up_nobody(folder: Path) -> None:
         return "it is full" if content == b"1" else ""
 
     async def act() -> None:
-        report = SharingReport(str(folder), said.__setitem__, write)
+        report = SharingReport(str(folder), said.__setitem__, write, moment=0.01)
         async with asyncio.timeout(SECONDS):
             for content in (b"1", b"2", b"3"):
                 await report.keep(content)
