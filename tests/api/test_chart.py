@@ -19,6 +19,7 @@ from demo.deploy import ENGINE_PATCH
 from kube_api.client import Client
 from kube_api.errors import NotFound
 from kube_api.resources import (
+    CLUSTER_ROLES,
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
     DAEMON_SETS,

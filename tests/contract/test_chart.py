@@ -205,10 +205,10 @@ def test_the_schema_accepts(values: Json) -> None:
         ({"deviceAgent": {"nvidia": {"enableHealthChecks": "none"}}}, "enableHealthChecks"),
         ({"deviceAgent": {"nvidia": {"profiles": {"configMap": "x"}}}}, "configMap"),
         ({"deviceAgent": {"nvidia": {"profiles": {"name": "Shared"}}}}, "name"),
-        ({"deviceAgent": {"nvidia": {"profiles": {"map": {"a": {"version": "v1"}}}}}}, "map"),  # text, as a ConfigMap has
+        ({"deviceAgent": {"nvidia": {"profiles": {"map": {"a": {"version": "v1"}}}}}}, "map"),  # not as text
         ({"deviceAgent": {"nvidia": {"profiles": {"map": {"a": ""}}}}}, "map"),
-        ({"deviceAgent": {"nvidia": {"profiles": {"map": {"a b": "x"}}}}}, "map"),
-        ({"deviceAgent": {"nvidia": {"profiles": {"map": {"a" * 64: "x"}}}}}, "map"),  # no label has that value
+        ({"deviceAgent": {"nvidia": {"profiles": {"map": {"a b": "x"}}}}}, "a b"),
+        ({"deviceAgent": {"nvidia": {"profiles": {"map": {"a" * 64: "x"}}}}}, "a" * 64),  # no label is so long
         ({"deviceAgent": {"nvidia": {"profiles": {"default": "a/b"}}}}, "default"),
         ({"deviceAgent": {"nvidia": {"profiles": {"followNodeLabel": "yes"}}}}, "followNodeLabel"),
     ],
