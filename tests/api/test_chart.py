@@ -19,7 +19,6 @@ from demo.deploy import ENGINE_PATCH
 from kube_api.client import Client
 from kube_api.errors import NotFound
 from kube_api.resources import (
-    CLUSTER_ROLES,
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
     DAEMON_SETS,
@@ -259,19 +258,3 @@ def test_the_chart_installs_what_it_renders_and_leaves_a_definition_of_others_al
     assert cluster.states().keys() >= set(map(path_of, OBJECTS))
     assert cluster.states(*FOREIGN) == before
     cluster.release.uninstall()
-
-
-def test_a_server_without_policies_gets_no_token_that_one_should_limit(cluster: Cluster) -> None:
-    """The installation is refused, and says what can be done; only who accepts it gets the token, and its roles."""
-    profiles: Json = {"map": {"default": "version: v1\n"}}
-    values = {"deviceAgent": {"enabled": True, "nvidia": {"enabled": True, "profiles": profiles}}}
-    role = CLUSTER_ROLES.path(name="driverwright-device-agent-profiles")
-    # Alone, this test finds what kubectl has installed.
-    with pytest.raises(helm.HelmError, match=r"set followNodeLabel to false.* tokenWithoutPolicy to true"):
-        cluster.release.install(CHART, values, take_ownership=True)
-    assert not cluster.states(role)
-    profiles["tokenWithoutPolicy"] = True
-    cluster.release.install(CHART, values, take_ownership=True)
-    assert cluster.states(role)
-    cluster.release.uninstall()
-    assert not cluster.states(role)

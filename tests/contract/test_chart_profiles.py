@@ -1,6 +1,9 @@
 """Profiles of GPUs in the chart: what the agent finds in its pod, who has a token, and what that token may do."""
 
 import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import helm_python as helm
@@ -215,3 +218,48 @@ def test_profiles_without_the_label_need_no_rights() -> None:
     values = with_profiles({**PROFILES, "followNodeLabel": False})
     found = objects({**values, "admissionPolicies": {"enabled": True}})
     assert one(found, "ValidatingAdmissionPolicy", "driverwright-device-agent")
+
+
+@pytest.fixture
+def kinds_on(tmp_path: Path) -> Callable[[str, Json], list[str]]:
+    """Render the roles of profiles on a server of a version, by a copy of the chart: a chart is rendered for one."""
+
+    def render(version: str, profiles: Json) -> list[str]:
+        copy = shutil.copytree(CHART, tmp_path / "chart")
+        template = copy / "templates/device-agent/profiles.yaml"
+        text = template.read_text()
+        assert text.count(".Capabilities.KubeVersion.Version") == 1
+        template.write_text(text.replace(".Capabilities.KubeVersion.Version", f'"{version}"'))
+        with helm.Chart.load(copy) as chart:
+            texts = chart.render(with_profiles(profiles), name="driverwright", namespace="driverwright")
+        (text,) = [text for name, text in texts.items() if name.endswith("device-agent/profiles.yaml")]
+        return [item["kind"] for item in read_documents(text)]
+
+    return render
+
+
+@pytest.mark.parametrize("version", ["v1.30.0", "v1.30.2-gke.1394000", "v1.34.1+k3s1"])
+def test_a_server_with_policies_gets_them(version: str, kinds_on: Callable[[str, Json], list[str]]) -> None:
+    """Also one that a vendor has built, and where it could do without."""
+    assert kinds_on(version, {**PROFILES, "tokenWithoutPolicy": True}) == ["ConfigMap", *KINDS]
+
+
+@pytest.mark.parametrize("version", ["v1.20.15", "v1.29.9-eks-ce1d5eb"])
+@pytest.mark.parametrize(
+    ("profiles", "kinds"),
+    [
+        pytest.param({}, None, id="refused"),
+        pytest.param({"tokenWithoutPolicy": True}, ["ConfigMap", *KINDS[len(POLICIES) :]], id="a token nevertheless"),
+        pytest.param({"followNodeLabel": False}, ["ConfigMap"], id="no token"),
+    ],
+)
+def test_an_older_server_gets_no_token_unless_that_is_accepted(
+    version: str, profiles: Json, kinds: list[str] | None, kinds_on: Callable[[str, Json], list[str]]
+) -> None:
+    """It has no policy to limit it: the installation is refused, and says what to set."""
+    if kinds is None:
+        words = rf"Kubernetes {version} has no .* set followNodeLabel to false.* tokenWithoutPolicy to true"
+        with pytest.raises(helm.HelmRenderError, match=words):
+            kinds_on(version, PROFILES)
+    else:
+        assert kinds_on(version, {**PROFILES, **profiles}) == kinds
