@@ -51,6 +51,7 @@ NVIDIA: Json = {
     "disableHealthChecks": "13, 31",
 }
 AGENT: Json = {"enabled": True, "env": {"C": "3"}, "nodeSelector": {"e": "f"}}
+PROFILES: Json = {"map": {"plain": "version: v1\n", "slice-4": "version: v1\nsharing: {}\n"}, "default": "plain"}
 SIDE_CAR: Json = {"sideCar": {"image": "docker.io/library/docker:29-dind"}}
 VALUES: dict[str, Json] = {
     "defaults": {},
@@ -60,6 +61,10 @@ VALUES: dict[str, Json] = {
     "runtime class": {"nfdWorker": {"gpu": {**GPU["gpu"], "runtimeClassName": "nvidia"}}},
     "nvidia": {"deviceAgent": {**AGENT, "nvidia": NVIDIA}},
     "nvidia of the nodes": {"deviceAgent": {"enabled": True, "nvidia": {"enabled": True}}},
+    "profiles": {"deviceAgent": {**AGENT, "nvidia": {**NVIDIA, "profiles": PROFILES}}},
+    "profiles without a token": {
+        "deviceAgent": {**AGENT, "nvidia": {**NVIDIA, "profiles": {"name": "shared", "followNodeLabel": False}}}
+    },
     "worker only": {"driverBuilder": {"enabled": False}},
     "controller only": {"nfdWorker": {"enabled": False}},
     "nobody's labels": {"driverBuilder": {"nodeFeatures": {"enabled": False}}},
@@ -198,6 +203,14 @@ def test_the_schema_accepts(values: Json) -> None:
         ({"deviceAgent": {"nvidia": {"health": {"holdSeconds": 0}}}}, "holdSeconds"),
         ({"deviceAgent": {"nvidia": {"disableHealthChecks": [13]}}}, "disableHealthChecks"),
         ({"deviceAgent": {"nvidia": {"enableHealthChecks": "none"}}}, "enableHealthChecks"),
+        ({"deviceAgent": {"nvidia": {"profiles": {"configMap": "x"}}}}, "configMap"),
+        ({"deviceAgent": {"nvidia": {"profiles": {"name": "Shared"}}}}, "name"),
+        ({"deviceAgent": {"nvidia": {"profiles": {"map": {"a": {"version": "v1"}}}}}}, "map"),  # not as text
+        ({"deviceAgent": {"nvidia": {"profiles": {"map": {"a": ""}}}}}, "map"),
+        ({"deviceAgent": {"nvidia": {"profiles": {"map": {"a b": "x"}}}}}, "a b"),
+        ({"deviceAgent": {"nvidia": {"profiles": {"map": {"a" * 64: "x"}}}}}, "a" * 64),  # no label is so long
+        ({"deviceAgent": {"nvidia": {"profiles": {"default": "a/b"}}}}, "default"),
+        ({"deviceAgent": {"nvidia": {"profiles": {"followNodeLabel": "yes"}}}}, "followNodeLabel"),
     ],
     ids=str,
 )  # fmt: skip
