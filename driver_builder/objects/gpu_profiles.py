@@ -15,7 +15,7 @@ Json = dict[str, Any]
 _PROFILES = "/etc/device-agent-profiles"
 _USERS = "/var/lib/kubelet/pod-resources"
 _REPORTS = FILE.rpartition("/")[0]
-_TOKEN, _TOKEN_FOLDER = "token", "/var/run/secrets/kubernetes.io/serviceaccount"  # noqa: S105 - a volume and a place
+_TOKEN, _TOKEN_FOLDER = "token", "/var/run/secrets/kubernetes.io/serviceaccount"
 _TOKEN_SECONDS = 3600
 _DEFAULT_ACCOUNT = "default"
 

@@ -163,12 +163,9 @@ def _plugin(stages: StageView, node: Node, claim: str) -> _Plugin:
     trouble = next((pod.message for pod in pods if pod.message), "") if since is None else ""
     if trouble:
         return _Plugin(is_there=was and (has or is_used), why=trouble, reason=Reason.DEVICE_PLUGIN_FAILED)
-    if has and was:
-        return _Plugin(is_there=True)
-    if is_used:
-        # When its pods end is seen by looking again.
-        why = f"it has no {resource} to give, and pods use it"
-        return _Plugin(is_there=True, why=why, due_at=stages.now + MISSING_SECONDS)
+    if was and (has or is_used):
+        # That its pods end is seen as they are listed again, with each observation.
+        return _Plugin(is_there=True, why="" if has else f"it has no {resource} to give, and pods use it")
     if since is None:
         return _Plugin(is_there=was, why="its device plugin is not ready yet")
     late = since + REGISTER_SECONDS

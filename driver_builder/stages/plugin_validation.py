@@ -76,9 +76,7 @@ def start(stages: StageView, node: Node, subject: str, users: Mapping[str, NodeP
     free = next((name for name in resources if user_of(users[node.name], (name,)) is None), None)
     if free is None:
         return _skip(stages, node, subject, users[node.name])
-    manifest = plugin_validation_pod.manifest(
-        stages.driver, validation, node=node.name, subject=subject, resource=free
-    )
+    manifest = plugin_validation_pod.manifest(stages.driver, validation, node=node.name, subject=subject, resource=free)
     plugin = f"the device plugin of {stages.driver.key}"
     return (StartPod(kind=PodKind.VALIDATION, driver=plugin, manifest=manifest),), ""
 

@@ -1,4 +1,4 @@
-"""The account of a driver's plugin on a real API server: who may read it, and how it comes into and out of a DaemonSet."""
+"""The account of a plugin on a real API server: who may read it, how it gets into a DaemonSet and out of it."""
 
 import dataclasses
 

@@ -25,7 +25,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "nvidia-with-profiles": {"nvidia": {"profiles": {"configMap": "gpu-profiles"}}},
     "nvidia-with-a-token": {
         "nvidia": {
-            "profiles": {"configMap": "gpu-profiles"}, "defaultProfile": "whole", "serviceAccountName": "gpu-profiles"
+            "profiles": {"configMap": "gpu-profiles"},
+            "defaultProfile": "whole",
+            "serviceAccountName": "gpu-profiles",
         },
     },
 }

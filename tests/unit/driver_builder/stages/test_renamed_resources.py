@@ -107,10 +107,10 @@ def test_plug_is_there_while_something_that_is_offered_can_be_given_or_is_in_use
 
 
 def test_what_is_missing_is_named() -> None:
-    """By what is offered, and whether pods use it; then it is looked at again."""
+    """By what is offered, and whether pods use it: such a node is not settled, and is looked at again."""
     assert of_node(view(users()), a_node(V, R, P, offered=[GPU, SHARED]), WORKS).why == f"it has no {GPU}, {SHARED}"
     used = of_node(view(users(GPU)), a_node(V, R, P, offered=[GPU]), WORKS)
-    assert (used.why, used.due_at) == (f"it has no {GPU} to give, and pods use it", NOW + 60)
+    assert (used.why, used.reason) == (f"it has no {GPU} to give, and pods use it", None)
 
 
 def _asked_for(actions: tuple[Action, ...]) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from driver_builder.cluster.agent_accounts import SECONDS
 from driver_builder.objects import gpu_profiles, plugin_validation_pod
 from driver_builder.planning.plan_view import PlanSettings
 from kube_api.client import Object
@@ -13,7 +14,6 @@ from kube_api.resources import NODES, PODS, SERVICE_ACCOUNTS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE
 from tests.unit.driver_builder.world.test_world_stages import (
     EVERY,
-    PLUG,
     PLUG_SET,
     RUN,
     VALID,
@@ -45,7 +45,7 @@ def gpus(settings: PlanSettings = ALLOWING, *, has_account: bool = True) -> Watc
 
 def offer(world: Watched, *names: str, also: tuple[str, ...] = ()) -> None:
     """Let the agent offer other names, and say so; ``also`` it says besides."""
-    world.offered["a"] = names
+    world.plugged["a"] = names
     text = f'{{"asked":"","applied":"","message":"","resources":{[*names, *also]}}}'.replace("'", '"')
     world.client.patch(NODES.path(name="a"), {"metadata": {"annotations": {GPU_PROFILE_ANNOTATION: text}}})
 
@@ -72,6 +72,7 @@ def turns(world: Watched, count: int) -> None:
     """Let so many passes and rounds follow each other, ten seconds apart."""
     for _ in range(count):
         world.reconcile()
+        world.finish_builds()
         world.turn()
         world.now += 10
 
@@ -115,7 +116,7 @@ def test_cards_that_cannot_be_given_take_no_label_while_pods_use_them() -> None:
     turns(world, 20)
     assert world.labels == {"a": [EVERY]}
     assert condition(world) == ("True", "StagesReady")
-    world.client.delete(path)
+    world.client.patch(path, {"status": {"phase": "Succeeded"}})
     turns(world, 20)
     assert stages(world)["a"] == {VALID, RUN}
     assert condition(world) == ("False", "ResourceMissing")
@@ -126,7 +127,7 @@ def test_names_of_others_bring_no_label() -> None:
     world = gpus()
     offer(world, "cpu", "example.com/a")
     turns(world, 20)
-    assert PLUG not in stages(world)["a"]
+    assert stages(world)["a"] == {VALID, RUN}
 
 
 @pytest.mark.parametrize(
@@ -158,10 +159,12 @@ def test_an_account_may_come_and_go() -> None:
     account = {"metadata": {"name": "gpu"}}
     path = SERVICE_ACCOUNTS.path(namespace=NAMESPACE, name="gpu")
     world.client.create(SERVICE_ACCOUNTS.path(namespace=NAMESPACE), account)
+    world.now += SECONDS
     settle(world)
     assert pod_of(world)["serviceAccountName"] == "gpu"
     assert condition(world) == ("True", "StagesReady")
     world.client.delete(path)
+    world.now += SECONDS
     settle(world)
     assert pod_of(world)["serviceAccountName"] == "default"
     assert not gpu_profiles.has_token(pod_of(world))
