@@ -618,7 +618,7 @@ _STAGES = {
         " command again",
     ),
     Reason.SERVICE_ACCOUNT_NOT_ALLOWED: _means(
-        "driver-builder may not give device plugins the token of the account that"
+        "The settings of driver-builder do not allow the account that"
         " spec.stages.devicePlugin.nvidia.serviceAccountName names: devices are there, and the label of a node selects"
         " no profile",
         "Name the account in --device-agent-accounts of driver-builder, or remove it from the spec",
