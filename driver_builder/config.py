@@ -17,6 +17,7 @@ from driver_builder.model.loader_privileges import LoaderPrivileges
 from driver_builder.model.permissions import Permissions
 from driver_builder.model.registry_reach import Reach
 from kube_api import names
+from kube_api.node_policy import parse_account
 
 Json = dict[str, Any]
 
@@ -51,6 +52,8 @@ class Settings:
     """Image that driver pods get their loader from; empty: not set, which only ``run`` refuses."""
     device_agent_image: str
     """Image of the device plugin of ours; empty: none."""
+    device_agent_accounts: frozenset[str]
+    """The service accounts, ``namespace/name``, whose tokens the device plugin of ours may get."""
     loader_privileges: LoaderPrivileges
     """What containers that load and unload modules may do on their node."""
     build_network: str
@@ -164,6 +167,11 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         "--device-agent-image",
         metavar="IMAGE",
         help="image of the device agent, for spec.stages.devicePlugin.resource and .nvidia (default: none)",
+    )
+    parser.add_argument(
+        "--device-agent-accounts",
+        metavar="NAMESPACE/NAME,...",
+        help="service accounts that spec.stages.devicePlugin.nvidia.serviceAccountName may name (default: none)",
     )
     parser.add_argument(
         "--loader-privileges",
@@ -341,6 +349,7 @@ def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = 
         builder=_one_of(BuilderKind, "--builder", pick.text("builder")),
         loader_image=pick.text("loader_image") or "",
         device_agent_image=pick.text("device_agent_image") or "",
+        device_agent_accounts=_accounts("--device-agent-accounts", pick.text("device_agent_accounts") or ""),
         loader_privileges=_one_of(LoaderPrivileges, "--loader-privileges", pick.text("loader_privileges")),
         job_image=pick.text("job_image") or "",
         hand_over_image=pick.text("hand_over_image") or "",
@@ -457,6 +466,17 @@ def _namespaces(flag: str, text: str) -> tuple[str, ...]:
         if not _NAMESPACE.fullmatch(name):
             raise ConfigurationError(f"{flag}: {name!r} is not a namespace: write NAME,... or {permissions.NOTHING}")
     return found
+
+
+def _accounts(flag: str, text: str) -> frozenset[str]:
+    """Read service accounts; nothing at all, and the word for nothing, are none."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    found = [] if words == [permissions.NOTHING] else words
+    for account in found:
+        if parse_account(account) is None:
+            wanted = f"write NAMESPACE/NAME,... or {permissions.NOTHING}"
+            raise ConfigurationError(f"{flag}: {account!r} is not a service account: {wanted}")
+    return frozenset(found)
 
 
 def _port(text: str) -> int:

@@ -142,6 +142,8 @@ class Reason(StrEnum):
     DEVICE_PLUGIN_FAILED = "DevicePluginFailed"
     RESOURCE_MISSING = "ResourceMissing"
     PLUGIN_VALIDATION_FAILED = "PluginValidationFailed"
+    SERVICE_ACCOUNT_NOT_ALLOWED = "ServiceAccountNotAllowed"
+    SERVICE_ACCOUNT_NOT_FOUND = "ServiceAccountNotFound"
     # The newest kernel of a package repository.
     BUILT_AHEAD = "BuiltAhead"
     NEWEST_KERNEL_RUNS = "NewestKernelRuns"
@@ -614,6 +616,18 @@ _STAGES = {
         "The command of spec.stages.pluginValidation failed on a node, which has no label .plgok",
         "Run driver-builder explain NODE for the node in the message: it prints how to see the log, and to run the"
         " command again",
+    ),
+    Reason.SERVICE_ACCOUNT_NOT_ALLOWED: _means(
+        "The settings of driver-builder do not allow the account that"
+        " spec.stages.devicePlugin.nvidia.serviceAccountName names: devices are there, and the label of a node selects"
+        " no profile",
+        "Name the account in --device-agent-accounts of driver-builder, or remove it from the spec",
+    ),
+    Reason.SERVICE_ACCOUNT_NOT_FOUND: _means(
+        "The account that spec.stages.devicePlugin.nvidia.serviceAccountName names does not exist, or driver-builder"
+        " may not read it: devices are there, and the label of a node selects no profile",
+        "Create the account, with its roles (device-agent admission-policy --account), and allow driver-builder to get"
+        " it (docs/stages.md)",
     ),
 }
 

@@ -62,6 +62,13 @@ class DriverContainer:
         """The node label that says that this driver works there."""
         return names.ready_label(self.namespace, self.name)
 
+    @property
+    def agent_account(self) -> str:
+        """The service account (``namespace/name``) that the pods of its plugin are to have; empty for none."""
+        plugin = self.spec.device_plugin if isinstance(self.spec, DriverSpec) else None
+        account = plugin.profiles.account if plugin is not None and plugin.profiles is not None else None
+        return f"{self.namespace}/{account}" if account is not None else ""
+
 
 def parse(obj: Json, known: SpecCache | None = None) -> DriverContainer:
     """Read a DriverContainer object as the API server returns it; a spec that is ``known`` is not read again."""

@@ -12,17 +12,33 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileSettings:
+    """``nvidia.profiles``: by which profiles our agent shares GPUs.
+
+    ``config_map`` has the profiles; ``default`` is the key of the one that counts where a node names none, if not
+    ``default``. ``account`` is the service account by whose token the agent follows the label of its Node: without one
+    the default counts everywhere.
+    """
+
+    config_map: str
+    default: str | None = None
+    account: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DevicePluginSettings:
     """``devicePlugin``: our agent with a ``resource`` described in place or with ``nvidia``, or a vendor's ``image``.
 
-    ``resource`` and ``nvidia`` are as they were given: empty, or None, where they are not. ``resource_name`` is the
-    extended resource that the nodes get, such as ``driverwright.io/edu``; with ``nvidia`` it is the one of full cards,
-    and nodes may get others of the same domain.
+    ``resource`` and ``nvidia`` are as they were given: empty, or None, where they are not; ``profiles`` is what was in
+    ``nvidia`` and is not for the agent's configuration. ``resource_name`` is the extended resource that the nodes get,
+    such as ``driverwright.io/edu``; with ``nvidia`` it is the one of full cards, and nodes may get others of the same
+    domain.
     """
 
     resource_name: str
     resource: Json = field(default_factory=dict)
     nvidia: Json | None = None
+    profiles: ProfileSettings | None = None
     image: str | None = None
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
@@ -63,3 +79,9 @@ class StageSettings:
 
     device_plugin: DevicePluginSettings | None = None
     plugin_validation: PluginValidationSettings | None = None
+
+    @property
+    def asks_for_users(self) -> bool:
+        """Return whether it matters which pods use the plugin's resources."""
+        profiles = self.device_plugin.profiles if self.device_plugin is not None else None
+        return self.plugin_validation is not None or (profiles is not None and profiles.account is not None)

@@ -1,7 +1,8 @@
 """What follows on a node once the driver is proven there: ``spec.stages``. Pure."""
 
-from device_resources.nvidia import FULL_CARD, parse_nvidia
+from device_resources.nvidia import FULL_CARD
 from device_resources.resource_parser import InvalidResource, parse_resource
+from driver_builder.api.nvidia_stage import read_nvidia
 from driver_builder.api.spec_reader import Reader
 from driver_builder.api.spec_rules import BASE_IMAGE, EXTENDED_RESOURCE, TEXT
 from driver_builder.api.stage_settings import (
@@ -43,7 +44,8 @@ def _device_plugin(plugin: Reader) -> DevicePluginSettings:
     image, command = plugin.text("image", BASE_IMAGE), plugin.words("command", TEXT)
     args, privileged = plugin.words("args", TEXT), plugin.flag("privileged")
     name, resource = plugin.text("resourceName", EXTENDED_RESOURCE), plugin.raw("resource")
-    nvidia, kinds = plugin.raw("nvidia"), [kind for kind in ("resource", "nvidia", "image") if plugin.has(kind)]
+    kinds = [kind for kind in ("resource", "nvidia", "image") if plugin.has(kind)]
+    nvidia, profiles = read_nvidia(plugin)
     if len(kinds) != 1:
         words = "resource or nvidia for our agent, image for a vendor's plugin"
         plugin.wrong(f"exactly one of resource, image, nvidia is needed: {words}")
@@ -51,13 +53,15 @@ def _device_plugin(plugin: Reader) -> DevicePluginSettings:
         others = [field for field in ("command", "args", "privileged", "resourceName") if plugin.has(field)]
         if others:
             plugin.wrong(f"{ours[0]} excludes {', '.join(others)}, which belong to image: remove them")
-        name = _name_of(plugin, resource) if ours[0] == "resource" else _full_card(plugin, nvidia)
+        # What comes depends on the cards and the profile.
+        name = _name_of(plugin, resource) if ours[0] == "resource" else FULL_CARD
     elif not plugin.has("resourceName"):
         plugin.wrong("is missing: write the extended resource that the plugin offers", "resourceName")
     return DevicePluginSettings(
         resource_name=name or "",
         resource=dict(resource) if isinstance(resource, dict) else {},
-        nvidia=dict(nvidia) if isinstance(nvidia, dict) else None,
+        nvidia=nvidia,
+        profiles=profiles,
         image=image,
         command=command,
         args=args,
@@ -73,16 +77,6 @@ def _name_of(plugin: Reader, resource: object) -> str:
         for problem in error.problems:
             plugin.wrong(problem.message, "resource", *problem.path)
         return ""
-
-
-def _full_card(plugin: Reader, nvidia: object) -> str:
-    """Return the resource that NVIDIA's devices are offered as where no other one is asked for."""
-    try:
-        parse_nvidia(nvidia)
-    except InvalidResource as error:
-        for problem in error.problems:
-            plugin.wrong(problem.message, "nvidia", *problem.path)
-    return FULL_CARD
 
 
 def _plugin_validation(validation: Reader, resource: str) -> PluginValidationSettings:

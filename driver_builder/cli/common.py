@@ -100,6 +100,7 @@ def plan_settings(settings: Settings) -> PlanSettings:
         template_versions=versions,
         loader_image=settings.loader_image or DEFAULT_LOADER_IMAGE,
         device_agent_image=settings.device_agent_image,
+        device_agent_accounts=settings.device_agent_accounts,
         loader_privileges=settings.loader_privileges,
         retry_min_seconds=settings.retry_min_seconds,
         retry_max_seconds=settings.retry_max_seconds,
@@ -112,7 +113,10 @@ def observe(settings: Settings, change: Callable[[Snapshot], Snapshot] = lambda 
     """Read the cluster, and ask the registries for the images that it wants; ``change`` modifies the snapshot first."""
     client = Client.from_environment(settings.kubeconfig)
     images = ImageReader(registries(settings, client), plan_settings(settings).template_versions)
-    return images.read(change(Observer(client, namespaces=settings.namespaces, clock=time.time).observe()))
+    observer = Observer(
+        client, namespaces=settings.namespaces, clock=time.time, accounts=settings.device_agent_accounts
+    )
+    return images.read(change(observer.observe()))
 
 
 def registries(settings: Settings, client: Client, *, account_seconds: float = 0.0) -> Registries:

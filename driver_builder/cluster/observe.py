@@ -7,7 +7,7 @@ makes go wrong stays its own (``boundary``). What an object says is read in ``in
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from itertools import chain
 
@@ -15,6 +15,7 @@ from driver_builder import telemetry
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.builds.build_queue import BuildQueue, BuildStates
+from driver_builder.cluster.agent_accounts import AgentAccounts
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.driver_inputs import DriverInputs
 from driver_builder.cluster.look_ahead import LookAhead
@@ -45,7 +46,8 @@ STRAY_SECONDS = 30.0
 class Observer:
     """Reads one moment of the cluster: the given namespaces' drivers, and all nodes.
 
-    ``cache`` is what is known of it already; without one that is followed everything is listed each time.
+    ``cache`` is what is known of it already; without one that is followed everything is listed each time. ``accounts``
+    are the service accounts (``namespace/name``) that device plugins may have.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Observer:
         secret_seconds: float = 0.0,
         refused_evictions: dict[str, EvictionRefused] | None = None,
         locks_seen: dict[str, tuple[str, float]] | None = None,
+        accounts: Set[str] = frozenset(),
     ) -> None:
         self._client = client
         self._cache = cache or ClusterCache(client, namespaces=namespaces)
@@ -74,6 +77,7 @@ class Observer:
         self._pods = PodReader()
         self._next_nodes = NextNodes()
         self._look_ahead = LookAhead(client)
+        self._accounts = AgentAccounts(client, accounts, clock)
         self._daemon_sets: tuple[object, tuple[DaemonSet, ...], tuple[PluginSet, ...]] = (None, (), ())
         """The DaemonSets, those of plugins, and what they were taken from."""
         self._strays: dict[str, tuple[tuple[str, int], float, StraySet | None]] = {}
@@ -122,6 +126,7 @@ class Observer:
             plugin_pods=found.plugin_pods,
             plugin_configs=dict(self._plugin_configs(drivers, plugin_sets)),
             plugin_strays=dict(self._plugin_strays(drivers, plugin_sets)),
+            agent_accounts=self._accounts.read(drivers),
             plugin_validation_pods=found.plugin_validation_pods,
             terminating_namespaces=frozenset(self._terminating(drivers)),
             node_pods=node_pods,

@@ -1,7 +1,8 @@
 """What a plugin's pod has besides with ``stages.devicePlugin.nvidia``: the container ``nvml``, and folders. Pure.
 
 ``nvml`` has NVIDIA's library and makes device nodes. It is privileged. The agent, which asks it over a Unix socket in a
-folder that both have, stays as it is: no path and no command comes over that socket, and neither has a token.
+folder that both have, stays as it is: no path and no command comes over that socket. Only the agent may have a token
+(:mod:`driver_builder.objects.gpu_profiles`).
 """
 
 from collections.abc import Mapping

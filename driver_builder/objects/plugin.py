@@ -15,7 +15,7 @@ from typing import Any
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.stage_settings import DevicePluginSettings
-from driver_builder.objects import nvidia_plugin
+from driver_builder.objects import gpu_profiles, nvidia_plugin
 from driver_builder.objects.manifests import DRIVER_LABEL, FIELD_MANAGER, UNPRIVILEGED, owner_reference, short_name
 from driver_builder.objects.stage_labels import TRUE, Stage, stage_label
 from driver_builder.objects.tolerations import with_ours
@@ -106,14 +106,24 @@ def config_map(driver: DriverContainer, settings: DevicePluginSettings) -> Json:
     }
 
 
-def daemon_set(driver: DriverContainer, spec: DriverSpec, settings: DevicePluginSettings, *, agent_image: str) -> Json:
-    """Build the DaemonSet of the plugin; ``agent_image`` is the image of our agent."""
+def daemon_set(
+    driver: DriverContainer,
+    spec: DriverSpec,
+    settings: DevicePluginSettings,
+    *,
+    agent_image: str,
+    has_token: bool = False,
+) -> Json:
+    """Build the DaemonSet of the plugin.
+
+    ``agent_image`` is the image of our agent, ``has_token`` says whether it gets the token of its profiles' account.
+    """
     labels = _labels(driver)
     text = config_text(settings)
     annotations = {CONFIG_ANNOTATION: hashlib.sha256(text.encode()).hexdigest()[:16]} if settings.is_of_agent else {}
     template: Json = {
         "metadata": {"labels": labels, **({"annotations": annotations} if annotations else {})},
-        "spec": _pod_spec(driver, spec, settings, agent_image),
+        "spec": _with_profiles(_pod_spec(driver, spec, settings, agent_image), settings, has_token=has_token),
     }
     return {
         "apiVersion": DAEMON_SETS.api_version,
@@ -125,6 +135,21 @@ def daemon_set(driver: DriverContainer, spec: DriverSpec, settings: DevicePlugin
             "template": template,
         },
     }
+
+
+def replacing(known: PluginSet, manifest: Json) -> Json:
+    """Return the manifest that is applied where a DaemonSet is ``known``, which may have a service account."""
+    if has_additions(known, manifest):
+        return manifest
+    template = manifest["spec"]["template"]
+    pod = gpu_profiles.without_account(template["spec"], pod_of(known))
+    return {**manifest, "spec": {**manifest["spec"], "template": {**template, "spec": pod}}}
+
+
+def pod_of(known: PluginSet) -> Json:
+    """Return the spec of its pods, as the API server has it."""
+    pod: Json = (known.spec.get("template") or {}).get("spec") or {}
+    return pod
 
 
 def is_as_wanted(known: PluginSet, manifest: Json) -> bool:
@@ -230,6 +255,11 @@ def _pod_spec(driver: DriverContainer, spec: DriverSpec, settings: DevicePluginS
     if spec.image_pull_secrets:
         pod["imagePullSecrets"] = [{"name": name} for name in spec.image_pull_secrets]
     return pod
+
+
+def _with_profiles(pod: Json, settings: DevicePluginSettings, *, has_token: bool) -> Json:
+    profiles = settings.profiles
+    return pod if profiles is None else gpu_profiles.with_profiles(pod, profiles, has_token=has_token)
 
 
 def _folders(settings: DevicePluginSettings) -> tuple[list[Json], list[Json]]:

@@ -37,8 +37,10 @@ def name_of(driver: str, node: str) -> str:
     return bound_pod.name_of(driver, "plgok", node, longest=_MAX_NAME)
 
 
-def manifest(driver: DriverContainer, validation: PluginValidationSettings, *, node: str, subject: str) -> Json:
-    """Build the pod that validates the plugin on a node."""
+def manifest(
+    driver: DriverContainer, validation: PluginValidationSettings, *, node: str, subject: str, resource: str
+) -> Json:
+    """Build the pod that validates the plugin on a node by one of a resource."""
     made = validation_pod.once(
         driver,
         name=name_of(driver.key, node),
@@ -48,7 +50,7 @@ def manifest(driver: DriverContainer, validation: PluginValidationSettings, *, n
         command=validation.command,
         seconds=validation.deadline_seconds,
         context=validation_pod.UNPRIVILEGED,
-        amounts={validation.resource_name: "1"},
+        amounts={resource: "1"},
     )
     del made["spec"]["priorityClassName"]
     return made

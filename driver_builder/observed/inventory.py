@@ -12,6 +12,7 @@ from driver_builder.model.kernels import MAX_LENGTH, KernelTarget, KernelVersion
 from driver_builder.objects import loaded, validated
 from driver_builder.observed.label_owners import LabelOwner, read_label_owners
 from driver_builder.observed.node_labels import NodeLabels
+from driver_builder.observed.offered import offered_on
 from driver_builder.persistent import Layered, Pieces, changes, cut
 from kube_api import names
 from kube_api.text import bounded_token, printable
@@ -29,6 +30,8 @@ _LONGEST = {
 
 
 _OURS = (f"{names.GROUP}/", validated.PREFIX, names.PENDING_PREFIX)
+_READ_HERE = frozenset({names.GPU_PROFILE_ANNOTATION})
+"""Annotations of ours of which only a part is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +69,8 @@ class Node:
     taints: tuple[Taint, ...] = ()
     allocatable: frozenset[str] = frozenset()
     """The extended resources that it has for pods now, at least one of each."""
+    offered: tuple[str, ...] = ()
+    """The resources that its device agent says it offers, or that containers still have; none where it says nothing."""
     reported_at: float = field(default=0.0, compare=False)
     """When its kubelet had reported last as something else here changed: it may have reported since. Of a node that
     has such resources; alone it is no news."""
@@ -129,7 +134,7 @@ def read_node(obj: Mapping[str, Any]) -> Node:
             sys.intern(key): sys.intern(bounded_token(value) if key == names.REBUILD_ANNOTATION else value)
             for key, value in annotations.items()
             # Ours alone: others hold up to 256 KiB each, on thousands of nodes.
-            if key.startswith(_OURS) and len(value) <= _LONGEST.get(key, MAX_ANNOTATION)
+            if key.startswith(_OURS) and key not in _READ_HERE and len(value) <= _LONGEST.get(key, MAX_ANNOTATION)
         }
         # One that is too long is not unknown: it is there, and cannot be read.
         | {
@@ -142,6 +147,7 @@ def read_node(obj: Mapping[str, Any]) -> Node:
         taints=tuple(_taint(item) for item in (spec.get("taints") or ())[:MAX_TAINTS]),
         allocatable=(allocatable := _allocatable(obj.get("status") or {})),
         reported_at=(_time(_condition(obj, "Ready").get("lastHeartbeatTime")) or 0.0) if allocatable else 0.0,
+        offered=offered_on(annotations),
         disk_pressure=(pressure := _condition(obj, "DiskPressure")).get("status") == "True",
         disk_changed=_time(pressure.get("lastTransitionTime")),
         label_owners=read_label_owners(metadata),

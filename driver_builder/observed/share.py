@@ -47,7 +47,8 @@ def share_of(snapshot: Snapshot, driver: DriverContainer) -> Snapshot:
         plugin_configs=_only(snapshot.plugin_configs, {key}),
         plugin_strays=_only(snapshot.plugin_strays, {key}),
         plugin_validation_pods=of_driver(snapshot.plugin_validation_pods, key),
-        resource_users=snapshot.resource_users if _validates_plugin(driver) else {},
+        agent_accounts=_only(snapshot.agent_accounts, {driver.agent_account}),
+        resource_users=snapshot.resource_users if _asks_for_users(driver) else {},
         drained_last=_only(snapshot.drained_last, {key}),
         # What is done on a node before its driver is replaced is decided afterwards, for all drivers.
         node_pods={},
@@ -83,9 +84,9 @@ def _drivers(
     return tuple(item for item in snapshot.drivers if item.namespace == driver.namespace)
 
 
-def _validates_plugin(driver: DriverContainer) -> bool:
+def _asks_for_users(driver: DriverContainer) -> bool:
     stages = driver.spec.stages if isinstance(driver.spec, DriverSpec) else None
-    return stages is not None and stages.plugin_validation is not None
+    return stages is not None and stages.asks_for_users
 
 
 def _only(values: Mapping[str, Value], keys: set[str]) -> dict[str, Value]:

@@ -232,9 +232,12 @@ class Snapshot:
     """By driver key, where our agent is its plugin or was."""
     plugin_strays: Mapping[str, StraySet] = field(default_factory=dict)
     """By driver key, the DaemonSet that has the name of a plugin's which is not there."""
+    agent_accounts: Mapping[str, str] = field(default_factory=dict)
+    """By service account (``namespace/name``) that plugins are to have and may have, why it cannot be used; else empty.
+    """
     plugin_validation_pods: tuple[ValidationPod, ...] = ()
     resource_users: Mapping[str, NodePods] = field(default_factory=dict)
-    """All pods of the nodes where a plugin is validated next."""
+    """All pods of the nodes where a plugin is validated next, or where its resources may be in use and none is left."""
     terminating_namespaces: frozenset[str] = frozenset()
     """Namespaces of deleted drivers that are being deleted themselves: no pod can be made there."""
     node_pods: Mapping[str, NodePods] = field(default_factory=dict)

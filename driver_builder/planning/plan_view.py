@@ -60,6 +60,8 @@ class PlanSettings:
     max_unavailable_nodes: int = 0
     device_agent_image: str = ""
     """The image of our device plugin; empty where there is none."""
+    device_agent_accounts: frozenset[str] = frozenset()
+    """The service accounts (``namespace/name``) whose tokens it may get."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from driver_builder.planning.actions import Action, LabelNode
 from driver_builder.reasons import Reason
 from driver_builder.stages import plugin_validation
 from driver_builder.stages.stage_view import StageView, read_time
+from kube_api.text import first_few
 
 REGISTER_SECONDS = 60.0
 """So long after its plugin started a node may be without the resource, or with that of an earlier plugin: the kubelet
@@ -23,6 +24,8 @@ reports a change within ten seconds."""
 
 MISSING_SECONDS = 60.0
 """So long a resource may be missing that was there: a kubelet that starts reports none until its plugins are back."""
+
+_MAX_NAMED = 3
 
 NO_LABELS: Mapping[Stage, bool] = dict.fromkeys(Stage, False)
 
@@ -142,9 +145,14 @@ def _decide(stages: StageView, node: Node, standing: Standing) -> NodeStages:
 
 
 def _plugin(stages: StageView, node: Node, claim: str) -> _Plugin:
-    """Return whether the plugin is ready on a node, and the kubelet has its resource, or one of its domain."""
-    was, has = stages.has_label(node, Stage.PLUG), resource_claim.covers_any(claim, node.allocatable)
-    resource = resource_claim.words(claim)
+    """Return whether the plugin is ready on a node, and the kubelet has its resource, or one of its domain.
+
+    Where the plugin says what it offers, one of that counts, also if all of it is in use and none can be given.
+    """
+    was, offered = stages.has_label(node, Stage.PLUG), stages.offered(node)
+    has = not node.allocatable.isdisjoint(offered) if offered else resource_claim.covers_any(claim, node.allocatable)
+    resource = first_few(offered, _MAX_NAMED) if offered else resource_claim.words(claim)
+    is_used = stages.asks_for_users(node) and stages.may_be_used(node)
     daemon_set = stages.plugin_set
     pods = [
         pod
@@ -154,9 +162,10 @@ def _plugin(stages: StageView, node: Node, claim: str) -> _Plugin:
     since = max((pod.ready_since for pod in pods if pod.ready_since is not None), default=None)
     trouble = next((pod.message for pod in pods if pod.message), "") if since is None else ""
     if trouble:
-        return _Plugin(is_there=was and has, why=trouble, reason=Reason.DEVICE_PLUGIN_FAILED)
-    if has and was:
-        return _Plugin(is_there=True)
+        return _Plugin(is_there=was and (has or is_used), why=trouble, reason=Reason.DEVICE_PLUGIN_FAILED)
+    if was and (has or is_used):
+        # That its pods end is seen as they are listed again, with each observation.
+        return _Plugin(is_there=True, why="" if has else f"it has no {resource} to give, and pods use it")
     if since is None:
         return _Plugin(is_there=was, why="its device plugin is not ready yet")
     late = since + REGISTER_SECONDS

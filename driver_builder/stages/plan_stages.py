@@ -26,6 +26,7 @@ from driver_builder.planning.actions import (
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.reasons import Reason
 from driver_builder.stages import node_stages, plugin_validation
+from driver_builder.stages.agent_account import NO_ACCOUNT, AgentAccount, agent_account
 from driver_builder.stages.node_stages import NodeStages, Standing
 from driver_builder.stages.stage_view import StageView
 from driver_builder.status.stage_status import StageStatus
@@ -44,11 +45,12 @@ class Staged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Objects:
-    """What is done to the objects of the plugin, and what is wrong with them."""
+    """What is done to the objects of the plugin, and what is wrong with them, or with what the pods may have."""
 
     actions: tuple[Action, ...] = ()
     reason: Reason | None = None
     words: str = ""
+    account: AgentAccount = NO_ACCOUNT
 
 
 def plan_stages(
@@ -95,7 +97,8 @@ def _look(
     """Decide on the nodes that are not settled, in the order of their names."""
     settled, others = view.settled, {node.name for node in view.others}
     uid = stages.plugin_set.uid if stages.plugin_set is not None else None
-    names = settled.begin((stages.settings, uid), view.nodes, stages.pods, stages.validations, stages.kept)
+    face = (stages.settings, uid, stages.is_answering)
+    names = settled.begin(face, view.nodes, stages.pods, stages.validations, stages.kept)
     names |= ready.keys() | leaving | (settled.done & others)
     every: dict[str, NodeStages] = {}
     done, without = [], []
@@ -182,7 +185,11 @@ def _objects(stages: StageView, view: DriverView, spec: DriverSpec) -> _Objects:
     if config is None and settings.is_of_agent:
         made = plugin.config_map(view.driver, settings)
         actions.append(MakeConfigMap(namespace=view.driver.namespace, name=name, manifest=made))
-    manifest = plugin.daemon_set(view.driver, spec, settings, agent_image=view.settings.device_agent_image)
+    account = agent_account(view)
+    manifest = plugin.daemon_set(
+        view.driver, spec, settings, agent_image=view.settings.device_agent_image, has_token=account.has_token
+    )
+    manifest = manifest if known is None else plugin.replacing(known, manifest)
     if known is None or not plugin.is_as_wanted(known, manifest):
         has_additions = known is not None and plugin.has_additions(known, manifest)
         actions.append(
@@ -196,7 +203,7 @@ def _objects(stages: StageView, view: DriverView, spec: DriverSpec) -> _Objects:
                 uid=known.uid if known is not None else stray.uid if stray is not None else "",
             )
         )
-    return _Objects(actions=tuple(actions))
+    return _Objects(actions=tuple(actions), account=account)
 
 
 def _gone(stages: StageView, view: DriverView) -> tuple[Action, ...]:
@@ -248,6 +255,8 @@ def _status(
         same = [name for name, found in wrong.items() if found.reason is first.reason]
         words = f"{first_few(same, MAX_LISTED)}: {first.why.removeprefix(f'{first.reason}: ')}"
         return replace(made, reason=first.reason or Reason.WAITING_FOR_STAGE, message=words)
+    if objects.account.reason is not None:
+        return replace(made, reason=objects.account.reason, message=objects.account.words)
     valid = [node.name for node in rest if every[node.name].labels[Stage.VALID]]
     late = [name for name in valid if not (every[name].labels[last] and stages.has_label(view.nodes[name], last))]
     count = settled + len(valid)

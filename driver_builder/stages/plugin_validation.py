@@ -11,19 +11,18 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.objects import loaded, plugin_validation_pod, validated
 from driver_builder.objects.bound_pod import PodKind
-from driver_builder.objects.manifests import DRIVER_LABEL
 from driver_builder.objects.stage_labels import Stage
 from driver_builder.objects.validated import Validated
 from driver_builder.observed.evidence import ValidationState
 from driver_builder.observed.inventory import Node, by_name
-from driver_builder.observed.node_pods import NodePod, NodePods
+from driver_builder.observed.node_pods import NodePods
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.observed.validation import Progress, next_of, weigh
 from driver_builder.persistent import Layered
 from driver_builder.planning.actions import Action, RememberValidated, StartPod, delete_pods
 from driver_builder.planning.settled import Settled
 from driver_builder.reasons import Reason
-from driver_builder.stages.stage_view import LOOK_SECONDS, StageView
+from driver_builder.stages.stage_view import LOOK_SECONDS, StageView, user_of
 
 MAX_LOOKED_AT = 20
 """Nodes of one driver whose pods are listed in one reconcile."""
@@ -73,17 +72,40 @@ def start(stages: StageView, node: Node, subject: str, users: Mapping[str, NodeP
     validation = settings.plugin_validation if settings is not None else None
     if validation is None or node.name not in users:
         return (), ""
-    used_by = next((pod for pod in users[node.name].pods if _uses(pod, validation.resource_name)), None)
-    if used_by is not None:
-        why = f"skipped: {used_by} uses {validation.resource_name}"
-        return (_remember(stages, node, Validated(subject=subject, succeeded=True), why),), why
-    manifest = plugin_validation_pod.manifest(stages.driver, validation, node=node.name, subject=subject)
+    resources = _resources(stages, node, validation.resource_name)
+    free = next((name for name in resources if user_of(users[node.name], (name,)) is None), None)
+    if free is None:
+        return _skip(stages, node, subject, users[node.name])
+    manifest = plugin_validation_pod.manifest(stages.driver, validation, node=node.name, subject=subject, resource=free)
     plugin = f"the device plugin of {stages.driver.key}"
     return (StartPod(kind=PodKind.VALIDATION, driver=plugin, manifest=manifest),), ""
 
 
+def _resources(stages: StageView, node: Node, wanted: str) -> tuple[str, ...]:
+    """Return what the pod may request: what is wanted, or where the plugin says what it offers, what there is of that.
+
+    Of several the one that is wanted comes first.
+    """
+    offered = stages.offered(node)
+    there = sorted(node.allocatable.intersection(offered), key=lambda name: (name != wanted, name))
+    return tuple(there) if offered else (wanted,)
+
+
+def _skip(stages: StageView, node: Node, subject: str, found: NodePods) -> tuple[tuple[Action, ...], str]:
+    """Record that pods use all that there is: they prove the plugin as well."""
+    validation = stages.settings.plugin_validation if stages.settings is not None else None
+    names = stages.offered(node) or ((validation.resource_name,) if validation is not None else ())
+    used = next((name for name in names if user_of(found, (name,)) is not None), None)
+    if used is None:
+        return (), ""
+    why = f"skipped: {user_of(found, (used,))} uses {used}"
+    return (_remember(stages, node, Validated(subject=subject, succeeded=True), why),), why
+
+
 class NextNodes:
-    """Names the nodes whose pods have to be listed, because a plugin is validated there next.
+    """Names the nodes whose pods have to be listed.
+
+    A plugin is validated there next, or stays there only if its resources are in use.
 
     It remembers where none is: to ask again costs what changed.
     """
@@ -102,12 +124,13 @@ class NextNodes:
 
 
 def _next_of(stages: StageView, nodes: Layered[Node], settled: Settled) -> list[str]:
-    names = sorted(settled.begin(stages.settings, nodes, stages.validations))
-    found = {name: of_node(stages, nodes[name]) if stages.has_label(nodes[name], Stage.PLUG) else None
-             for name in names}  # fmt: skip
-    rests = [name for name, item in found.items() if item is None or not (item.starts or item.due_at)]
-    settled.end(names, rests, ())
-    return [name for name, item in found.items() if item is not None and item.starts][:MAX_LOOKED_AT]
+    names = sorted(settled.begin((stages.settings, stages.is_answering), nodes, stages.validations))
+    at_plugin = {name: nodes[name] for name in names if stages.has_label(nodes[name], Stage.PLUG)}
+    asked = {name for name, node in at_plugin.items() if stages.asks_for_users(node)}
+    found = {name: item for name, node in at_plugin.items() if (item := of_node(stages, node)) is not None}
+    waits = asked | {name for name, item in found.items() if item.starts or item.due_at}
+    settled.end(names, set(names) - waits, ())
+    return sorted(asked | {name for name, item in found.items() if item.starts})[:MAX_LOOKED_AT]
 
 
 def forget(stages: StageView, node: Node, why: str) -> tuple[Action, ...]:
@@ -126,7 +149,7 @@ def look_again(stages: StageView) -> float:
 def _is_asked(driver: DriverContainer) -> bool:
     stages = driver.spec.stages if isinstance(driver.spec, DriverSpec) else None
     is_active = not (driver.paused or driver.deleting)
-    return is_active and stages is not None and stages.plugin_validation is not None
+    return is_active and stages is not None and stages.asks_for_users
 
 
 def _progress(stages: StageView, node: Node) -> Progress | None:
@@ -141,10 +164,6 @@ def _progress(stages: StageView, node: Node) -> Progress | None:
         now=stages.now,
         reason=Reason.PLUGIN_VALIDATION_FAILED,
     )
-
-
-def _uses(pod: NodePod, resource: str) -> bool:
-    return resource in pod.resources and not pod.has_ended and DRIVER_LABEL not in pod.labels
 
 
 def _remember(stages: StageView, node: Node, record: Validated | None, why: str) -> RememberValidated:

@@ -14,11 +14,15 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.stage_settings import StageSettings
 from driver_builder.desired.resource_conflicts import Kept
 from driver_builder.memo import remembers_last
+from driver_builder.model import resource_claim
+from driver_builder.objects import gpu_profiles, plugin
+from driver_builder.objects.manifests import DRIVER_LABEL
 from driver_builder.objects.plugin import PluginPod, PluginSet
 from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.objects.validation_pod import ValidationPod
 from driver_builder.observed.by_driver import of_driver
 from driver_builder.observed.inventory import Node
+from driver_builder.observed.node_pods import NodePod, NodePods
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning.actions import Action, LabelNode, delete_pods
 
@@ -45,24 +49,52 @@ class StageView:
     labels: Mapping[Stage, str] = field(default_factory=dict)
     kept: Kept = field(default_factory=dict)
     """By node, the driver that keeps the resource which this one offers as well."""
+    node_pods: Mapping[str, NodePods] = field(default_factory=dict)
+    """All pods of some nodes."""
+    is_answering: bool = False
+    """Whether the plugin reports on its nodes what it offers: by a token."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, driver: DriverContainer, kept: Kept = MappingProxyType({})) -> "StageView":
         """Take from a snapshot what concerns the stages of a driver; of all drivers together who keeps its resource."""
+        plugin_set = next(iter(of_driver(snapshot.plugin_sets, driver.key)), None)
         return cls(
             driver=driver,
             settings=driver.spec.stages if isinstance(driver.spec, DriverSpec) else None,
             now=snapshot.now,
-            plugin_set=next(iter(of_driver(snapshot.plugin_sets, driver.key)), None),
+            plugin_set=plugin_set,
             pods=_by_node(of_driver(snapshot.plugin_pods, driver.key)),
             validations=_by_node(of_driver(snapshot.plugin_validation_pods, driver.key)),
             labels={stage: stage_label(driver.key, stage) for stage in Stage},
             kept=kept,
+            node_pods=snapshot.resource_users,
+            # What an agent without a token has left on a node is of another time.
+            is_answering=plugin_set is not None and gpu_profiles.has_token(plugin.pod_of(plugin_set)),
         )
 
     def has_label(self, node: Node, stage: Stage) -> bool:
         """Return whether a node has the label of a stage."""
         return self.labels[stage] in node.labels
+
+    def offered(self, node: Node) -> tuple[str, ...]:
+        """Return the resources that the plugin says a node offers, or that are still in use; none if it says nothing.
+
+        Only those count that are the plugin's to offer: a node writes them.
+        """
+        settings = self.settings.device_plugin if self.settings is not None else None
+        if settings is None or not self.is_answering:
+            return ()
+        return tuple(name for name in node.offered if resource_claim.covers(settings.claim, name))
+
+    def asks_for_users(self, node: Node) -> bool:
+        """Return whether a plugin stays on a node only if pods use it: none of what it offers can be given."""
+        offered = self.offered(node) if self.has_label(node, Stage.PLUG) else ()
+        return bool(offered) and node.allocatable.isdisjoint(offered)
+
+    def may_be_used(self, node: Node) -> bool:
+        """Return whether pods have something of what a node offers, or may have: they are not listed yet."""
+        found = self.node_pods.get(node.name)
+        return found is None or user_of(found, self.offered(node)) is not None
 
     def has_traces(self, node: Node) -> bool:
         """Return whether a node has a label or a record of a stage."""
@@ -117,6 +149,13 @@ class StageView:
     def delete(self, node: str) -> tuple[Action, ...]:
         """Delete the pods that validate the plugin on a node."""
         return delete_pods(self.validations.get(node, ()))
+
+
+def user_of(found: NodePods, resources: Iterable[str]) -> NodePod | None:
+    """Return a pod of others that uses one of the resources."""
+    wanted = frozenset(resources)
+    pods = (pod for pod in found.pods if not pod.has_ended and DRIVER_LABEL not in pod.labels)
+    return next((pod for pod in pods if not wanted.isdisjoint(pod.resources)), None)
 
 
 _Pod = TypeVar("_Pod", PluginPod, ValidationPod)

@@ -337,6 +337,8 @@ _CONDITION_NEWS = (
     ("Stages", Reason.DEVICE_PLUGIN_FAILED),
     ("Stages", Reason.RESOURCE_MISSING),
     ("Stages", Reason.PLUGIN_VALIDATION_FAILED),
+    ("Stages", Reason.SERVICE_ACCOUNT_NOT_ALLOWED),
+    ("Stages", Reason.SERVICE_ACCOUNT_NOT_FOUND),
     ("Unloading", Reason.IN_USE),
     ("Unloading", Reason.STAYS_LOADED),
     ("Draining", Reason.DRAIN_TIMEOUT),

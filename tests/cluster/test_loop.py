@@ -5,7 +5,6 @@ The tests build on each other, in the order they are written in.
 
 import json
 import time
-from typing import Any
 
 import pytest
 
@@ -14,7 +13,6 @@ from demo.scenario import CONTROLLER, DRIVER, EDU_LABEL, READY_LABEL, REPOSITORY
 from demo.stage import LOAD_SECONDS
 from driver_builder.model import images
 from driver_builder.model.image_state import Present
-from driver_builder.objects import validated
 from driver_builder.registry.registry import RegistryClient
 from kube_api import names
 from kube_api.resources import DRIVER_CONTAINERS, NODES, PODS
@@ -151,31 +149,16 @@ def test_a_module_removed_by_hand_is_loaded_again(scenario: Scenario, removed_by
     assert scenario.run_workload("edu-factorial-again") == "10! = 3628800"
 
 
-def test_an_annotation_on_a_node_rebuilds_that_nodes_target_alone(scenario: Scenario) -> None:
-    """The other kernel keeps its image, and the status says who asked."""
-    here, there = scenario.guests["guest-b"].kernel.release, scenario.guests["guest-a"].kernel.release
+def test_a_restart_of_the_controller_takes_no_label_away(scenario: Scenario) -> None:
+    """Nodes stay ready while no controller runs and while a new one starts, which builds nothing."""
     before = {kernel: target["imageDigest"] for kernel, target in scenario.cluster.targets(DRIVER).items()}
-    pods_before = acts.pod_uids(scenario)
-    wish = {"metadata": {"annotations": {names.REBUILD_ANNOTATION: "once"}}}
-    scenario.cluster.client.patch(NODES.path(name="guest-b"), wish)
-    scenario.wait_for_image(here, acts.SILENT, not_digest=before[here])
-    wait_for_another_pod(scenario, "guest-b", pods_before["guest-b"])
-    scenario.wait_for_ready()
-    assert_proven(scenario, "guest-b")
-    assert scenario.cluster.targets(DRIVER)[there]["imageDigest"] == before[there]
-    assert "Node/guest-b" in scenario.cluster.driver(DRIVER)["status"]["rebuild"]["requests"]
-    pods = acts.pod_uids(scenario)
-    assert (pods["guest-a"], pods["guest-b"] != pods_before["guest-b"]) == (pods_before["guest-a"], True)
+    restart_controller(scenario)
+    assert before == {kernel: target["imageDigest"] for kernel, target in scenario.cluster.targets(DRIVER).items()}
+    assert {target["state"] for target in scenario.cluster.targets(DRIVER).values()} == {"Ready"}
 
 
-def test_a_restart_of_the_controller_takes_no_label_away_and_repeats_no_rebuild(scenario: Scenario) -> None:
-    """Nodes stay ready while no controller runs and while a new one starts.
-
-    Neither that nor the removal of the annotation rebuilds anything.
-    """
-    before = {kernel: target["imageDigest"] for kernel, target in scenario.cluster.targets(DRIVER).items()}
-    node = NODES.path(name="guest-b")
-    scenario.cluster.client.patch(node, {"metadata": {"annotations": {names.REBUILD_ANNOTATION: None}}})
+def restart_controller(scenario: Scenario) -> None:
+    """Delete the controller's pod, and wait for the next one; all nodes are ready at any time."""
     old = {pod["metadata"]["uid"] for pod in scenario.cluster.pods(CONTROLLER)}
     delete_pods(scenario, CONTROLLER)
     watch_labels(scenario, times=10)
@@ -187,8 +170,6 @@ def test_a_restart_of_the_controller_takes_no_label_away_and_repeats_no_rebuild(
     scenario.wait_for_controller()
     watch_labels(scenario, times=10)
     assert "starting" not in scenario.cluster.log_tail(CONTROLLER, 200)
-    assert before == {kernel: target["imageDigest"] for kernel, target in scenario.cluster.targets(DRIVER).items()}
-    assert {target["state"] for target in scenario.cluster.targets(DRIVER).values()} == {"Ready"}
 
 
 def watch_labels(scenario: Scenario, *, times: int) -> None:
@@ -225,52 +206,6 @@ def test_what_changes_nothing_on_a_node_moves_nothing(scenario: Scenario) -> Non
     scenario.wait_for_ready()
     assert acts.pod_uids(scenario) == pods
     assert acts.live_module(guest) == module
-
-
-def test_a_ready_label_needs_the_validation_once_it_has_failed(scenario: Scenario) -> None:
-    """A command that succeeds on the device takes no label and replaces no pod; one that fails takes the label.
-
-    Then the pods are replaced by some that check the device node, and with that alone the nodes are ready again.
-    """
-    pods = acts.pod_uids(scenario)
-    works = {
-        "deviceNodes": ["/dev/edu0"],
-        "image": scenario.images["edu-workload"],
-        "command": ["/bin/factorial", "10"],
-        "retries": 0,
-    }
-    validate(scenario, works)
-    acts.wait_until(scenario, "both nodes are validated", lambda: validated_nodes(scenario) == set(scenario.guests))
-    watch_labels(scenario, times=1)
-    assert acts.pod_uids(scenario) == pods
-    fails = ["/bin/busybox", "sh", "-c", "echo the device gave no answer >/dev/termination-log; exit 3"]
-    validate(scenario, {"command": fails})
-    for guest in scenario.guests.values():
-        target = acts.wait_for_reason(scenario, guest.kernel.release, "ValidationFailed")
-        assert target["message"] == f"{guest.name}: the command failed (3): the device gave no answer"
-        assert READY_LABEL not in scenario.cluster.labels(guest.name)
-        assert guest.run("cat /sys/module/edudrv/initstate")[1].strip() == "live"
-    acts.wait_for_events(scenario, "ValidationFailed")
-    for name, uid in pods.items():
-        wait_for_another_pod(scenario, name, uid)
-    validate(scenario, dict.fromkeys(("image", "command", "retries")))
-    scenario.wait_for_ready()
-    validate(scenario, None)
-    acts.wait_until(scenario, "no Node has a record", lambda: validated_nodes(scenario) == set())
-    scenario.wait_for_ready()
-
-
-def validate(scenario: Scenario, validation: dict[str, Any] | None) -> None:
-    """Let somebody change what a ready label needs besides the load."""
-    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER)
-    scenario.cluster.client.patch(path, {"spec": {"validation": validation}})
-
-
-def validated_nodes(scenario: Scenario) -> set[str]:
-    """Name the nodes that record that a command succeeded."""
-    key = validated.annotation(f"{NAMESPACE}/{DRIVER}")
-    records = {name: scenario.cluster.node(name)["metadata"]["annotations"].get(key) for name in scenario.guests}
-    return {name for name, text in records.items() if (found := validated.parse(text)) is not None and found.succeeded}
 
 
 def wait_for_another_pod(scenario: Scenario, node: str, uid: str) -> None:

@@ -19,7 +19,7 @@ from kube_api import names
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES, SECRETS
 from tests.support.real_parts import acts
 
-pytestmark = pytest.mark.chain
+pytestmark = [pytest.mark.chain, pytest.mark.long]
 
 PASSWORD = "the right one"
 SECRET = "registry-password"

@@ -8,6 +8,7 @@ import yaml
 from device_agent.cli.arguments import parse
 from device_agent.config.config_file import Description, parse_description
 from device_agent.config.options import DEFAULT_FILE, DEFAULT_PLUGIN_DIR, build_settings, run_flags
+from device_resources import gpu_sharing
 from device_resources.nvidia import MigStrategy, NvidiaSettings
 from device_resources.resource import PathType
 from device_resources.resource_parser import parse_resource
@@ -143,6 +144,23 @@ def test_nvidias_library_has_no_token_and_no_folder_of_the_kubelet() -> None:
     ours, theirs = (item["containers"][1] for item in (pod, deployed))
     for word in ("name", "args", "terminationMessagePath", "resources"):
         assert ours[word] == theirs[word]
+
+
+def test_the_agent_reads_the_flags_of_profiles() -> None:
+    """They are where they are mounted, and the socket that says who uses what is where it is looked for."""
+    nvidia = {"profiles": {"configMap": "p"}, "defaultProfile": "whole", "serviceAccountName": "gpu"}
+    pod, config = _made({"nvidia": nvidia})
+    flags = run_flags(pod["containers"][0]["args"])
+    assert flags is not None
+    settings = build_settings(flags, {"HOST_ROOT": "/host"})
+    mounts = {item["mountPath"]: item["name"] for item in pod["containers"][0]["volumeMounts"]}
+    (volume,) = [item for item in pod["volumes"] if item["name"] == mounts[settings.profiles]]
+    assert volume["configMap"]["name"] == "p"
+    assert (settings.default_profile, settings.port) == ("whole", 0)
+    for file in (settings.pod_resources, gpu_sharing.FILE):
+        folder = file.rpartition("/")[0]
+        assert _folders(pod)[folder] == (folder, file == settings.pod_resources)
+    assert parse_description(config["data"][plugin.CONFIG_KEY], DEFAULT_FILE) == Description(nvidia=NvidiaSettings())
 
 
 def test_the_agent_reads_the_settings_of_nvidias_devices() -> None:

@@ -47,6 +47,8 @@ VENDOR: Json = {"image": "r.io/a", "resourceName": "example.com/a"}
 ONE_PLUGIN, NAMELESS = "exactly one of resource, image, nvidia is required", "image requires resourceName"
 OF_VENDORS = "resource and nvidia exclude command, args, privileged and resourceName"
 A_PLUGIN = "pluginValidation requires devicePlugin"
+PROFILES: Json = {"profiles": {"configMap": "a"}}
+OF_PROFILES = "defaultProfile and serviceAccountName require profiles"
 ARCHIVE = {"url": "https://example.com/a.tar", "sha256": "0" * 64}
 ONE_USERSPACE = "exactly one of archive, packages must be set"
 NO_VERSION = "archive requires versionFile"
@@ -75,6 +77,9 @@ GOOD: dict[str, Json] = {
         "stages": {"devicePlugin": PLUGIN, "pluginValidation": {"image": "r.io/a", "command": ["a"], "deadline": "24h"}}
     },
     "NVIDIA's devices": {"stages": {"devicePlugin": {"nvidia": {}}}},
+    "profiles": {
+        "stages": {"devicePlugin": {"nvidia": {**PROFILES, "defaultProfile": "a", "serviceAccountName": "a"}}},
+    },
     "a plugin of a vendor": {"stages": {"devicePlugin": {**VENDOR, "args": ["a"], "privileged": True}}},
     "a deadline of several units": {"build": {"deadline": "1h30m5s"}},
     "a template": {"build": {"template": "debian"}},
@@ -195,6 +200,8 @@ BAD: dict[str, tuple[Json, set[str]]] = {
     "a plugin and NVIDIA's": ({"stages": {"devicePlugin": {**PLUGIN, "nvidia": {}}}}, {ONE_PLUGIN}),
     "a vendor's and NVIDIA's": ({"stages": {"devicePlugin": {"image": "r.io/a", "nvidia": {}}}}, {ONE_PLUGIN}),
     "NVIDIA's with a name": ({"stages": {"devicePlugin": {"nvidia": {}, "resourceName": "a/b"}}}, {OF_VENDORS}),
+    "a default of no profiles": ({"stages": {"devicePlugin": {"nvidia": {"defaultProfile": "a"}}}}, {OF_PROFILES}),
+    "an account for none": ({"stages": {"devicePlugin": {"nvidia": {"serviceAccountName": "a"}}}}, {OF_PROFILES}),
     "no plugin": ({"stages": {"devicePlugin": {"resourceName": "example.com/a"}}}, {ONE_PLUGIN}),
     "a plugin of nothing": ({"stages": {"devicePlugin": {"image": "r.io/a"}}}, {NAMELESS}),
     "arguments of our agent": ({"stages": {"devicePlugin": {**PLUGIN, "args": ["a"]}}}, {OF_VENDORS}),

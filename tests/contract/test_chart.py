@@ -51,7 +51,9 @@ NVIDIA: Json = {
     "disableHealthChecks": "13, 31",
 }
 AGENT: Json = {"enabled": True, "env": {"C": "3"}, "nodeSelector": {"e": "f"}}
+PROFILES: Json = {"map": {"plain": "version: v1\n", "slice-4": "version: v1\nsharing: {}\n"}, "default": "plain"}
 SIDE_CAR: Json = {"sideCar": {"image": "docker.io/library/docker:29-dind"}}
+ACCOUNTS = ["driverwright/gpu", "team/1", "team/gpu", "elsewhere/gpu"]
 VALUES: dict[str, Json] = {
     "defaults": {},
     "everything": EVERYTHING,
@@ -60,9 +62,14 @@ VALUES: dict[str, Json] = {
     "runtime class": {"nfdWorker": {"gpu": {**GPU["gpu"], "runtimeClassName": "nvidia"}}},
     "nvidia": {"deviceAgent": {**AGENT, "nvidia": NVIDIA}},
     "nvidia of the nodes": {"deviceAgent": {"enabled": True, "nvidia": {"enabled": True}}},
+    "profiles": {"deviceAgent": {**AGENT, "nvidia": {**NVIDIA, "profiles": PROFILES}}},
+    "profiles without a token": {
+        "deviceAgent": {**AGENT, "nvidia": {**NVIDIA, "profiles": {"name": "shared", "followNodeLabel": False}}}
+    },
     "worker only": {"driverBuilder": {"enabled": False}},
     "controller only": {"nfdWorker": {"enabled": False}},
     "nobody's labels": {"driverBuilder": {"nodeFeatures": {"enabled": False}}},
+    "accounts": {"driverBuilder": {"namespaces": ["team"], "deviceAgentAccounts": ACCOUNTS}},
 }
 
 
@@ -178,6 +185,8 @@ def test_the_schema_accepts(values: Json) -> None:
         ({"driverBuilder": {"nodeFeatures": {"namespaces": ["GPU"]}}}, "namespaces"),
         ({"driverBuilder": {"nodeFeatures": {"namespaces": "gpu-operator"}}}, "namespaces"),
         ({"driverBuilder": {"nodeFeatures": {"enabled": "no"}}}, "enabled"),
+        ({"driverBuilder": {"deviceAgentAccounts": ["gpu"]}}, "deviceAgentAccounts"),
+        ({"driverBuilder": {"deviceAgentAccounts": "a/b"}}, "deviceAgentAccounts"),
         ({"driverBuilder": {"workSize": "20 GB"}}, "workSize"),
         ({"images": {"repository": "r.example.com/x/"}}, "repository"),
         ({"images": {"tag": 1.3}}, "tag"),
@@ -198,6 +207,14 @@ def test_the_schema_accepts(values: Json) -> None:
         ({"deviceAgent": {"nvidia": {"health": {"holdSeconds": 0}}}}, "holdSeconds"),
         ({"deviceAgent": {"nvidia": {"disableHealthChecks": [13]}}}, "disableHealthChecks"),
         ({"deviceAgent": {"nvidia": {"enableHealthChecks": "none"}}}, "enableHealthChecks"),
+        ({"deviceAgent": {"nvidia": {"profiles": {"configMap": "x"}}}}, "configMap"),
+        ({"deviceAgent": {"nvidia": {"profiles": {"name": "Shared"}}}}, "name"),
+        ({"deviceAgent": {"nvidia": {"profiles": {"map": {"a": {"version": "v1"}}}}}}, "map"),  # not as text
+        ({"deviceAgent": {"nvidia": {"profiles": {"map": {"a": ""}}}}}, "map"),
+        ({"deviceAgent": {"nvidia": {"profiles": {"map": {"a b": "x"}}}}}, "a b"),
+        ({"deviceAgent": {"nvidia": {"profiles": {"map": {"a" * 64: "x"}}}}}, "a" * 64),  # no label is so long
+        ({"deviceAgent": {"nvidia": {"profiles": {"default": "a/b"}}}}, "default"),
+        ({"deviceAgent": {"nvidia": {"profiles": {"followNodeLabel": "yes"}}}}, "followNodeLabel"),
     ],
     ids=str,
 )  # fmt: skip
@@ -445,6 +462,29 @@ def test_the_controller_reads_node_features_where_its_flag_says(
         assert granted == {"nodefeatures": ["list", "watch"], "events": ["create", "get", "patch"]}
     given = [flag for flag in container(rendered(of), "driver-builder")["args"] if "node-feature" in flag]
     assert given == flags
+
+
+@pytest.mark.parametrize(
+    ("of", "expected", "variable"),
+    [
+        pytest.param("defaults", {}, None, id="none by default"),
+        pytest.param("everything", {}, None, id="none in other namespaces"),
+        pytest.param("accounts", {"driverwright": ["gpu"], "team": ["1", "gpu"]}, ",".join(ACCOUNTS), id="these"),
+    ],
+)
+def test_the_controller_reads_the_accounts_that_plugins_may_have(
+    of: str, expected: dict[str, list[str]], variable: str | None
+) -> None:
+    """By their names, in its own namespaces, and whether each exists is all it asks."""
+    found = {
+        role["metadata"]["namespace"]: (rule["resourceNames"], rule["verbs"])
+        for role in rendered(of)
+        if role["kind"] in ("Role", "ClusterRole")
+        for rule in role["rules"]
+        if "serviceaccounts" in rule["resources"]
+    }
+    assert found == {namespace: (accounts, ["get"]) for namespace, accounts in expected.items()}
+    assert environment(rendered(of), "driver-builder").get("DRIVER_BUILDER_DEVICE_AGENT_ACCOUNTS") == variable
 
 
 def test_pull_secrets_are_given_to_programs_and_build_jobs() -> None:

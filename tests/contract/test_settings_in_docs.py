@@ -14,6 +14,7 @@ from device_resources.fields import GROUP_FIELDS, HEALTH_FIELDS, PATH_FIELDS, RE
 from device_resources.kinds import Fields, Items, Kind
 from device_resources.nvidia_fields import NVIDIA_FIELDS
 from driver_builder import config
+from driver_builder.api import nvidia_stage
 from driver_builder.builds.build_queue import BuildStates
 from driver_builder.cli.main import COMMANDS
 from driver_builder.cluster.cluster_cache import ClusterCache
@@ -87,6 +88,18 @@ def test_every_field_of_nvidias_devices_is_documented() -> None:
     assert set(re.findall(r"^\| `([\w.]+)` \|", table, re.MULTILINE)) == names
     (row,) = re.findall(
         r"^\| `stages\.devicePlugin\.nvidia\.(.*?)` \| in its place", PAGES["drivercontainer.md"], re.MULTILINE
+    )
+    assert set(row.split("`, `.")) == names
+
+
+def test_every_field_of_a_stages_profiles_is_documented() -> None:
+    """In both tables as well: those that the agent's configuration does not have."""
+    more = {name: kind for name, kind in nvidia_stage.FIELDS.kinds.items() if name not in NVIDIA_FIELDS.kinds}
+    names = {f"{name}.configMap" if isinstance(kind, Fields) else name for name, kind in more.items()}
+    table = PAGES["stages.md"].partition("### Profiles of shared GPUs")[2].partition("\n- ")[0]
+    assert set(re.findall(r"^\| `([\w.]+)` \|", table, re.MULTILINE)) == names
+    (row,) = re.findall(
+        r"^\| `stages\.devicePlugin\.nvidia\.(.*?)` \| \[profiles", PAGES["drivercontainer.md"], re.MULTILINE
     )
     assert set(row.split("`, `.")) == names
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from device_resources.nvidia import nvidia_schema
+from driver_builder.api import nvidia_stage
 from driver_builder.api.spec_parser import MAX_REGEXPS, read_spec
 from driver_builder.api.spec_reader import Reader
 from driver_builder.api.spec_rules import Rule
-from tests.support.crd_schema import SCHEMA, allows
+from tests.support.crd_schema import RULES, SCHEMA, allows
 from tests.support.driver_builder.memory_client import copied
 from tests.support.examples import few
 
@@ -125,6 +125,9 @@ NVIDIA: Json = {
     "libraries": {"path": "/run/nvidia/driver"},
     "sharedDevicesAllocationPolicy": "packed",
     "health": {"holdSeconds": 600},
+    "profiles": {"configMap": "a"},
+    "defaultProfile": "a",
+    "serviceAccountName": "a",
 }
 INSTEAD: dict[str, Json] = {
     "stages.devicePlugin.nvidia": {"stages": {"devicePlugin": {"nvidia": NVIDIA}}},
@@ -198,6 +201,7 @@ WIDER: dict[str, tuple[Any, str]] = {
     "stages.devicePlugin.resource": ({"name": "a"}, "as above"),
     "stages.devicePlugin.nvidia": ({"a": None}, NULL),
     "stages.devicePlugin.nvidia.health": ({"a": None}, NULL),
+    "stages.devicePlugin.nvidia.profiles": ({"configMap": "a", "b": None}, NULL),
     "stages.devicePlugin.image": ("debian::12", "a schema has no grammar of names"),
     "stages.pluginValidation": ({"image": "debian::12", "command": ["a"]}, "as above"),
     "stages.pluginValidation.image": ("debian::12", "as above"),
@@ -433,17 +437,18 @@ def test_every_text_of_the_schema_has_a_rule() -> None:
     assert texts - READ.keys() == {
         *("build.builder", "rollout.strategy", "rollout.order", "kernelMappings.[].loader"),
         "kernelMappings.[].container.hostPaths.[].propagation",
-        *(f"stages.devicePlugin.nvidia.{name}" for name in ("migStrategy", "libraries.path")),
+        *(f"stages.devicePlugin.nvidia.{name}" for name in ("migStrategy", "libraries.path", "profiles.configMap")),
+        *(f"stages.devicePlugin.nvidia.{name}" for name in ("defaultProfile", "serviceAccountName")),
         "stages.devicePlugin.nvidia.sharedDevicesAllocationPolicy",
     }
 
 
 def test_the_schema_of_nvidias_devices_is_that_of_their_table() -> None:
-    """But for its descriptions: the device agent reads what is written by the same table."""
-    assert _without_words(FIELDS["stages.devicePlugin.nvidia"]) == nvidia_schema()
+    """But for its descriptions and rules: the device agent reads what is written by the same table."""
+    assert _without_words(FIELDS["stages.devicePlugin.nvidia"]) == nvidia_stage.FIELDS.schema()
 
 
 def _without_words(part: Json) -> Json:
     properties = {name: _without_words(child) for name, child in part.get("properties", {}).items()}
-    rest = {word: value for word, value in part.items() if word not in ("description", "properties")}
+    rest = {word: value for word, value in part.items() if word not in ("description", "properties", RULES)}
     return {**rest, **({"properties": properties} if properties else {})}

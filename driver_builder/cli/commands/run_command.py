@@ -134,6 +134,7 @@ def _act(
         clock=time.time,
         secret_seconds=SECRET_SECONDS,
         refused_evictions=refused_evictions,
+        accounts=settings.device_agent_accounts,
     )
     reconciler = Reconciler(
         observer=observer,

@@ -92,8 +92,8 @@ class World:
         """Which driver's command ran on which node, in which boot, in this order."""
         self.plugin_validations: list[tuple[str, str, str]] = []
         """The same of the commands that validate plugins."""
-        self.without_devices: set[str] = set()
-        """Nodes where plugins find no device."""
+        self.without_devices, self.plugged = set[str](), dict[str, tuple[str, ...]]()
+        """Nodes where plugins find no device, and by node what its plugin offers in place of ``resource``."""
         self.stuck, self.late = set[str](), set[str]()
         """Nodes where the pods of plugins do not end, and those whose kubelet has not reported yet what has changed."""
         self.in_use, self.validating = set[str](), set[str]()
@@ -240,6 +240,7 @@ class World:
                 clock=lambda: self.now,
                 refused_evictions=self.refused_evictions,
                 locks_seen=self.locks_seen,
+                accounts=self.settings.device_agent_accounts,
             )
             self._observer = (parts, observer)
         return self._observer[1]
@@ -572,7 +573,7 @@ class World:
             if pods or "status" in node:
                 count = sum("deletionTimestamp" not in pod["metadata"] and bool(pod.get("status")) for pod in pods)
                 is_there = count and name not in self.without_devices
-                self._report(node, {self.resource: str(int(bool(is_there)))})
+                self._report(node, dict.fromkeys(self.plugged.get(name, (self.resource,)), str(int(bool(is_there)))))
 
     def _report(self, node: Object, allocatable: Object) -> None:
         """Play a kubelet: it reports what has changed."""

@@ -22,6 +22,14 @@ KINDS: dict[str, dict[str, Any]] = {
     "vendor": {"image": "r.io/plugin:1", "resourceName": "example.com/edu", "args": ["--x"], "privileged": True},
     "nvidia": {"nvidia": {}},
     "nvidia-with-libraries": {"nvidia": {"migStrategy": "mixed", "libraries": {"path": "/opt/nvidia/driver"}}},
+    "nvidia-with-profiles": {"nvidia": {"profiles": {"configMap": "gpu-profiles"}}},
+    "nvidia-with-a-token": {
+        "nvidia": {
+            "profiles": {"configMap": "gpu-profiles"},
+            "defaultProfile": "whole",
+            "serviceAccountName": "gpu-profiles",
+        },
+    },
 }
 
 
@@ -32,7 +40,8 @@ def test_the_objects_of_a_plugin(kind: str) -> None:
     spec = spec_of(container)
     settings = spec.device_plugin
     assert settings is not None
-    made = [plugin.daemon_set(container, spec, settings, agent_image="r.io/device-agent:1")]
+    has_token = settings.profiles is not None and settings.profiles.account is not None
+    made = [plugin.daemon_set(container, spec, settings, agent_image="r.io/device-agent:1", has_token=has_token)]
     made += [plugin.config_map(container, settings)] if settings.is_of_agent else []
     text, path = yaml.safe_dump_all(json.loads(json.dumps(made)), sort_keys=True, width=120), FOLDER / f"{kind}.yaml"
     if os.environ.get("GOLDEN") == "write":

@@ -67,3 +67,34 @@ matchExpressions:
 {{- .Values.deviceAgent.config -}}
 {{- end -}}
 {{- end }}
+
+{{/* The ConfigMap with profiles of GPUs, by its name; empty where there are none. Refuses values that do not fit each other. */}}
+{{- define "gpu-profiles" -}}
+{{- $nvidia := .Values.deviceAgent.nvidia -}}
+{{- $profiles := $nvidia.profiles -}}
+{{- if and $profiles.name $profiles.map -}}
+{{- fail "deviceAgent.nvidia.profiles: name is a ConfigMap of yours, map is one of the chart: set one of them" -}}
+{{- end -}}
+{{- if and (or $profiles.name $profiles.map $profiles.default) (not $nvidia.enabled) -}}
+{{- fail "deviceAgent.nvidia.profiles: profiles share NVIDIA's devices: set deviceAgent.nvidia.enabled as well" -}}
+{{- end -}}
+{{- if and $profiles.default (not (or $profiles.name $profiles.map)) -}}
+{{- fail "deviceAgent.nvidia.profiles.default: there are no profiles: set name or map as well" -}}
+{{- end -}}
+{{- $key := $profiles.default | default "default" -}}
+{{- if and $profiles.map (not (hasKey $profiles.map $key)) -}}
+{{- fail (printf "deviceAgent.nvidia.profiles: map has no profile %s for nodes without the label: name one of these in default: %s" $key (keys $profiles.map | sortAlpha | join ", ")) -}}
+{{- end -}}
+{{- ternary "device-agent-profiles" $profiles.name (not (empty $profiles.map)) -}}
+{{- end }}
+
+{{/* Not empty where the label of a Node chooses its profile: the agents have a token then, of an account of its own. */}}
+{{- define "follows-node-label" -}}
+{{- if and .Values.deviceAgent.enabled .Values.deviceAgent.nvidia.profiles.followNodeLabel (include "gpu-profiles" .) -}}
+true
+{{- end -}}
+{{- end }}
+
+{{- define "device-agent-account" -}}
+device-agent{{ if include "follows-node-label" . }}-profiles{{ end }}
+{{- end }}

@@ -6,7 +6,12 @@ import pytest
 
 from driver_builder.api.driver_container import MAX_NAMES_LENGTH
 from driver_builder.api.spec_parser import read_spec
-from driver_builder.api.stage_settings import DevicePluginSettings, PluginValidationSettings, StageSettings
+from driver_builder.api.stage_settings import (
+    DevicePluginSettings,
+    PluginValidationSettings,
+    ProfileSettings,
+    StageSettings,
+)
 from driver_builder.objects.stage_labels import Stage, stage_label
 from kube_api.names import is_qualified_name
 from tests.support.driver_builder.factories import spec
@@ -67,6 +72,28 @@ def test_nvidias_devices_are_full_cards_unless_a_validation_names_others() -> No
     assert found.plugin_validation.resource_name == "nvidia.com/mig-1g.5gb"
 
 
+PROFILES: dict[str, Any] = {"profiles": {"configMap": "gpu-profiles"}}
+
+
+@pytest.mark.parametrize(
+    ("given", "profiles"),
+    [
+        pytest.param(PROFILES, ProfileSettings(config_map="gpu-profiles"), id="profiles"),
+        pytest.param({**PROFILES, "defaultProfile": "_a.b-1"}, ProfileSettings(config_map="gpu-profiles",
+                     default="_a.b-1"), id="a default"),
+        pytest.param({**PROFILES, "serviceAccountName": "gpu.profiles"}, ProfileSettings(config_map="gpu-profiles",
+                     account="gpu.profiles"), id="an account"),
+        pytest.param({"profiles": None, "defaultProfile": None}, None, id="null is not given"),
+    ],
+)  # fmt: skip
+def test_profiles_are_no_part_of_what_the_agent_reads(given: dict[str, Any], profiles: ProfileSettings | None) -> None:
+    """Its configuration is the rest, as it was given."""
+    found = stages_of({"devicePlugin": {"nvidia": {"migStrategy": "single", **given}}})
+    assert found is not None
+    plugin = DevicePluginSettings(resource_name="nvidia.com/gpu", nvidia={"migStrategy": "single"}, profiles=profiles)
+    assert found.device_plugin == plugin
+
+
 @pytest.mark.parametrize(
     ("plugin", "expected"),
     [
@@ -111,6 +138,22 @@ WRONG: list[Any] = [
                  "did you mean migStrategy?", id="a field of NVIDIA's"),
     pytest.param({"devicePlugin": {"nvidia": {"libraries": {"path": "/opt"}}}},
                  "spec.stages.devicePlugin.nvidia.libraries.path", "two or more folders", id="all of /"),
+    pytest.param({"devicePlugin": {"nvidia": {"profiles": {}}}}, "spec.stages.devicePlugin.nvidia.profiles.configMap",
+                 "is missing", id="no ConfigMap"),
+    pytest.param({"devicePlugin": {"nvidia": {"configMap": "a"}}}, "spec.stages.devicePlugin.nvidia.configMap",
+                 "belongs to profiles", id="a ConfigMap elsewhere"),
+    pytest.param({"devicePlugin": {"nvidia": {"profiles": {"configMap": "A_b"}}}},
+                 "spec.stages.devicePlugin.nvidia.profiles.configMap", "the name of an object", id="no name"),
+    pytest.param({"devicePlugin": {"nvidia": {**PROFILES, "defaultProfile": "..data"}}},
+                 "spec.stages.devicePlugin.nvidia.defaultProfile", "no '.' in front", id="the kubelet's own key"),
+    pytest.param({"devicePlugin": {"nvidia": {**PROFILES, "serviceAccountName": "other/gpu"}}},
+                 "spec.stages.devicePlugin.nvidia.serviceAccountName", "the name of an object",
+                 id="an account of another namespace"),
+    pytest.param({"devicePlugin": {"nvidia": {"defaultProfile": "a"}}},
+                 "spec.stages.devicePlugin.nvidia.defaultProfile", "write nvidia.profiles", id="a default of nothing"),
+    pytest.param({"devicePlugin": {"nvidia": {"serviceAccountName": "a"}}},
+                 "spec.stages.devicePlugin.nvidia.serviceAccountName", "write nvidia.profiles",
+                 id="an account for nothing"),
     pytest.param({"devicePlugin": {"nvidia": True}}, "spec.stages.devicePlugin.nvidia", "not an object", id="a flag"),
     pytest.param({"devicePlugin": {"resource": {**RESOURCE, "group": []}}}, "spec.stages.devicePlugin.resource.group",
                  "did you mean groups?", id="a field of the resource"),

@@ -164,7 +164,9 @@ def test_a_validation_requests_the_resource_without_privileges_and_without_a_pri
     settings = spec_of(container).stages
     assert settings is not None
     assert settings.plugin_validation is not None
-    made = plugin_validation_pod.manifest(container, settings.plugin_validation, node="node-a", subject="f" * 16)
+    made = plugin_validation_pod.manifest(
+        container, settings.plugin_validation, node="node-a", subject="f" * 16, resource="example.com/edu"
+    )
     (item,) = made["spec"]["containers"]
     assert item["resources"]["limits"] == {"example.com/edu": "1"}
     assert item["securityContext"]["privileged"] is False

@@ -10,6 +10,7 @@ from driver_builder.objects import plugin, plugin_validation_pod
 from driver_builder.objects.bound_pod import PodKind
 from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.planning.actions import Action, ApplyPlugin, MoveNode, StartPod, TakeNode
+from driver_builder.planning.plan_view import PlanSettings
 from kube_api.client import Object
 from kube_api.names import ready_label
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
@@ -36,8 +37,8 @@ WITH_AGENT = replace(SETTINGS, device_agent_image="registry.example.com/device-a
 class Watched(World):
     """A world that checks at every moment what must hold: the plugin is never there without its module."""
 
-    def __init__(self) -> None:
-        super().__init__(WITH_AGENT)
+    def __init__(self, settings: PlanSettings = WITH_AGENT) -> None:
+        super().__init__(settings)
         self.labels: dict[str, list[set[str]]] = {}
         """The stage labels that each node had, in this order."""
 

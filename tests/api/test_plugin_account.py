@@ -1,0 +1,116 @@
+"""The account of a plugin on a real API server: who may read it, how it gets into a DaemonSet and out of it."""
+
+import dataclasses
+
+import pytest
+
+from driver_builder.api.driver_container import DriverContainer
+from driver_builder.builds.build_queue import BuildQueue
+from driver_builder.cluster.agent_accounts import AgentAccounts
+from driver_builder.cluster.read_daemon_sets import read_plugin_set
+from driver_builder.controller.execute import Executor
+from driver_builder.objects import gpu_profiles, plugin
+from driver_builder.planning.actions import ApplyPlugin
+from kube_api.client import Client
+from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
+from testbed.testbed import Testbed
+from tests.support.driver_builder import factories
+from tests.support.real_parts.cluster_setup import Json, admin, as_service_account, create_quietly, install
+
+NAMESPACE = "driverwright"
+NAME, ACCOUNT = "plugin-account", "gpu-profiles"
+GROUP = "rbac.authorization.k8s.io"
+
+
+@pytest.fixture(scope="module")
+def root(control_plane_ground: Testbed) -> Client:
+    """Install the accounts, and a driver; give the administrator."""
+    client = admin(control_plane_ground)
+    install(client)
+    made = factories.driver_object(NAME, finalizer=False)
+    del made["metadata"]["uid"]
+    create_quietly(client, DRIVER_CONTAINERS.path(namespace=NAMESPACE), made)
+    return client
+
+
+@pytest.fixture(scope="module")
+def builder(control_plane_ground: Testbed, root: Client) -> Client:
+    """Connect as driver-builder."""
+    assert root
+    return as_service_account(control_plane_ground, NAMESPACE, "driver-builder")
+
+
+def _driver(root: Client) -> DriverContainer:
+    nvidia = {"profiles": {"configMap": "p"}, "serviceAccountName": ACCOUNT}
+    made = factories.driver(NAME, spec_changes={"stages": {"devicePlugin": {"nvidia": nvidia}}})
+    uid = root.get(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=NAME))["metadata"]["uid"]
+    return dataclasses.replace(made, uid=uid)
+
+
+def _manifest(container: DriverContainer, *, has_token: bool) -> Json:
+    spec = factories.spec_of(container)
+    assert spec.device_plugin is not None
+    return plugin.daemon_set(container, spec, spec.device_plugin, agent_image="r.io/a:1", has_token=has_token)
+
+
+def _allow(root: Client) -> None:
+    """Give driver-builder the right that docs/stages.md names."""
+    rule = {"apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": [ACCOUNT], "verbs": ["get"]}
+    metadata = {"name": NAME, "namespace": NAMESPACE}
+    subject = {"kind": "ServiceAccount", "name": "driver-builder", "namespace": NAMESPACE}
+    role = {"apiVersion": f"{GROUP}/v1", "kind": "Role", "metadata": metadata, "rules": [rule]}
+    reference = {"apiGroup": GROUP, "kind": "Role", "name": NAME}
+    binding = {**role, "kind": "RoleBinding", "roleRef": reference, "subjects": [subject]}
+    del binding["rules"]
+    create_quietly(root, ROLES.path(namespace=NAMESPACE), role)
+    create_quietly(root, ROLE_BINDINGS.path(namespace=NAMESPACE), binding)
+
+
+def test_whether_an_account_exists_is_known_by_one_right_more(builder: Client, root: Client) -> None:
+    """Without it there is a reason and no error; with it, a missing account is told from one that is there."""
+    account = f"{NAMESPACE}/{ACCOUNT}"
+
+    def asked() -> str:
+        return AgentAccounts(builder, {account}, lambda: 0.0).read([_driver(root)])[account]
+
+    assert asked().startswith(f"ServiceAccount {account} may not be read: ")
+    _allow(root)
+    assert asked() == f"ServiceAccount {account} does not exist"
+    create_quietly(root, SERVICE_ACCOUNTS.path(namespace=NAMESPACE), {"metadata": {"name": ACCOUNT}})
+    assert asked() == ""
+
+
+def test_an_account_leaves_a_daemon_set_by_the_default_one(builder: Client, root: Client) -> None:
+    """What the API server fills in is no drift; an apply that names no account would leave the one that is there."""
+    container = _driver(root)
+    path = DAEMON_SETS.path(namespace=NAMESPACE, name=plugin.name_of(container))
+    queue = BuildQueue(lambda *_: "", wake=lambda: None)
+    executor = Executor(builder, queue)
+
+    def applied(manifest: Json, uid: str = "") -> plugin.PluginSet:
+        bring = ApplyPlugin(
+            namespace=NAMESPACE, name=plugin.name_of(container), driver=container.key, target="", manifest=manifest,
+            uid=uid,
+        )  # fmt: skip
+        assert executor.perform((bring,)) == ()
+        return read_plugin_set(root.get(path))
+
+    try:
+        with_token, without = _manifest(container, has_token=True), _manifest(container, has_token=False)
+        first = applied(with_token)
+        assert plugin.is_as_wanted(first, with_token)
+        assert gpu_profiles.has_token(plugin.pod_of(first))
+        left = applied(without, first.uid)
+        assert plugin.pod_of(left)["serviceAccountName"] == ACCOUNT
+        wanted = plugin.replacing(left, without)
+        assert not plugin.is_as_wanted(left, wanted)
+        second = applied(wanted, first.uid)
+        assert plugin.pod_of(second)["serviceAccountName"] == "default"
+        assert not gpu_profiles.has_token(plugin.pod_of(second))
+        assert plugin.is_as_wanted(second, plugin.replacing(second, without))
+        third = applied(plugin.replacing(second, with_token), first.uid)
+        assert plugin.pod_of(third)["serviceAccountName"] == ACCOUNT
+        assert plugin.is_as_wanted(third, plugin.replacing(third, with_token))
+    finally:
+        queue.stop()
+        root.delete(path)
