@@ -50,7 +50,7 @@ class Settings(NamedTuple):
     ``interval``: seconds from one look at the devices to the next, without an event.
     ``state_dir``: where is kept what has to survive the agent, in files.
     ``nvml_socket``: where the container ``nvml`` listens.
-    ``profiles``: the folder with profiles of shared devices; empty for none. ``default_profile``: the key of one of them.
+    ``profiles``: the folder with profiles of devices; empty for none. ``default_profile``: the key of one of them.
     ``pod_resources``: where the kubelet says which container has which device.
     ``report_dir``: where nfd-worker reads how GPUs are shared; empty for nowhere.
     ``node_name``: of the Node whose label chooses the profile; empty: not known.
@@ -143,7 +143,7 @@ OPTIONS = (
            "DEVICE_AGENT_STATE_DIR", "state_dir", _parse_folder),
     Option("nvml-socket", "FILE", f"Unix socket of the container nvml (default: {DEFAULT_NVML_SOCKET})",
            "DEVICE_AGENT_NVML_SOCKET", "nvml_socket"),
-    Option("profiles", "DIR", "folder with profiles of shared devices (default: none)", "DEVICE_AGENT_PROFILES", "profiles",
+    Option("profiles", "DIR", "folder with profiles of devices (default: none)", "DEVICE_AGENT_PROFILES", "profiles",
            _parse_optional_folder),
     Option("default-profile", "KEY", "the profile where the Node asks for none (default: default)",
            "DEVICE_AGENT_DEFAULT_PROFILE", "default_profile"),
