@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import NamedTuple
 
 from device_agent.allocations.remembered import Allocations
 from device_agent.boot import read_boot_id
@@ -40,31 +41,47 @@ from file_watch.inotify import Place
 
 log = logging.getLogger(__name__)
 
-_SLOW = 10.0
-"""Seconds after which profiles that were never read count as ones that cannot be read."""
-_PAUSE = 2.0
-_LONGEST_EXPECTED = 30.0
-"""Seconds after which the default profile counts where nobody asks for any, though somebody was expected to."""
+
+class Timing(NamedTuple):
+    """Seconds. ``users``: from one look at who has devices to the next, while a change waits.
+
+    ``first_ask``: after which the default profile counts where nobody asks for any, though somebody was expected to.
+    ``moment``: how long a look waits for profiles; ``slow``: after which they count as ones that cannot be read.
+    """
+
+    users: float = 2.0
+    first_ask: float = 30.0
+    moment: float = 1.0
+    slow: float = 10.0
+
+
+USUAL = Timing()
 
 
 class ProfiledFiles:
     """Finds units as ``FilesSource`` does. ``given``: remembers what was given of these resources, and nothing else.
 
-    ``pause``: seconds from one look at who has devices to the next, while a change waits.
+    ``folder``: reads the profiles; that of the settings if none is given.
     """
 
     name = FilesSource.name
 
-    def __init__(self, settings: Settings, given: Allocations | None = None, pause: float = _PAUSE) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        given: Allocations | None = None,
+        timing: Timing = USUAL,
+        folder: ProfileFolder | None = None,
+    ) -> None:
         # A file of its own: each source forgets what was given lately by what it has seen itself.
         self.given = given or Allocations(f"{settings.state_dir}/files", read_boot_id("/"))
         self._files = FilesSource(settings.root)
-        self._folder = ProfileFolder(settings.profiles, settings.default_profile)
-        self._path = settings.profiles
+        self._folder = folder or ProfileFolder(settings.profiles, settings.default_profile)
+        self._timing = timing
         cgroups = f"{settings.root.rstrip('/')}/sys/fs/cgroup"
         places = Places(socket=settings.pod_resources, plugins=settings.plugin_dir, cgroups=cgroups)
-        self._sharing = Sharing(Users(places, self._wake_up, pause), self.given, self._say, "devices")
-        self._reading: Beside[Current] = Beside("profiles", self._wake_up)
+        self._sharing = Sharing(Users(places, self._wake_up, timing.users), self.given, self._say, "devices")
+        self._reading: Beside[Current] = Beside("profiles", self._wake_up, timing.moment)
         self._said: dict[str, str] = {}
         self._asked: str | None = ""
         self._expected_since = 0.0
@@ -115,7 +132,7 @@ class ProfiledFiles:
     def places(self) -> Iterator[Place]:
         """Watch the folders of devices, and the profiles."""
         yield from self._files.places()
-        yield Place(self._path, self.name)
+        yield Place(self._folder.path, self.name)
 
     async def look(self) -> None:
         """Look at all files, and go one step towards what the profile makes of them."""
@@ -155,15 +172,14 @@ class ProfiledFiles:
         self._current = self._reading.take() or self._current
         asked = self._asked
         if asked is None:
-            if asyncio.get_running_loop().time() < self._expected_since + _LONGEST_EXPECTED:
+            if asyncio.get_running_loop().time() < self._expected_since + self._timing.first_ask:
                 return self._current
             asked = ""
         if await self._reading.do(lambda: self._folder.read(asked)):
             self._current = self._reading.take() or self._current
-        if self._current is None and self._reading.seconds >= _SLOW:
-            return Current(
-                self._folder.key_of(asked), error=f"cannot read the profiles in {self._path}: no answer for {_SLOW:g} s"
-            )
+        if self._current is None and self._reading.seconds >= self._timing.slow:
+            why = f"cannot read the profiles in {self._folder.path}: no answer for {self._timing.slow:g} s"
+            return Current(self._folder.key_of(asked), error=why)
         return self._current
 
     def _advance(self, current: Current) -> None:

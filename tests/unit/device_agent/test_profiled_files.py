@@ -1,6 +1,7 @@
 """Resources of the node's files that a profile shares: nobody who runs is hurt, and no device is given in two ways."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from device_agent.allocations.remembered import Allocations
 from device_agent.config.config_file import Description, parse_description
 from device_agent.config.options import Settings
 from device_agent.devices.model import OfferedDevice, Policy, Traits, offered
-from device_agent.sources.files.profiled_files import ProfiledFiles
+from device_agent.profiles.current import Current, ProfileFolder
+from device_agent.sources.files.profiled_files import ProfiledFiles, Timing
 from tests.unit.device_agent.host_tree import HostTree
 from tests.unit.device_agent.kubelet_stand_in import SECONDS
 from tests.unit.device_agent.nvidia.pods import Pods
@@ -39,6 +41,19 @@ PROFILES = {
 Devices = dict[str, dict[str, OfferedDevice]]
 
 
+class Folder(ProfileFolder):
+    """Profiles on a disk that answers only while the node lets it."""
+
+    def __init__(self, node: "Node") -> None:
+        super().__init__(str(node.folder / "profiles"))
+        self._answers = node.answers
+
+    def read(self, asked: str, before: str = "") -> Current:
+        """Wait for the disk, then read."""
+        self._answers.wait(4 * SECONDS)
+        return super().read(asked, before)
+
+
 class Node:
     """A node with two cards and a port. ``shown``: what the kubelet was shown; ``pods``: what runs."""
 
@@ -53,7 +68,9 @@ class Node:
         self.pods = Pods(folder)
         self.held: dict[tuple[str, str], tuple[str, int]] = {}
         self.shown: Devices = {}
-        self.asked, self.boot = "", "boot-1"
+        self.asked, self.boot, self.timing = "", "boot-1", Timing(users=0.0, moment=0.01)
+        self.answers = threading.Event()
+        self.answers.set()
         self.woken = asyncio.Event()
 
     @property
@@ -69,7 +86,7 @@ class Node:
     def agent_starts(self) -> None:
         """Have a source that knows what is on the disk."""
         self.given = Allocations(str(self.folder / "state"), self.boot)
-        self.source = ProfiledFiles(self.settings, self.given, pause=0.0)
+        self.source = ProfiledFiles(self.settings, self.given, self.timing, Folder(self))
         self.source.start(self.woken.set)
         self.source.configure(parse_description(CONFIG, "config.yaml"))
         self.source.ask(self.asked)
@@ -303,6 +320,53 @@ def test_devices_that_vanish_and_fail_are_not_healthy(tmp_path: Path) -> None:
         await node.until({SHARED: (4, 4), PORT: (2, 2)})
         node.host.remove("/run/card0")
         await node.until({SHARED: (0, 4), PORT: (2, 2)})
+
+    play(tmp_path, act)
+
+
+def test_profiles_that_cannot_be_read_hold_up_no_health(tmp_path: Path) -> None:
+    """The last one counts; at the start nothing is offered for a while, then what is described."""
+
+    async def act(node: Node) -> None:
+        node.ask("two")
+        await node.until({CARD: (4, 4), PORT: (2, 2)})
+        node.answers.clear()
+        node.ask("three")
+        await node.looks()
+        node.host.remove("/run/card0")
+        await node.looks()
+        assert node.counts() == {CARD: (2, 4), PORT: (2, 2)}
+        node.host.file("/run/card0")
+        await node.agent_restarts()
+        await node.looks()
+        assert node.counts() == {}
+        node.timing = node.timing._replace(slow=0.0)
+        await node.agent_restarts()
+        await node.until({CARD: (2, 2), PORT: (2, 2)})
+        assert "no answer for 0 s" in node.source.verdict.message
+        node.answers.set()
+        await node.until({CARD: (6, 6), PORT: (2, 2)})
+
+    play(tmp_path, act)
+
+
+def test_who_is_expected_to_ask_is_waited_for(tmp_path: Path) -> None:
+    """But not for ever: then the default profile counts, until somebody asks."""
+
+    async def act(node: Node) -> None:
+        node.source.expect()
+        await node.looks()
+        assert node.source.resources == {}
+        node.ask("two")
+        await node.until({CARD: (4, 4), PORT: (2, 2)})
+        node.source.expect()
+        await node.until({CARD: (4, 4), PORT: (2, 2)})
+        node.timing = node.timing._replace(first_ask=0.0)
+        await node.agent_restarts()
+        node.source.expect()
+        await node.until({CARD: (2, 2), PORT: (2, 2)})
+        node.ask("three")
+        await node.until({CARD: (6, 6), PORT: (2, 2)})
 
     play(tmp_path, act)
 
