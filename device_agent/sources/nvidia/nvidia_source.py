@@ -63,7 +63,9 @@ class NvidiaSource:
         self._memory: Memory | None = None
         self._keeper: Keeper | None = None
         self._said: dict[str, str] = {}
-        self._report = SharingReport(settings.report_dir if write else "", self._say, moment=timing.moment)
+        self._report = SharingReport(
+            settings.report_dir if write else "", self._say, moment=timing.moment, slow=timing.slow
+        )
         self._resources: dict[str, tuple[Unit, ...]] = {}
 
     @property

@@ -16,7 +16,6 @@ NAME = "gpu-sharing.json"
 """Of :data:`device_resources.gpu_sharing.FILE`, which nodes without profiles need not import."""
 
 _EVERYBODY_READS = 0o644
-_SLOW = 10.0
 
 Say = Callable[[str, str], None]
 """Logs what is wrong with a topic once, as long as it stays so; nothing: it is over."""
@@ -52,15 +51,23 @@ class _Written(NamedTuple):
 class SharingReport:
     """Keeps the file: a folder that is missing, full or does not answer is logged and tried again, and holds up nobody.
 
-    ``folder``: empty for no file at all. ``moment``: seconds for which a look waits for a write.
+    ``folder``: empty for no file at all. ``moment``: seconds for which a look waits for a write; ``slow``:
+    after which that is worth a word.
     """
 
     def __init__(
-        self, folder: str, say: Say, write: Callable[[str, bytes], str] = write_report, moment: float = 1.0
+        self,
+        folder: str,
+        say: Say,
+        write: Callable[[str, bytes], str] = write_report,
+        *,
+        moment: float = 1.0,
+        slow: float = 10.0,
     ) -> None:
         self._folder = folder
         self._say = say
         self._write = write
+        self._slow = slow
         self._has: bytes | None = None
         self._writing: Beside[_Written] = Beside(NAME, lambda: None, moment)
 
@@ -70,8 +77,8 @@ class SharingReport:
         if self._folder and content is not None and content != self._has:
             await self._writing.do(lambda: _Written(content, self._write(self._folder, content)))
             self._settle()
-        if self._writing.is_busy and self._writing.seconds >= _SLOW:
-            self._complain(f"cannot write {self._folder}/{NAME}: no answer for {_SLOW:g} s")
+        if self._writing.is_busy and self._writing.seconds >= self._slow:
+            self._complain(f"cannot write {self._folder}/{NAME}: no answer for {self._slow:g} s")
 
     async def close(self) -> None:
         """Wait for the last write for a moment only."""
