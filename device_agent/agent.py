@@ -11,7 +11,7 @@ import ctypes
 import gc
 import logging
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,8 @@ from kube_api.text import first_few
 
 if TYPE_CHECKING:
     from device_agent.allocations.remembered import Allocations
+    from device_agent.gpus import Gpus, MakeOwnNode
+    from device_agent.sources.files.profiled_files import ProfiledFiles
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +52,7 @@ class Agent:
     ``sources``: where devices come from; if nothing else is given, the node's files, and NVIDIA's driver where the
     configuration asks for it.
     ``given``: remembers what was given; made where a source of its own has resources that are checked.
+    ``own_node``: makes what follows the agent's own Node, whose label chooses a profile; called only with profiles.
     """
 
     def __init__(
@@ -59,12 +62,17 @@ class Agent:
         load: Load,
         sources: Sequence[Source] | None = None,
         given: "Allocations | None" = None,
+        *,
+        own_node: "MakeOwnNode" = lambda _: None,
     ) -> None:
         self._settings = settings
+        self._own_node = own_node
+        self._gpus: Gpus | None = None
         self._description = description
         self._load = load
-        self._sources = (FilesSource(settings.root),) if sources is None else sources
         self._given = given
+        self._files_by_profile = _profiled_files(settings) if sources is None and settings.profiles else None
+        self._sources = (self._files_by_profile or FilesSource(settings.root),) if sources is None else sources
         self._may_add_sources = sources is None
         self._tasks: asyncio.TaskGroup | None = None
         self._followed: list[Followed] = []
@@ -84,7 +92,7 @@ class Agent:
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         for source in self._sources:
-            self._add(source)
+            self._add(source, self._files_by_profile.given if self._files_by_profile else self._given)
         self._configure(self._description)
         with ExitStack() as stack:
             await self._open(stack)
@@ -93,6 +101,8 @@ class Agent:
                     self._tasks = tasks
                     for one in self._followed:
                         one.follow(tasks)
+                    if self._gpus is not None:
+                        self._gpus.follow(tasks)
                     while not self._is_stopping:
                         await self._woken.wait()
                         await asyncio.sleep(_SETTLE_SECONDS)
@@ -101,8 +111,8 @@ class Agent:
                 finally:
                     await self._leave()
 
-    def _add(self, source: Source) -> None:
-        one = Followed(source, self._settings, self._followed, self._on_look, self._given)
+    def _add(self, source: Source, given: "Allocations | None") -> None:
+        one = Followed(source, self._settings, self._followed, self._on_look, given)
         self._followed.append(one)
         if self._tasks is not None:
             one.follow(self._tasks)
@@ -131,7 +141,10 @@ class Agent:
             stack.callback((await serve(self._settings.socket, pages)).close)
 
     async def _leave(self) -> None:
-        await asyncio.gather(*(one.stop() for one in self._followed))
+        ends: list[Awaitable[None]] = [one.stop() for one in self._followed]
+        if self._gpus is not None:
+            ends.append(self._gpus.stop())
+        await asyncio.gather(*ends)
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
@@ -162,6 +175,8 @@ class Agent:
                 one.wake()
 
     def _on_look(self) -> None:
+        if self._gpus is not None:
+            self._gpus.answer()
         if not self._is_settled and all(one.has_looked for one in self._followed):
             self._is_settled = True
             _settle()
@@ -190,16 +205,25 @@ class Agent:
 
     def _configure(self, description: Description) -> None:
         self._description = description
-        if description.nvidia is None and self._settings.profiles:
-            log.warning("config: --profiles means nothing without nvidia: in %s", self._settings.config_file)
+        if self._settings.profiles and description.nvidia is None and not description.resources:
+            where = self._settings.config_file
+            log.warning("config: --profiles means nothing without nvidia: in %s, or resources there", where)
         if description.nvidia is not None and self._may_add_sources:
             self._may_add_sources = False
-            self._given = self._given or _allocations(self._settings)
-            self._add(_nvidia_source(self._settings, self._given))
+            self._add_gpus()
         for one in self._followed:
             one.configure(description)
         if self._files is not None:
             self._files.watch(self._places())
+
+    def _add_gpus(self) -> None:
+        from device_agent.gpus import Gpus  # noqa: PLC0415 - most nodes do not need it
+
+        gpus = self._gpus = Gpus(self._settings, self._given, self._own_node, self._files_by_profile)
+        self._given = gpus.given
+        self._add(gpus.source, self._given)
+        if self._tasks is not None:
+            gpus.follow(self._tasks)
 
     def _places(self) -> list[Place]:
         """Name the files whose change matters."""
@@ -234,20 +258,14 @@ class Agent:
             resources=tuple(counts for one in self._followed for counts in one.counts()),
             config_is_current=self._is_config_current,
             reloads=self._reloads,
+            profile=self._gpus.verdict if self._gpus is not None else None,
         )
 
 
-def _nvidia_source(settings: Settings, given: "Allocations") -> Source:
-    from device_agent.sources.nvidia.nvidia_source import NvidiaSource  # noqa: PLC0415 - most nodes do not need it
+def _profiled_files(settings: Settings) -> "ProfiledFiles":
+    from device_agent.sources.files.profiled_files import ProfiledFiles  # noqa: PLC0415 - most nodes have no profiles
 
-    return NvidiaSource(settings, given=given)
-
-
-def _allocations(settings: Settings) -> "Allocations":
-    from device_agent.allocations.remembered import Allocations  # noqa: PLC0415 - as above
-    from device_agent.boot import read_boot_id  # noqa: PLC0415 - as above
-
-    return Allocations(settings.state_dir, read_boot_id("/"))
+    return ProfiledFiles(settings)
 
 
 def _settle() -> None:

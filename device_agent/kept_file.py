@@ -26,17 +26,27 @@ def read_kept(path: str, longest: int) -> bytes:
 
 
 def write_kept(path: str, content: bytes) -> None:
-    """Replace a file, and make its folder where it is missing; the file is on the disk when this returns.
+    """Replace a file of the agent's alone, and make its folder where it is missing; as :func:`replace_file`.
 
     Raises:
         OSError: that was not possible; the file is as before.
     """
-    folder, fresh = os.path.dirname(path), f"{path}.new"  # noqa: PTH120 - as above
-    os.makedirs(folder, mode=0o700, exist_ok=True)  # noqa: PTH103 - as above
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - as above
+    replace_file(path, content, 0o600)
+
+
+def replace_file(path: str, content: bytes, mode: int) -> None:
+    """Replace a file by one with this mode, whatever the umask; it is on the disk when this returns.
+
+    Raises:
+        OSError: that was not possible; the file is as before.
+    """
+    fresh = f"{path}.new"
     with suppress(FileNotFoundError):  # of a process that was killed
         os.unlink(fresh)  # noqa: PTH108 - as above
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
+        os.fchmod(descriptor, mode)
         view = memoryview(content)
         while view:
             view = view[os.write(descriptor, view) :]
@@ -44,7 +54,7 @@ def write_kept(path: str, content: bytes) -> None:
     finally:
         os.close(descriptor)
     os.replace(fresh, path)  # noqa: PTH105 - as above
-    _sync_folder(folder)
+    _sync_folder(os.path.dirname(path))  # noqa: PTH120 - as above
 
 
 def set_aside(path: str) -> str:

@@ -5,9 +5,12 @@ https://prometheus.io/docs/instrumenting/exposition_formats/
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from device_agent import __version__
+
+if TYPE_CHECKING:
+    from device_agent.profiles.verdict import Verdict
 
 Labels = Mapping[str, str]
 Sample = tuple[Labels, float]
@@ -28,11 +31,12 @@ class ResourceCounts(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What is counted of the agent."""
+    """What is counted of the agent. ``profile``: what became of the node's profile; None without profiles."""
 
     resources: tuple[ResourceCounts, ...]
     config_is_current: bool
     reloads: Mapping[str, int]
+    profile: "Verdict | None" = None
 
 
 def render(counts: Counts) -> str:
@@ -48,7 +52,7 @@ def _metrics(counts: Counts) -> Iterator[tuple[str, str, str, Iterable[Sample]]]
     every = counts.resources
     yield "build_info", "gauge", "Version of the agent.", [({"version": __version__}, 1)]
     yield (
-        "devices", "gauge", "Devices of a resource on this node, by health.",
+        "devices", "gauge", "Devices of a resource on this node, by health; waiting: for a change of profile.",
         _by("health", {one.name: one.devices for one in every}),
     )  # fmt: skip
     yield (
@@ -78,6 +82,15 @@ def _metrics(counts: Counts) -> Iterator[tuple[str, str, str, Iterable[Sample]]]
     yield (
         "config_reloads_total", "counter", "Times that the configuration file was read again.",
         [({"result": result}, number) for result, number in counts.reloads.items()],
+    )  # fmt: skip
+    profile = counts.profile
+    yield (
+        "profile_current", "gauge", "1 if the profile that is asked for is in force, 0 if it is refused.",
+        [] if profile is None else [({}, not profile.has_failed)],
+    )  # fmt: skip
+    yield (
+        "profile_waiting", "gauge", "GPUs and MIG instances that are not yet offered as the profile says.",
+        [] if profile is None else [({}, profile.waiting)],
     )  # fmt: skip
 
 

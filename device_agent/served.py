@@ -11,6 +11,8 @@ from device_agent.metrics import ResourceCounts
 
 log = logging.getLogger(__name__)
 
+_HEALTHY, _UNHEALTHY, _WAITING = "healthy", "unhealthy", "waiting"
+
 
 class Served:
     """A resource by its plugin."""
@@ -78,19 +80,26 @@ class Served:
         self._has_excess = is_too_much
 
     def _note(self, units: Sequence[Unit]) -> None:
-        """Log what changed, and count units that became healthy or unhealthy."""
-        before = {(unit.id, unit.shares): unit.why for unit in self._units or ()}
+        """Log what changed, and count units that became healthy or unhealthy; one that only waits is well."""
+        before = {(unit.id, unit.shares): unit for unit in self._units or ()}
         for unit in units:
             was = before.get((unit.id, unit.shares))
-            if was == unit.why:
+            if was is not None and was.why == unit.why:
                 continue
-            self._changes += was is not None and bool(was) is not bool(unit.why)
-            if unit.why:
-                log.warning("%s: %s is not healthy: %s", self.resource, unit.id, unit.why)
-            else:
+            self._changes += was is not None and (_health(was) == _UNHEALTHY) is not (_health(unit) == _UNHEALTHY)
+            if unit.is_healthy:
                 log.info("%s: %s is healthy", self.resource, unit.id)
+            elif unit.is_waiting:
+                log.info("%s: %s is not given yet: %s", self.resource, unit.id, unit.why)
+            else:
+                log.warning("%s: %s is not healthy: %s", self.resource, unit.id, unit.why)
+
+
+def _health(unit: Unit) -> str:
+    if unit.is_healthy:
+        return _HEALTHY
+    return _WAITING if unit.is_waiting else _UNHEALTHY
 
 
 def _by_health(devices: Mapping[str, OfferedDevice]) -> dict[str, int]:
-    found = Counter("healthy" if device.unit.is_healthy else "unhealthy" for device in devices.values())
-    return {health: found[health] for health in ("healthy", "unhealthy")}
+    return {_HEALTHY: 0, _UNHEALTHY: 0, **Counter(_health(device.unit) for device in devices.values())}

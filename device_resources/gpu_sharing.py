@@ -58,6 +58,11 @@ class GpuSharing(NamedTuple):
     resources: Mapping[str, SharedResource]
 
 
+def has_labels(name: str) -> bool:
+    """Return whether a resource may be in the file: keys of labels begin with its name."""
+    return _NAME.fullmatch(name) is not None
+
+
 def format_sharing(sharing: GpuSharing) -> str:
     """Write the file: one line, the same for the same values."""
     resources = {
@@ -89,7 +94,7 @@ def parse_sharing(text: bytes) -> GpuSharing:
 
 def _resource(name: str, value: Any) -> SharedResource:
     where = f"resources.{quoted(name, _LONGEST_QUOTE)}"
-    if not _NAME.fullmatch(name):
+    if not has_labels(name):
         raise InvalidSharing(f"{where} must be named nvidia.com/ and at most 46 of A-Z a-z 0-9 . _ -")
     if not isinstance(value, dict):
         raise InvalidSharing(f"{where} must be an object")

@@ -1,5 +1,6 @@
 """What was given and the kubelet has not shown yet: podresources has a pod's devices some time after Allocate. Pure."""
 
+import math
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -10,6 +11,10 @@ SECONDS = 60.0
 
 Key = tuple[str, str]
 """Resource and id."""
+
+
+PENDING = math.inf
+"""When a device was given that is being given: the minute begins with the answer, which may wait for a disk."""
 
 
 class Start(NamedTuple):
@@ -23,7 +28,7 @@ Recent = Mapping[Key, Start]
 
 
 def started(recent: Recent, resource: str, shares: Mapping[str, int], now: float) -> Recent:
-    """Count devices as given now: id -> shares of its unit."""
+    """Count devices as given now, or :data:`PENDING`: id -> shares of its unit."""
     return {**recent, **{(resource, name): Start(now, count) for name, count in shares.items()}}
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from threading import Lock
 
 from device_agent.allocations.given import Allocation, Given, Identity, check_start, dump_given, parse_given, with_new
-from device_agent.allocations.recent import Key, Recent, Start, recent_of, started, still_recent
+from device_agent.allocations.recent import PENDING, Key, Recent, Start, recent_of, started, still_recent
 from device_agent.boot import seconds_since_boot
 from device_agent.errors import AllocationRefused, FileInvalid, StartRefused
 from device_agent.kept_file import read_kept, set_aside, write_kept
@@ -56,10 +56,14 @@ class Allocations:
             self._known()
 
     def begin(self, resource: str, shares: Mapping[str, int]) -> None:
-        """Count devices as in use from now on: id -> shares of its unit. Then :meth:`remember` them.
+        """Count devices as in use until :meth:`end`: id -> shares of its unit. Then :meth:`remember` them.
 
         It does not wait, so that nothing can be decided between the look at what is listed and this.
         """
+        self._recent = started(self.recent, resource, shares, PENDING)
+
+    def end(self, resource: str, shares: Mapping[str, int]) -> None:
+        """Count devices of :meth:`begin` as given now: the kubelet hears of it only now, also of a refusal."""
         self._recent = started(self.recent, resource, shares, self._now())
 
     def see(self, shown: Collection[Key], asked_at: float) -> None:
@@ -75,8 +79,8 @@ class Allocations:
         recent = self._recent
         with self._lock:
             try:
-                starts = {name: recent.get((resource, name)) for name in new}
-                allocations = {name: _allocation(identity, starts[name]) for name, identity in new.items()}
+                now, starts = self._now(), {name: recent.get((resource, name)) for name in new}
+                allocations = {name: _allocation(identity, starts[name], now) for name, identity in new.items()}
                 given = with_new(self._known(), resource, allocations)
                 write_kept(self.path, dump_given(given, self._boot))
             except OSError as error:
@@ -124,7 +128,7 @@ class Allocations:
         return self._given
 
 
-def _allocation(identity: Identity, start: Start | None) -> Allocation:
+def _allocation(identity: Identity, start: Start | None, now: float) -> Allocation:
     if start is None:
         return Allocation(identity=identity)
-    return Allocation(identity=identity, shares=start.shares, at=start.at)
+    return Allocation(identity=identity, shares=start.shares, at=now)

@@ -19,6 +19,10 @@ from kube_api.text import printable
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
+
+    from device_agent.node.asked import Asked
+    from device_agent.node.own_node import OwnNode
 
 Environment = Mapping[str, str]
 
@@ -76,8 +80,15 @@ def _run(flags: Flags, environment: Environment) -> int:
     settings = _with_logging(build_settings(flags, environment))
     follow_signals()
     load = partial(read_description, settings.config_file)
-    asyncio.run(Agent(settings, load(), load).run())
+    own_node = partial(_own_node, settings.node_name, environment)
+    asyncio.run(Agent(settings, load(), load, own_node=own_node).run())
     return 0
+
+
+def _own_node(name: str, environment: Environment, on_asked: "Callable[[Asked], None]") -> "OwnNode | None":
+    from device_agent.node.follow import own_node  # noqa: PLC0415 - only with profiles of GPUs
+
+    return own_node(name, environment, on_asked)
 
 
 def _with_logging(settings: Settings) -> Settings:

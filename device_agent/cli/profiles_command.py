@@ -8,7 +8,7 @@ from device_agent.config.yaml_file import read_regular
 from device_agent.errors import ConfigurationError, ProfileRefused
 from device_agent.gpu_state.state import CardState
 from device_agent.profiles.cards_file import LONGEST_FILE, parse_cards
-from device_agent.profiles.folder import read_profiles
+from device_agent.profiles.folder import Texts, read_profiles
 from device_agent.profiles.parse import parse_profile
 from device_agent.profiles.strategy import by_strategy
 from device_agent.profiles.summary import Line, lines_of
@@ -32,7 +32,8 @@ def check_profiles(folder: str, cards_file: str | None, output: str) -> int:
         ConfigurationError: the folder or the file of cards cannot be read.
     """
     cards = None if cards_file is None else _read_cards(cards_file)
-    checked = [_check(key, text, cards) for key, text in read_profiles(folder).items()]
+    texts = read_profiles(folder)
+    checked = [_check(key, texts, cards) for key in texts.keys]
     if output == "json":
         sys.stdout.write(f"{json.dumps({'profiles': [_plain(one) for one in checked]}, indent=2)}\n")
     else:
@@ -40,9 +41,9 @@ def check_profiles(folder: str, cards_file: str | None, output: str) -> int:
     return 1 if any(one.error for one in checked) else 0
 
 
-def _check(key: str, text: str, cards: tuple[CardState, ...] | None) -> Checked:
+def _check(key: str, texts: Texts, cards: tuple[CardState, ...] | None) -> Checked:
     try:
-        profile = parse_profile(text, key)
+        profile = parse_profile(texts.text(key), key)
         remarks = tuple(f"{name} means nothing here, and is ignored" for name in profile.ignored)
         if cards is not None:
             remarks += tuple(map(printable, by_strategy(cards, profile.mig_strategy or MigStrategy.NONE).reasons))

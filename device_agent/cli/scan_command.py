@@ -36,10 +36,12 @@ def _units(root: str, resource: Resource) -> Sequence[Unit]:
 
 async def _nvidia(settings: Settings, description: Description) -> Known:
     """Take one state of the container ``nvml``; what is wrong with it is logged."""
-    from device_agent.sources.nvidia.nvidia_source import NvidiaSource  # noqa: PLC0415 - most nodes do not need it
+    from device_agent.sources.nvidia.client import Timing  # noqa: PLC0415 - most nodes do not need it
+    from device_agent.sources.nvidia.nvidia_source import NvidiaSource  # noqa: PLC0415 - as above
 
-    source = NvidiaSource(settings, write=None)
+    source = NvidiaSource(settings, Timing(first_ask=0.0), write=None)
     source.start(lambda: None)
+    source.expect()  # the profile that is in force; what the Node asks for is not looked up
     source.configure(description)
     try:
         await source.look()

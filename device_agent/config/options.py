@@ -13,12 +13,14 @@ DEFAULT_FILE = "/etc/device-agent/config.yaml"
 DEFAULT_PLUGIN_DIR = "/var/lib/kubelet/device-plugins"
 DEFAULT_POD_RESOURCES = "/var/lib/kubelet/pod-resources/kubelet.sock"
 DEFAULT_STATE_DIR = "/var/lib/driverwright-agent"
+DEFAULT_REPORT_DIR = "/run/driverwright-agent"
 ALL_XIDS = 0
 """Stands for each Xid in a set of them; no error has this number."""
 
 _LONGEST_SOCKET_FOLDER = 60
 """Bytes; the path of a Unix socket has at most 107, and the name of a plugin's socket 43."""
 _SHORTEST, _LONGEST = 1.0, 300.0
+_LONGEST_NODE_NAME = 253
 _MOST_XIDS, _LARGEST_XID = 256, 2**32 - 1
 
 Flags = Mapping[str, str | None]
@@ -48,8 +50,10 @@ class Settings(NamedTuple):
     ``interval``: seconds from one look at the devices to the next, without an event.
     ``state_dir``: where is kept what has to survive the agent, in files.
     ``nvml_socket``: where the container ``nvml`` listens.
-    ``profiles``: the folder with profiles of GPUs; empty for none. ``default_profile``: the key of one of them.
+    ``profiles``: the folder with profiles of devices; empty for none. ``default_profile``: the key of one of them.
     ``pod_resources``: where the kubelet says which container has which device.
+    ``report_dir``: where nfd-worker reads how GPUs are shared; empty for nowhere.
+    ``node_name``: of the Node whose label chooses the profile; empty: not known.
     ``ignored_xids``, ``counted_xids``: of NVIDIA's driver; :data:`ALL_XIDS` is each. The latter override the former.
     """
 
@@ -66,6 +70,8 @@ class Settings(NamedTuple):
     profiles: str = ""
     default_profile: str = ""
     pod_resources: str = DEFAULT_POD_RESOURCES
+    report_dir: str = DEFAULT_REPORT_DIR
+    node_name: str = ""
     ignored_xids: frozenset[int] = frozenset()
     counted_xids: frozenset[int] = frozenset()
 
@@ -101,6 +107,13 @@ def _parse_plugin_dir(text: str) -> str:
     return folder
 
 
+def _parse_node_name(text: str) -> str:
+    is_name = text.isascii() and text.replace("-", "").replace(".", "").isalnum()
+    if text and not (is_name and len(text) <= _LONGEST_NODE_NAME):
+        raise ValueError(f"{text[:40]!r} is not the name of a Node")
+    return text
+
+
 def _parse_xids(text: str) -> frozenset[int]:
     """Read a list as NVIDIA's device plugin has it: numbers with commas, or ``all`` or ``xids`` for each."""
     words = [word for word in (part.strip().lower() for part in text[: 16 * _MOST_XIDS].split(",")) if word]
@@ -130,12 +143,16 @@ OPTIONS = (
            "DEVICE_AGENT_STATE_DIR", "state_dir", _parse_folder),
     Option("nvml-socket", "FILE", f"Unix socket of the container nvml (default: {DEFAULT_NVML_SOCKET})",
            "DEVICE_AGENT_NVML_SOCKET", "nvml_socket"),
-    Option("profiles", "DIR", "folder with profiles of GPUs (default: none)", "DEVICE_AGENT_PROFILES", "profiles",
+    Option("profiles", "DIR", "folder with profiles of devices (default: none)", "DEVICE_AGENT_PROFILES", "profiles",
            _parse_optional_folder),
-    Option("default-profile", "KEY", "the profile that counts (default: default)", "DEVICE_AGENT_DEFAULT_PROFILE",
-           "default_profile"),
+    Option("default-profile", "KEY", "the profile where the Node asks for none (default: default)",
+           "DEVICE_AGENT_DEFAULT_PROFILE", "default_profile"),
     Option("pod-resources", "FILE", f"the kubelet's socket of podresources (default: {DEFAULT_POD_RESOURCES})",
            "DEVICE_AGENT_POD_RESOURCES", "pod_resources"),
+    Option("report-dir", "DIR", f"folder in which nfd-worker reads how GPUs are shared (default: {DEFAULT_REPORT_DIR})",
+           "DEVICE_AGENT_REPORT_DIR", "report_dir", _parse_optional_folder),
+    Option("node-name", "NAME", "name of the Node whose label chooses the profile (default: none does)", "NODE_NAME",
+           "node_name", _parse_node_name),
     Option("disable-healthchecks", "XIDS", "Xids that change no health, with commas, or all",
            "DP_DISABLE_HEALTHCHECKS", "ignored_xids", _parse_xids),
     Option("enable-healthchecks", "XIDS", "Xids that do, though they are usually ignored or disabled",

@@ -15,7 +15,7 @@ def allocate(resource: str, devices: Mapping[str, OfferedDevice], ids: Sequence[
     """Bring devices of a resource into one container.
 
     Raises:
-        AllocationRefused: when one does not exist or is not healthy, or two have the same path in the container.
+        AllocationRefused: when one does not exist or may not be given, or two have the same path in the container.
     """
     chosen = [_chosen(resource, devices, name) for name in ids]
     files = _files(resource, [file for device in chosen for file in device.unit.files])
@@ -39,7 +39,8 @@ def _chosen(resource: str, devices: Mapping[str, OfferedDevice], name: str) -> O
     if device is None:
         raise AllocationRefused(f"{resource} has no device {name[:100]!r} on this node")
     if not device.unit.is_healthy:
-        raise AllocationRefused(f"device {name} of {resource} is not healthy: {device.unit.why}")
+        what = "is not given yet" if device.unit.is_waiting else "is not healthy"
+        raise AllocationRefused(f"device {name} of {resource} {what}: {device.unit.why}")
     return device
 
 

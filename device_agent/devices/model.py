@@ -41,7 +41,8 @@ class Unit:
 
     ``id``: the same as long as it is the same thing, and after each start.
     ``shares``: how many containers may have it at once; each share is a device.
-    ``why``: why it is not healthy; empty if it is.
+    ``why``: why it may not be given; empty if it may, and so it is healthy.
+    ``is_waiting``: nothing is wrong with it: it waits until it may be given in another way than before.
     ``numa_nodes``: where it is.
     ``links``: id of another unit -> how many links there are to it.
     ``files``: device nodes and mounts that come into a container, in the order in which people see them.
@@ -53,6 +54,7 @@ class Unit:
     id: str
     shares: int = 1
     why: str = ""
+    is_waiting: bool = False
     numa_nodes: tuple[int, ...] = ()
     links: Mapping[str, int] = field(default_factory=lambda: _NONE)
     files: tuple[UnitFile, ...] = ()
@@ -87,12 +89,14 @@ class Traits:
 
     ``policy``: which shares a container gets.
     ``is_checked``: each unit has an identity, which is compared before each start of a container.
+    ``is_remembered``: what is given is remembered, also where it is not checked.
     ``one_share``: a container that asks for more than one share is refused.
     ``beside``: other resources as which another plugin would give the same units.
     """
 
     policy: Policy = Policy.DISTRIBUTED
     is_checked: bool = False
+    is_remembered: bool = False
     one_share: bool = False
     beside: tuple[str, ...] = ()
 

@@ -8,7 +8,7 @@ from grpclib.client import Channel, UnaryUnaryMethod
 from grpclib.config import Configuration
 from grpclib.const import Status
 from grpclib.encoding.base import CodecBase
-from grpclib.exceptions import GRPCError
+from grpclib.exceptions import GRPCError, StreamTerminatedError
 from grpclib.protocol import H2Protocol
 
 from device_agent.errors import MalformedMessage
@@ -72,6 +72,12 @@ class _Channel(Channel):
     def __init__(self, socket: str, most: int) -> None:
         super().__init__(path=socket, codec=KubeletCodec(), config=LIMITS)
         self._most = most
+
+    async def __connect__(self) -> H2Protocol:
+        protocol = await super().__connect__()
+        if protocol.processor.connection.is_closing():  # grpclib would use the transport that it no longer has
+            raise StreamTerminatedError("the connection ended as it began")
+        return protocol
 
     def _protocol_factory(self) -> H2Protocol:
         made = super()._protocol_factory()

@@ -156,13 +156,17 @@ class DeviceService:
         answers = tuple(allocate(self.resource, devices, ids) for ids in containers)
         if self.traits.one_share:
             self._refuse_shares(containers)
-        if self.traits.is_checked:
+        if self.traits.is_checked or self.traits.is_remembered:
             if self._given is None:
                 raise AllocationRefused(f"{self.resource}: there is no folder to remember in what is given")
             units = {name: devices[name].unit for ids in containers for name in ids}
-            self._given.begin(self.resource, {name: unit.shares for name, unit in units.items()})
-            new = {name: unit.identity for name, unit in units.items()}
-            await asyncio.to_thread(self._given.remember, self.resource, new)
+            shares = {name: unit.shares for name, unit in units.items()}
+            new = {name: unit.identity if self.traits.is_checked else (unit.id,) for name, unit in units.items()}
+            self._given.begin(self.resource, shares)
+            try:
+                await asyncio.to_thread(self._given.remember, self.resource, new)
+            finally:
+                self._given.end(self.resource, shares)
         return answers
 
     def _refuse_shares(self, containers: Sequence[Sequence[str]]) -> None:

@@ -43,6 +43,12 @@ def apply(profile: Profile, cards: Sequence[CardState], default: MigStrategy) ->
     return offered
 
 
+def names_before_sharing(profile: Profile, cards: Sequence[CardState], default: MigStrategy) -> tuple[str, ...]:
+    """Name the resources of these cards by patterns and the strategy for MIG, each once, as entries of sharing do."""
+    parts = _named(profile, by_strategy(cards, profile.mig_strategy or default).resources)
+    return tuple(dict.fromkeys(parts.values()))
+
+
 def shares_of_others(profile: Profile, names: Collection[str]) -> dict[str, tuple[str, int]]:
     """Return for each resource of the node's files that the profile shares: under which name, and how many shares.
 

@@ -38,6 +38,8 @@ def parse_profile(text: str, name: str) -> Profile:
         document = plain_document(text, f"profile {name}")
     except ConfigurationError as error:
         raise ProfileRefused(printable(str(error), _LONGEST_MESSAGE)) from error
+    if document is None:
+        raise ProfileRefused(f"profile {name} is empty: write at least version: v1, which offers each GPU whole")
     problems = PROFILE_FIELDS.check(document, ())
     if not problems and isinstance(document, Mapping):
         profile = _profile(document)

@@ -121,7 +121,8 @@ def listed_units(listing: Listing, units: Mapping[str, Unit]) -> Mapping[str, tu
 
 def _unit(unit: Unit, shares: int, why: str, ids: tuple[str, ...]) -> Unit:
     is_all = ids == share_ids(unit.id, shares)
-    return replace(unit, shares=shares, why=unit.why or why, ids=() if is_all else ids)
+    waits = bool(why) and not unit.why
+    return replace(unit, shares=shares, why=unit.why or why, is_waiting=waits, ids=() if is_all else ids)
 
 
 def held_before(given: Iterable[Held]) -> Listing:
@@ -179,7 +180,7 @@ def _offered(offered: Offered, why: str = "") -> dict[_Key, Listed]:
 
 
 def _why(unit: str, others: Mapping[str, int], ending: Collection[str]) -> str:
-    holders = [f"{name} by {count} container{'s' if count > 1 else ''}" for name, count in sorted(others.items())]
+    holders = [f"{name} ({count} device{'s' if count > 1 else ''})" for name, count in sorted(others.items())]
     if holders:
         return f"{unit} is still held as {', '.join(holders)}"
     return f"{unit} was still offered as {', '.join(sorted(ending))}" if ending else ""

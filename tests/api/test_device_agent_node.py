@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import io
 import json
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -34,6 +35,9 @@ from tests.support.real_parts.cluster_setup import (
     path_of,
 )
 from tests.support.yaml_files import read_documents
+from tests.unit.device_agent.nvidia.states import state, xid
+from tests.unit.device_agent.nvidia.test_profiles_in_use import RENAMED, WHOLE, live, mount
+from tests.unit.device_agent.nvidia.test_profiles_in_use import Node as AgentLife
 
 NAMESPACE, ACCOUNT = "gpu-profiles", "profiles"
 SECONDS = 600.0
@@ -246,6 +250,43 @@ def test_while_the_api_server_is_away_the_last_that_was_asked_stays(
     assert all("no response" in line or "403 Forbidden" in line for line in waits)
     assert len(waits) <= 2
     assert caplog.text.count("it is read again") == 1
+
+
+def test_a_whole_agent_does_what_the_label_asks_for(
+    control_plane_ground: Testbed, agent: Client, root: Client, node: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its answer, an Event on failure; while the API server is away health goes on, and the label waits."""
+    caplog.set_level("INFO")
+    ask(root, node, "slice-4")
+
+    async def act(it: AgentLife) -> None:
+        answer = await until_answered(root, node, "success", "slice-4")
+        assert (answer["applied"], answer["resources"]) == ("slice-4", ["nvidia.com/gpu.shared"])
+        await it.shows(shared=(16, 16))
+        ask(root, node, None)
+        await until_answered(root, node, "success", "default")
+        await it.shows(gpu=(4, 4))
+        ask(root, node, "slice-9")
+        answer = await until_answered(root, node, "failed", "slice-9")
+        assert (answer["applied"], answer["resources"]) == ("default", ["nvidia.com/gpu"])
+        assert answer["message"].endswith("there are default, slice-4")
+        await asyncio.to_thread(wait_for, "its event", lambda: events(root, node))
+        assert answer["message"] in events(root, node)[0]["message"]
+        await asyncio.to_thread(control_plane_ground.control_plane.kill, "kube-apiserver")
+        try:
+            await asyncio.to_thread(wait_for, "it is logged", lambda: "label changes wait" in caplog.text)
+            it.nvml.show(state(at=110.0, xids=(xid(1, 79, of=2),)))
+            await it.shows(gpu=(3, 4))
+        finally:
+            await asyncio.to_thread(control_plane_ground.control_plane.start, "kube-apiserver")
+        ask(root, node, "slice-4")
+        await until_answered(root, node, "success", "slice-4")
+        await it.shows(shared=(12, 16))
+
+    with tempfile.TemporaryDirectory() as folder:  # a short name, for sockets
+        mount(Path(folder) / "profiles", WHOLE, **{"slice-4": RENAMED})
+        live(Path(folder), act, own_node=lambda on_asked: OwnNode(agent, node, on_asked, partial(Pauses, 0.5, 2.0)))
+    assert len(events(root, node)) == 1
 
 
 MUST_NOT: dict[str, Callable[[Client, str], object]] = {

@@ -21,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import device_agent.telemetry
 import nfd_worker.telemetry
 from device_agent.metrics import Counts, ResourceCounts, render
+from device_agent.profiles.verdict import Verdict
 from driver_builder import telemetry
 from driver_builder.boundary import contained
 from driver_builder.builds.build_queue import BuildStates, QueuedBuild
@@ -144,10 +145,13 @@ class Trouble:
             "example.com/card", False, {"healthy": 1, "unhealthy": 1}, {"success": often}, {"success": often},
             {"failure": often}, often,
         )  # fmt: skip
+        refused = Verdict(has_failed=True, waiting=1)
         return {
             "driver-builder": generate_latest(REGISTRY).decode(),
             "nfd-worker": self._worker.render(is_published=False),
-            "device-agent": render(Counts((one,), config_is_current=False, reloads={"failure": often})),
+            "device-agent": render(
+                Counts((one,), config_is_current=False, reloads={"failure": often}, profile=refused)
+            ),
         }
 
 

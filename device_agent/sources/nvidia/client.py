@@ -20,6 +20,8 @@ class Timing(NamedTuple):
 
     ``first_delay``, ``longest_delay``: between connections. ``first_state``: how long the first look waits for a state.
     ``users``: while a change of profiles waits, from one look at who has devices to the next.
+    ``first_ask``: how long the first look waits for what the Node asks for, where nothing is known of before.
+    ``moment``: how long a look waits for profiles; ``slow``: after which they count as ones that cannot be read.
     """
 
     silence: float = 35.0
@@ -27,6 +29,9 @@ class Timing(NamedTuple):
     longest_delay: float = 5.0
     first_state: float = 10.0
     users: float = 2.0
+    first_ask: float = 10.0
+    moment: float = 1.0
+    slow: float = 10.0
 
 
 USUAL = Timing()

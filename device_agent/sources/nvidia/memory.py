@@ -1,9 +1,9 @@
-"""What has to survive the agent: which GPUs there are, which errors are held against them, which were counted. Pure."""
+"""What has to survive the agent: GPUs, errors that are held against them or were counted, the profile. Pure."""
 
 import json
 from dataclasses import asdict, dataclass, replace
 
-from device_agent.gpu_state.checks import Check, flag, integer, optional, record, seconds, several, word
+from device_agent.gpu_state.checks import Check, flag, integer, optional, record, seconds, several, text, word
 from device_agent.gpu_state.state import MOST_CARDS, MOST_INSTANCES, State
 from device_agent.gpu_state.state_json import CARDS, VERSION, parse_object, plain_card
 from device_agent.sources.nvidia.health import Rules, Verdict, judged, new_events
@@ -19,12 +19,16 @@ _XID = integer(most=2**32 - 1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What is known after a state. ``session``, ``number``: the last Xid event that was counted."""
+    """What is known after a state.
+
+    ``session``, ``number``: the last Xid event that was counted. ``profile``: the key of the one in force; or none.
+    """
 
     roster: Roster = EMPTY
     verdicts: tuple[Verdict, ...] = ()
     session: str = ""
     number: int = 0
+    profile: str = ""
 
 
 def after(memory: Memory, state: State, rules: Rules) -> tuple[Memory, int]:
@@ -33,7 +37,8 @@ def after(memory: Memory, state: State, rules: Rules) -> tuple[Memory, int]:
     events = new_events(state, memory.session, memory.number)
     is_same = state.session == memory.session
     with_action = {card.uuid for card in memory.roster.cards if card.recovery_action is not None}
-    return Memory(
+    return replace(
+        memory,
         roster=roster,
         verdicts=judged(memory.verdicts, state, events, roster.cards, rules, with_action=with_action),
         session=state.session,
@@ -59,6 +64,7 @@ def dump_memory(memory: Memory) -> bytes:
         "load": kept.roster.load,
         "cards": [plain_card(card) for card in kept.roster.cards],
         "verdicts": verdicts,
+        "profile": kept.profile,
     }
     return json.dumps(plain, separators=(",", ":")).encode()
 
@@ -70,7 +76,8 @@ def parse_memory(content: bytes) -> Memory:
         StateInvalid: says what is wrong.
     """
     plain = parse_object(content, LONGEST_FILE)
-    return _MEMORY({name: value for name, value in plain.items() if name != "version"}, "the file")
+    # An agent before wrote no profile.
+    return _MEMORY({"profile": "", **{name: value for name, value in plain.items() if name != "version"}}, "the file")
 
 
 def _memory(**fields: object) -> Memory:
@@ -108,5 +115,6 @@ _MEMORY: Check[Memory] = record(
         "load": word,
         "cards": CARDS,
         "verdicts": several(_verdict, _MOST_VERDICTS),
+        "profile": text,
     },
 )

@@ -1,13 +1,12 @@
 """The file of what survives the agent: read once, written when it has changed, whole at any moment."""
 
-import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
 
 from device_agent.errors import FileInvalid, StateInvalid
 from device_agent.kept_file import read_kept, set_aside, write_kept
-from device_agent.sources.in_thread import in_thread
+from device_agent.sources.beside import Beside
 from device_agent.sources.nvidia.memory import LONGEST_FILE, Memory, dump_memory, parse_memory
 
 log = logging.getLogger(__name__)
@@ -60,40 +59,28 @@ class Keeper:
         self.written: Memory | None = None
         self._write = write
         self._folder = folder
-        self._wake = wake
-        self._moment = moment
         self._slow = slow
         self._content = Memory()
         self._why = ""
-        self._since = 0.0
-        self._writing: asyncio.Task[str] | None = None
+        self._writing: Beside[str] = Beside(NAME, wake, moment)
 
     async def keep(self, content: Memory) -> str:
         """Write this if it is new, unless the disk is still at an older one; returns why that is not possible."""
         self._settle()
-        if self._writing is None and content != self.written:
-            await self._start(content)
+        if content != self.written and await self._writing.do(lambda: self._write(self._folder, content)):
+            self._content = content
             self._settle()
-        if self._writing is not None and asyncio.get_running_loop().time() >= self._since + self._slow:
+        if self._writing.is_busy and self._writing.seconds >= self._slow:
             return f"cannot write {self._folder}/{NAME}: the disk has not answered for {self._slow:g} s"
         return self._why
 
     async def close(self) -> None:
         """Wait for the last write for a moment only."""
-        if self._writing is not None:
-            await asyncio.wait([self._writing], timeout=self._moment)
-            self._writing.cancel()
-
-    async def _start(self, content: Memory) -> None:
-        self._content, self._since = content, asyncio.get_running_loop().time()
-        self._writing = asyncio.create_task(in_thread(lambda: self._write(self._folder, content), NAME))
-        done, _ = await asyncio.wait([self._writing], timeout=self._moment)
-        if not done:
-            self._writing.add_done_callback(lambda _: self._wake())
+        await self._writing.close()
 
     def _settle(self) -> None:
         """Take note of a write that has ended."""
-        if self._writing is not None and self._writing.done():
-            self._why = self._writing.result()
-            self.written = self.written if self._why else self._content
-            self._writing = None
+        why = self._writing.take()
+        if why is not None:
+            self._why = why
+            self.written = self.written if why else self._content

@@ -3,49 +3,42 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from device_agent.config.config_file import Description
 from device_agent.config.options import Settings
 from device_agent.devices.model import Policy, Traits, Unit
-from device_agent.gpu_state.state import CardState, State
-from device_agent.profiles.strategy import by_strategy
+from device_agent.gpu_state.state import State
 from device_agent.sources.in_thread import in_thread
 from device_agent.sources.nvidia.client import USUAL, Heard, NvmlClient, Timing
 from device_agent.sources.nvidia.health import Rules
 from device_agent.sources.nvidia.libraries import NO_LIBRARIES, Libraries, find_libraries
 from device_agent.sources.nvidia.memory import Memory, after, surviving
 from device_agent.sources.nvidia.memory_file import Keeper, Write, read_memory, write_memory
-from device_agent.sources.nvidia.units import Offer, View, offer, offer_listed
+from device_agent.sources.nvidia.sharing_report import SharingReport
+from device_agent.sources.nvidia.units import Offer, View, offer
 from device_agent.sources.source import Known
-from device_resources.nvidia import MigStrategy, NvidiaSettings
+from device_resources.nvidia import NvidiaSettings
 from file_watch.inotify import Place
 from kube_api.text import first_few
 
 if TYPE_CHECKING:
     from device_agent.allocations.remembered import Allocations
-    from device_agent.profiles.current import Current, ProfileFolder
-    from device_agent.profiles.profile import Profile
+    from device_agent.profiles.current import ProfileFolder
     from device_agent.profiles.verdict import Verdict
-    from device_agent.sources.nvidia.sharing import Sharing
+    from device_agent.sources.nvidia.profiled import Profiled
 
 log = logging.getLogger(__name__)
 
 _MOST_NAMED = 3
 
 
-class _Profiles(NamedTuple):
-    """Profiles at work."""
-
-    folder: "ProfileFolder"
-    sharing: "Sharing"
-
-
 class NvidiaSource:
     """Follows the container ``nvml``.
 
-    ``write`` writes down what has to survive the agent; what only looks beside an agent has none.
+    ``write`` writes down what has to survive the agent; what only looks beside an agent has none, and reports nothing.
     ``given``: remembers what was given; it says in which way each GPU was. Without it nobody has devices.
+    ``folder``: reads the profiles, where the settings name any.
     """
 
     name = "nvidia"
@@ -57,20 +50,23 @@ class NvidiaSource:
         *,
         write: Write | None = write_memory,
         given: "Allocations | None" = None,
+        folder: "ProfileFolder | None" = None,
     ) -> None:
         self._settings = settings
         self._timing = timing
         self._write = write
         self._given = given
-        self._asked = ""
-        self._profiles: _Profiles | None = None
+        self._folder = folder
+        self._profiles: Profiled | None = None
         self._nvidia: NvidiaSettings | None = None
         self._client: NvmlClient | None = None
         self._memory: Memory | None = None
         self._keeper: Keeper | None = None
         self._said: dict[str, str] = {}
+        self._report = SharingReport(
+            settings.report_dir if write else "", self._say, moment=timing.moment, slow=timing.slow
+        )
         self._resources: dict[str, tuple[Unit, ...]] = {}
-        self._usual: tuple[str, ...] = ()
 
     @property
     def resources(self) -> Known:
@@ -80,6 +76,8 @@ class NvidiaSource:
     def start(self, wake: Callable[[], None]) -> None:
         """Remember whom to wake when the container says something."""
         self._wake = wake
+        if self._settings.profiles:
+            self._profiles = self._with_profiles(self._folder)
 
     def configure(self, description: Description) -> None:
         """Offer what this describes; the container is followed as soon as something is described."""
@@ -90,16 +88,25 @@ class NvidiaSource:
                 self._profiles.sharing.forget()
         elif self._client is None:
             self._client = NvmlClient(self._settings.nvml_socket, self._timing, self._wake)
-            self._profiles = self._with_profiles() if self._settings.profiles else None
+
+    def expect(self) -> None:
+        """Have the profile that was in force before count until the first :meth:`ask`."""
+        if self._profiles is not None:
+            self._profiles.expect()
 
     def ask(self, key: str | None) -> None:
         """Have the profile with this key count from the next look on; None or empty: the default one."""
-        self._asked = key or ""
-        self._wake()
+        if self._profiles is not None:
+            self._profiles.ask(key or "")
+
+    @property
+    def answer(self) -> "Verdict | None":
+        """Say what became of the profile that is asked for now; None until it was looked at."""
+        return self._profiles.answer if self._profiles else None
 
     @property
     def verdict(self) -> "Verdict | None":
-        """Say what became of the profile that is asked for, at the last look; None without profiles."""
+        """Say how the node's profile was at the last look, whoever has asked for it; None without profiles."""
         return self._profiles.sharing.verdict if self._profiles else None
 
     @property
@@ -115,36 +122,44 @@ class NvidiaSource:
         """Take the last state in, and write down what has to survive."""
         nvidia, client = self._nvidia, self._client
         if nvidia is None or client is None:
+            await self._report.keep(b"")
             return
         client.check()
         if self._memory is None:
             self._memory = await self._remember()
             await client.first_state()
+            if self._profiles is not None:
+                await self._profiles.begin(self._memory.profile)
         heard = client.heard
         memory = self._memory = self._after(self._memory, heard.current, nvidia)
         self._say("trouble", "" if heard.silence else heard.trouble)
-        profiles, asked = self._profiles, self._asked
-        libraries, current = await in_thread(
-            lambda: (self._libraries(nvidia), profiles.folder.read(asked) if profiles else None), self.name
-        )
+        libraries = await in_thread(lambda: self._libraries(nvidia), self.name)
+        profiles = self._profiles
+        current = await profiles.read() if profiles is not None else None
         has_begun = profiles is not None and await profiles.sharing.begin()
         if self._nvidia is nvidia:  # and not described anew meanwhile
             view = self._view(memory, heard, nvidia, libraries)
-            if profiles is None or current is None:
+            if profiles is None:
                 self._take(offer(memory.roster.cards, view))
             elif has_begun:  # from here to the end of the step nothing is waited for
-                self._take(self._shared(profiles.sharing, current, memory.roster.cards, view))
+                self._take(profiles.offer(current, memory.roster.cards, view))
+                memory = self._memory = replace(memory, profile=profiles.sharing.good.key or memory.profile)
         why = await self._keeper.keep(surviving(memory)) if self._keeper is not None else ""
         self._say("file", f"{why}; errors of GPUs are forgotten with the agent" if why else "")
+        cards, strategy = memory.roster.cards, nvidia.mig_strategy
+        await self._report.keep(profiles.report(cards, strategy) if profiles is not None else b"")
 
     def traits(self, resource: str) -> Traits:  # noqa: ARG002 - all are alike
         """Have each start of a container checked; what the profile says counts more than the configuration."""
         policy = Policy.DISTRIBUTED if self._nvidia is None else Policy(self._nvidia.policy)
-        if self._profile is None:
+        if self._profiles is None:
             return Traits(policy=policy, is_checked=True)
-        policy = policy if self._profile.policy is None else Policy(self._profile.policy)
+        profile = self._profiles.sharing.good.profile
         return Traits(
-            policy=policy, is_checked=True, one_share=self._profile.fails_greater_than_one, beside=self._usual
+            policy=policy if profile.policy is None else Policy(profile.policy),
+            is_checked=True,
+            one_share=profile.fails_greater_than_one,
+            beside=self._profiles.usual,
         )
 
     def registered(self, resources: frozenset[str], taken: frozenset[str] = frozenset()) -> None:
@@ -164,34 +179,26 @@ class NvidiaSource:
     async def close(self) -> None:
         """End the connection, what is being looked at, and what is being written."""
         if self._profiles is not None:
-            await self._profiles.sharing.close()
+            await self._profiles.close()
         if self._client is not None:
             await self._client.close()
         if self._keeper is not None:
             await self._keeper.close()
+        await self._report.close()
 
-    @property
-    def _profile(self) -> "Profile | None":
-        return self._profiles.sharing.good.profile if self._profiles else None
-
-    def _with_profiles(self) -> _Profiles:
+    def _with_profiles(self, folder: "ProfileFolder | None") -> "Profiled":
         from device_agent.profiles.current import ProfileFolder  # noqa: PLC0415 - most nodes have no profiles
+        from device_agent.sources.nvidia.profiled import Profiled  # noqa: PLC0415 - as above
         from device_agent.sources.nvidia.sharing import Sharing  # noqa: PLC0415 - as above
         from device_agent.users.asking import Users  # noqa: PLC0415 - as above
         from device_agent.users.look import Places  # noqa: PLC0415 - as above
 
-        settings = self._settings
+        settings, wake = self._settings, self._wake
         cgroups = f"{settings.root.rstrip('/')}/sys/fs/cgroup"
         places = Places(socket=settings.pod_resources, plugins=settings.plugin_dir, cgroups=cgroups)
-        users = Users(places, self._wake, self._timing.users)
-        folder = ProfileFolder(settings.profiles, settings.default_profile)
-        return _Profiles(folder, Sharing(users, self._given, self._say))
-
-    def _shared(self, sharing: "Sharing", current: "Current", cards: Sequence[CardState], view: View) -> Offer:
-        self._usual = tuple(by_strategy(cards, MigStrategy.MIXED).resources)
-        sharing.advance(current, cards, view.strategy)
-        strategy = sharing.good.profile.mig_strategy or view.strategy
-        return offer_listed(cards, replace(view, strategy=strategy), sharing.listing)
+        sharing = Sharing(Users(places, wake, self._timing.users), self._given, self._say)
+        folder = folder or ProfileFolder(settings.profiles, settings.default_profile)
+        return Profiled(sharing, folder, wake, self._timing)
 
     async def _remember(self) -> Memory:
         """Read what has survived; from now on it is kept."""

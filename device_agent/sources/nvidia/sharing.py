@@ -4,7 +4,7 @@ A profile that cannot be had, or does not fit the GPUs, changes nothing. Who has
 change is under way, and once at the start.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,12 +20,15 @@ from device_agent.sources.in_thread import in_thread
 from device_agent.users.asking import Users
 from device_agent.users.in_use import held_in, in_use
 from device_resources.nvidia import MigStrategy
-from kube_api.text import first_few
+from kube_api.text import bounded_message, first_few, printable
 
 if TYPE_CHECKING:
     from device_agent.allocations.remembered import Allocations
 
 _MOST_NAMED = 3
+_MOST_KEYS = 20
+_LONGEST_ERROR, _LONGEST_KEYS = 320, 150
+"""Characters of a failure's two parts: together they fit into an answer."""
 
 Say = Callable[[str, str], None]
 """Logs what is wrong with a topic once, as long as it stays so; nothing: it is over."""
@@ -38,14 +41,27 @@ class Good(NamedTuple):
     profile: Profile = Profile()
 
 
+class Node(NamedTuple):
+    """What profiles are applied to. ``units``: all of them, by id; ``is_known``: whether they are known yet.
+
+    ``offers``: what a profile offers of them; it may raise ProfileRefused. ``parent``: as :func:`transition` has it.
+    """
+
+    offers: Callable[[Profile], tuple[Offered, ...]]
+    units: Collection[str]
+    parent: Mapping[str, str] = {}
+    is_known: bool = True
+
+
 class Sharing:
     """What is offered. ``given``: remembers what was given; None: nobody has devices, as for who only looks.
 
+    ``what``: is offered, for messages.
     ``listing``: what the kubelet is to be shown now. ``verdict``: what became of the profile.
     ``missing``: why nothing can be offered yet; empty if there is no reason.
     """
 
-    def __init__(self, users: Users, given: "Allocations | None", say: Say) -> None:
+    def __init__(self, users: Users, given: "Allocations | None", say: Say, what: str = "GPUs") -> None:
         self.listing: Listing = {}
         self.good = Good()
         self.verdict = Verdict()
@@ -53,6 +69,7 @@ class Sharing:
         self._users = users
         self._given = given
         self._say = say
+        self._what = what
         self._has_begun = False
         self._wanted: tuple[Offered, ...] = ()
         self._settled: tuple[Offered, ...] | None = None
@@ -80,22 +97,29 @@ class Sharing:
         return True
 
     def advance(self, current: Current, cards: Sequence[CardState], default: MigStrategy) -> None:
+        """Go one step with these cards, as :meth:`advance_on`."""
+        parent = {one.uuid: card.uuid for card in cards for one in card.instances}
+        units = [card.uuid for card in cards]
+        self.advance_on(Node(lambda profile: apply(profile, cards, default), units, parent, bool(cards)), current)
+
+    def advance_on(self, node: Node, current: Current) -> None:
         """Go one step towards what is asked for; the users wake whoever calls when there may be another one."""
-        error = self._plan(current, cards, default) if cards else current.error
-        if not cards:
+        error = self._plan(node, current) if node.is_known else current.error
+        if not node.is_known:
             self._users.take()  # it would be old when there are some
         elif self._wanted != self._settled and not self._is_beside:
-            self._step(cards)
-        kept = f"{self.good.key} stays in force" if self.good.key else "GPUs are offered without a profile"
+            self._step(node)
+        kept = f"{self.good.key} stays in force" if self.good.key else f"{self._what} are offered without a profile"
         self._say("profile", f"{error}; {kept}" if error else "")
         beside = "another plugin offers GPUs" if self._is_beside else ""
-        waits = [*filter(None, (beside, self._unknown, "" if cards else "no GPU is known yet")), *self._waits()]
+        waits = [*filter(None, (beside, self._unknown, "" if node.is_known else "no GPU is known yet")), *self._waits()]
         self.verdict = Verdict(
             asked=current.key,
             applied=self.good.key,
-            message=error or first_few(waits, _MOST_NAMED, separator="; "),
+            message=_with_keys(error, current.keys) if error else first_few(waits, _MOST_NAMED, separator="; "),
             resources=tuple(sorted(self.listing)),
             has_failed=bool(error),
+            waiting=self._count_waiting() if node.is_known else 0,
         )
 
     def beside(self, *, is_another: bool) -> bool:
@@ -120,19 +144,25 @@ class Sharing:
         """End what is under way."""
         await self._users.close()
 
-    def _plan(self, current: Current, cards: Sequence[CardState], default: MigStrategy) -> str:
+    def _plan(self, node: Node, current: Current) -> str:
         """Take what is asked for if it can be had and fits; else say why not, and keep what there is."""
         error = current.error
         if current.profile is not None:
             try:
-                self._wanted = apply(current.profile, cards, default)
+                self._wanted = node.offers(current.profile)
             except ProfileRefused as refused:
                 error = f"profile {current.key}: {refused}"
             else:
                 self._take(Good(current.key, current.profile))
                 return ""
+        before = current.before
+        if before is not None and before.profile is not None and not self.good.key:
+            with suppress(ProfileRefused):  # of other cards than then
+                self._wanted = node.offers(before.profile)
+                self._take(Good(before.key, before.profile))
+                return error
         with suppress(ProfileRefused):  # of other cards than before: what is offered stays
-            self._wanted = apply(self.good.profile, cards, default)
+            self._wanted = node.offers(self.good.profile)
         return error
 
     def _take(self, good: Good) -> None:
@@ -142,16 +172,17 @@ class Sharing:
         ignored = first_few(good.profile.ignored, 2 * _MOST_NAMED)
         self._say("ignored", f"profile {good.key}: means nothing here, and is ignored: {ignored}" if ignored else "")
 
-    def _step(self, cards: Sequence[CardState]) -> None:
+    def _step(self, node: Node) -> None:
         target = transition(self._wanted, {}, frozenset())
         if self._given is None:
             self.listing = target
             return
+        if not (node.units or self.listing):  # nobody can have anything
+            self._settled = self._wanted
+            return
         self._keep_late(self._given)
         used = self._used(self._given)
-        known = [card.uuid for card in cards]
-        parent = {one.uuid: card.uuid for card in cards for one in card.instances}
-        listing = transition(self._wanted, self.listing, used, known, parent)
+        listing = transition(self._wanted, self.listing, used, node.units, node.parent)
         is_changed = listing != self.listing
         if used is not None:
             # What was given until the kubelet had this list is seen by another look only.
@@ -181,5 +212,22 @@ class Sharing:
         self._say("users", f"{self._unknown}; changes of profiles wait" if self._unknown else "")
         return in_use(seen, given.given, given.recent)
 
+    def _count_waiting(self) -> int:
+        """Count the units that are not listed as they are to be."""
+        if self._wanted == self._settled:
+            return 0
+        target = transition(self._wanted, {}, frozenset())
+        now, then = ({(name, row) for name, rows in each.items() for row in rows} for each in (self.listing, target))
+        return len({row.unit for _, row in now ^ then})
+
     def _waits(self) -> list[str]:
         return list(dict.fromkeys(one.why for devices in self.listing.values() for one in devices if one.why))
+
+
+def _with_keys(error: str, keys: Sequence[str]) -> str:
+    """Name the profiles that there are behind an error that does not."""
+    if not keys:
+        return error
+    return (
+        f"{bounded_message(error, _LONGEST_ERROR)}; there are {printable(first_few(keys, _MOST_KEYS), _LONGEST_KEYS)}"
+    )

@@ -45,6 +45,9 @@ def test_flags_override_the_environment() -> None:
         pytest.param({}, {"DP_DISABLE_HEALTHCHECKS": "79,fan"}, "'fan' is not the number of an Xid", id="no Xid"),
         pytest.param({}, {"DP_ENABLE_HEALTHCHECKS": "0"}, "'0' is not the number of an Xid", id="Xid 0"),
         pytest.param({}, {"DP_ENABLE_HEALTHCHECKS": "9" * 11}, "is not the number of an Xid", id="a large Xid"),
+        pytest.param(
+            {}, {"NODE_NAME": "n/../x"}, "variable NODE_NAME: 'n/../x' is not the name", id="no name of a Node"
+        ),
         pytest.param({"disable-healthchecks": "1," * 257}, {}, "it has 257 numbers: write at most", id="many Xids"),
     ],
 )

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
+from device_agent.allocations.recent import PENDING
 from device_agent.allocations.remembered import Allocations
 from device_agent.devices.model import DeviceNode, Traits, Unit, offered
 from device_agent.kubelet.plugin import Plugin
@@ -70,14 +72,20 @@ class Life:
         return ""
 
 
-def boot(folder: Path, act: Callable[[Life], Awaitable[None]], *units: Unit, traits: Traits = CHECKED) -> None:
+def boot(
+    folder: Path,
+    act: Callable[[Life], Awaitable[None]],
+    *units: Unit,
+    traits: Traits = CHECKED,
+    given: Allocations | None = None,
+) -> None:
     """Run kubelet and plugin from the start, with what was remembered in the folder before."""
     state, plugins = folder / "state", folder / "plugins"
     plugins.mkdir(exist_ok=True)
 
     async def work() -> None:
         kubelet = Kubelet(plugins)
-        plugin = Plugin(GPU, str(plugins), lambda: None, traits, Allocations(str(state)))
+        plugin = Plugin(GPU, str(plugins), lambda: None, traits, given or Allocations(str(state)))
         life = Life(kubelet, plugin)
         await life.show(*units)
         await kubelet.start()
@@ -105,6 +113,20 @@ def test_the_kubelet_asks_before_each_start(tmp_path: Path) -> None:
         assert options == kubelet.last.options == expected
 
     boot(tmp_path, act, card(0, 0))
+
+
+def test_the_minute_of_a_device_begins_with_the_answer(tmp_path: Path) -> None:
+    """Not before the disk has it, which may take longer than that."""
+    given = Allocations(str(tmp_path / "state"), "boot-1", count(100.0).__next__)
+
+    async def act(life: Life) -> None:
+        await life.allocate(["GPU-1"])
+        assert given.given is not None
+        written = given.given[GPU, "GPU-1"].at
+        assert written is not None
+        assert written < given.recent[GPU, "GPU-1"].at < PENDING
+
+    boot(tmp_path, act, card(1, 1), given=given)
 
 
 def test_what_allocate_gave_counts_as_in_use(tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 import pytest
 
 from device_agent.allocations.given import Allocation
-from device_agent.allocations.recent import Start
+from device_agent.allocations.recent import PENDING, Start
 from device_agent.allocations.remembered import Allocations
 from device_agent.errors import AllocationRefused, StartRefused
+from device_agent.users.in_use import Seen, in_use
 
 GPU = "nvidia.com/gpu"
 FIRST, SECOND = ("/dev/nvidia0 195:0",), ("/dev/nvidia1 195:1",)
@@ -120,11 +121,32 @@ def test_a_device_is_in_use_before_it_is_given(tmp_path: Path) -> None:
     allocations = Allocations(str(tmp_path), "boot-1", lambda: 100.0)
     assert allocations.given is None
     allocations.begin(GPU, {"GPU-0::1": 4, "GPU-0::2": 4})
-    assert allocations.recent == {(GPU, "GPU-0::1"): Start(100.0, 4), (GPU, "GPU-0::2"): Start(100.0, 4)}
+    assert allocations.recent == {(GPU, "GPU-0::1"): Start(PENDING, 4), (GPU, "GPU-0::2"): Start(PENDING, 4)}
     allocations.remember(GPU, {"GPU-0::1": FIRST})
+    allocations.end(GPU, {"GPU-0::1": 4, "GPU-0::2": 4})
+    assert allocations.recent == {(GPU, "GPU-0::1"): Start(100.0, 4), (GPU, "GPU-0::2"): Start(100.0, 4)}
     assert allocations.given == {(GPU, "GPU-0::1"): Allocation(identity=FIRST, shares=4, at=100.0)}
     allocations.see({(GPU, "GPU-0::1")}, asked_at=101.0)
     assert allocations.recent.keys() == {(GPU, "GPU-0::2")}
+
+
+def test_the_minute_of_a_device_begins_with_the_answer(tmp_path: Path) -> None:
+    """The kubelet shows it only then; a disk that takes longer than that takes nothing from the container."""
+    now = [100.0]
+    allocations = Allocations(str(tmp_path), "boot-1", lambda: now[0])
+    allocations.begin(GPU, {"GPU-0": 1})
+    allocations.remember(GPU, {"GPU-0": FIRST})
+
+    def in_use_at(asked_at: float) -> bool:
+        now[0] = asked_at
+        seen = Seen(asked_at=asked_at, shown=frozenset(), recorded=frozenset())
+        allocations.see((), asked_at)
+        return bool(in_use(seen, allocations.given, allocations.recent))
+
+    assert in_use_at(1000.0)
+    allocations.end(GPU, {"GPU-0": 1})
+    assert in_use_at(1059.0)
+    assert not in_use_at(1060.0)
 
 
 @pytest.mark.parametrize(
@@ -144,6 +166,6 @@ def test_what_was_given_is_in_use_after_a_restart(
     after = Allocations(str(tmp_path), boot, lambda: 120.0)
     after.begin(GPU, {"GPU-1": 2})
     after.load()
-    assert after.recent == {**recent, (GPU, "GPU-1"): Start(120.0, 2)}
+    assert after.recent == {**recent, (GPU, "GPU-1"): Start(PENDING, 2)}
     assert after.given is not None
     assert after.given[GPU, "GPU-0"].shares == 1

@@ -106,7 +106,8 @@ def test_nothing_heavy_is_loaded(resident: Resident) -> None:
 
 def test_what_only_gpus_need_is_not_loaded(resident: Resident) -> None:
     """The configuration has no ``nvidia:``."""
-    rooms = ("device_agent.allocations", "device_agent.gpu_state", "device_agent.sources.nvidia",
+    rooms = ("device_agent.allocations", "device_agent.gpu_state", "device_agent.profiles",
+             "device_agent.sources.nvidia", "device_agent.users", "device_resources.gpu_sharing",
              "device_resources.nvidia")  # fmt: skip
     assert [name for name in sorted(resident.modules) if name.startswith(rooms)] == []
 

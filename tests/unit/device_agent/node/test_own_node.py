@@ -3,10 +3,13 @@
 import asyncio
 import json
 import queue
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +31,22 @@ GONE: Response = (410, {"reason": "Expired", "message": "too old"})
 AWAY = Unreachable("connection refused")
 FAILED = Verdict(asked="b", applied="a", message="no profile b", has_failed=True)
 BRIEF = partial(Pauses, 0.001, 0.002)
+ENDING = """
+import asyncio
+from device_agent.node.own_node import OwnNode
+from kube_api.client import Client
+from tests.unit.device_agent.node.test_own_node import Server, until
+
+async def work():
+    server = Server()
+    following = asyncio.create_task(OwnNode(Client(server), "n", lambda asked: None).follow())
+    await until(lambda: any(line.startswith("WATCH") for line in server.asked))
+    following.cancel()
+    await asyncio.wait([following])
+    print("ended")
+
+asyncio.run(work())
+"""
 
 
 @dataclass
@@ -267,6 +286,15 @@ def test_an_answer_that_is_removed_comes_back_without_another_event() -> None:
 
     followed(server, scenario)
     assert len(server.events) == 2, "one for each time that it failed anew"
+
+
+def test_a_watch_that_waits_keeps_no_process_from_ending() -> None:
+    """Its thread is given up with what followed the Node; the server here says nothing for longer than this waits."""
+    command = [sys.executable, "-c", ENDING]
+    printed = subprocess.run(
+        command, cwd=Path(__file__).parents[4], capture_output=True, text=True, check=True, timeout=SECONDS / 2
+    )
+    assert printed.stdout == "ended\n"
 
 
 def test_pauses_grow_and_are_bounded() -> None:

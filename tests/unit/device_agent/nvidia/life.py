@@ -7,12 +7,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from device_agent.agent import Agent
 from device_agent.config.config_file import read_description
 from device_agent.config.options import Settings
 from tests.unit.device_agent.kubelet_stand_in import SECONDS, Kubelet
 from tests.unit.device_agent.nvidia.nvml_stand_in import Nvml
+
+if TYPE_CHECKING:
+    from device_agent.gpus import MakeOwnNode
 
 _NEVER = 300.0
 """An interval that no test waits for: what is seen was woken up for."""
@@ -43,6 +47,7 @@ def settings_of(folder: Path) -> Settings:
         interval=_NEVER,
         state_dir=str(folder / "state"),
         nvml_socket=str(folder / "nvml.sock"),
+        report_dir=str(folder),
     )
 
 
@@ -51,8 +56,9 @@ def play(
     act: Callable[[Life], Awaitable[None]],
     config: str = "nvidia: {}\n",
     settings: Settings | None = None,
+    own_node: "MakeOwnNode" = lambda _: None,
 ) -> None:
-    """Run an agent, act, and end it as the kubelet does."""
+    """Run an agent, act, and end it as the kubelet does. ``own_node``: follows its Node."""
     settings, plugins = settings or settings_of(folder), folder / "plugins"
     plugins.mkdir(exist_ok=True)
     Path(settings.config_file).write_text(config)
@@ -60,7 +66,7 @@ def play(
 
     async def work() -> None:
         kubelet, nvml = Kubelet(plugins), Nvml(folder)
-        running = asyncio.create_task(Agent(settings, load(), load).run())
+        running = asyncio.create_task(Agent(settings, load(), load, own_node=own_node).run())
         try:
             await kubelet.start()
             async with asyncio.timeout(5 * SECONDS):

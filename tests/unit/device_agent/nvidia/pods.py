@@ -31,6 +31,7 @@ class Pods:
         self._checkpoint = folder / "plugins/kubelet_internal_checkpoint"
         self._cgroups = folder / "sys/fs/cgroup/kubepods"
         self._held: dict[tuple[str, str], int] = {}
+        self._made = 0
         self._server: Server | None = None
         self._checkpoint.parent.mkdir(exist_ok=True)
         (self._cgroups / "podagent").mkdir(parents=True, exist_ok=True)
@@ -57,8 +58,9 @@ class Pods:
     def run(self, resource: str, *ids: str) -> None:
         """Have a pod with each of these devices."""
         for name in ids:
-            (self._cgroups / f"pod{len(self._held)}x").mkdir(exist_ok=True)
-            self._held[resource, name] = len(self._held)
+            self._held[resource, name] = self._made
+            (self._cgroups / f"pod{self._made}x").mkdir(exist_ok=True)
+            self._made += 1
         self._write()
 
     def end(self, resource: str, *ids: str) -> None:

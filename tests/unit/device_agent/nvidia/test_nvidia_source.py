@@ -36,7 +36,8 @@ class Life:
         self.folder = folder
         self.nvml = Nvml(folder)
         self.woken = asyncio.Event()
-        settings = Settings(nvml_socket=self.nvml.path, state_dir=str(folder / "state"), root=str(folder / "host"))
+        host, state_dir = str(folder / "host"), str(folder / "state")
+        settings = Settings(nvml_socket=self.nvml.path, state_dir=state_dir, root=host, report_dir=str(folder))
         self.source = NvidiaSource(settings, timing, write=write)
         self.source.start(self.woken.set)
         self.source.configure(description)

@@ -3,6 +3,8 @@
 import asyncio
 import subprocess
 import sys
+import threading
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -12,13 +14,15 @@ from device_agent.config.config_file import Description
 from device_agent.config.options import Settings, build_settings
 from device_agent.devices.model import Policy, Traits
 from device_agent.errors import ConfigurationError
+from device_agent.profiles.current import Current, ProfileFolder
 from device_agent.profiles.verdict import Verdict
 from device_agent.sources.nvidia.client import Timing
+from device_agent.sources.nvidia.memory_file import write_memory
 from device_agent.sources.nvidia.nvidia_source import NvidiaSource
 from device_resources.nvidia import AllocationPolicy, NvidiaSettings
 from tests.unit.device_agent.kubelet_stand_in import SECONDS
 from tests.unit.device_agent.nvidia.nvml_stand_in import Nvml
-from tests.unit.device_agent.nvidia.states import split, state
+from tests.unit.device_agent.nvidia.states import split, state, xid
 
 GPU, SHARED, INSTANCE = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb"
 DISTRIBUTED = NvidiaSettings(policy=AllocationPolicy.DISTRIBUTED)
@@ -54,6 +58,7 @@ def settings(folder: Path) -> Settings:
         root=str(folder),
         state_dir=str(folder / "state"),
         nvml_socket=str(folder / "nvml.sock"),
+        report_dir=str(folder),
         profiles=str(folder / "profiles"),
         plugin_dir=str(folder / "plugins"),
         pod_resources=str(folder / "pods.sock"),
@@ -159,10 +164,149 @@ def test_what_was_given_cannot_be_read(settings: Settings, folder: Path, caplog:
     assert "cannot read what was given" in caplog.text
 
 
+class Folder(ProfileFolder):
+    """Profiles on a disk that answers only while ``answers`` is set."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        self.answers = threading.Event()
+        self.answers.set()
+
+    def read(self, asked: str, before: str = "") -> Current:
+        """Wait for the disk, then read."""
+        self.answers.wait(4 * SECONDS)
+        return super().read(asked, before)
+
+
+def follow(
+    settings: Settings,
+    act: Callable[[NvidiaSource, Nvml], Awaitable[None]],
+    timing: Timing,
+    folder: ProfileFolder | None = None,
+) -> None:
+    """Act on a source whose container is there."""
+
+    async def work() -> None:
+        nvml = Nvml(Path(settings.nvml_socket).parent)
+        source = NvidiaSource(settings, timing, write=write_memory, folder=folder)
+        source.start(lambda: None)
+        await nvml.start(state())
+        source.configure(Description(nvidia=DISTRIBUTED))
+        async with asyncio.timeout(2 * SECONDS):
+            await act(source, nvml)
+        await source.close()
+        await nvml.stop()
+
+    asyncio.run(work())
+
+
+def whys(source: NvidiaSource) -> dict[str, str]:
+    """Return what is wrong with each GPU."""
+    return {unit.id: unit.why for found in source.resources.values() for unit in found or ()}
+
+
+async def until_applied(source: NvidiaSource, key: str) -> None:
+    """Look until this is in force, and is what is asked for."""
+    while not source.answer or source.answer.has_failed or source.answer.applied != key:
+        await source.look()
+        await asyncio.sleep(0)
+
+
+async def see_xid(source: NvidiaSource, nvml: Nvml, of: int, at: float) -> None:
+    """Have an Xid, and look until it is seen."""
+    nvml.show(state(at=at, xids=(xid(1, 79, of=of),)))
+    while "Xid 79" not in whys(source).get(f"GPU-{of}", ""):
+        await source.look()
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("slow", [0.05, 3600.0], ids=["for long", "for a moment"])
+def test_profiles_on_a_disk_that_does_not_answer_hold_no_health_back(settings: Settings, slow: float) -> None:
+    """The last good one stays; nothing is answered about another one until it was read, or has failed to be."""
+    folder = Folder(settings.profiles)
+
+    async def act(source: NvidiaSource, nvml: Nvml) -> None:
+        source.ask("slice-4")
+        await until_applied(source, "slice-4")
+        assert source.answer == Verdict(asked="slice-4", applied="slice-4", resources=(SHARED,))
+        folder.answers.clear()
+        source.ask("mixed")
+        await see_xid(source, nvml, of=2, at=110.0)
+        assert units(source) == {SHARED: [(f"GPU-{number}", 4) for number in range(4)]}
+        if slow > 1:
+            assert source.answer is None
+        else:
+            while not source.answer:
+                await source.look()
+                await asyncio.sleep(0)
+            why = f"cannot read the profiles in {settings.profiles}: no answer for 0.05 s"
+            expected = Verdict(asked="mixed", applied="slice-4", message=why, resources=(SHARED,), has_failed=True)
+            assert source.answer == expected
+        folder.answers.set()
+        await until_applied(source, "mixed")
+        assert units(source) == {GPU: [(f"GPU-{number}", 1) for number in range(4)]}
+
+    follow(settings, act, Timing(first_state=SECONDS, moment=0.01, slow=slow), folder)
+
+
+def test_profiles_that_were_never_read_offer_nothing_yet(settings: Settings) -> None:
+    """Not even an empty list: which resources there will be is not known."""
+    folder = Folder(settings.profiles)
+    folder.answers.clear()
+
+    async def act(source: NvidiaSource, _: Nvml) -> None:
+        await source.look()
+        assert (source.resources, source.answer) == ({}, None)
+        folder.answers.set()
+        await until_applied(source, "default")
+        assert units(source) == {GPU: [(f"GPU-{number}", 1) for number in range(4)]}
+
+    follow(settings, act, Timing(first_state=SECONDS, moment=0.01, slow=3600.0), folder)
+
+
+def test_until_the_node_was_read_what_was_in_force_counts(settings: Settings) -> None:
+    """Of an agent before; nothing is answered meanwhile. One that knows of none waits a while for the Node."""
+
+    async def first(source: NvidiaSource, _: Nvml) -> None:
+        source.expect()
+        await source.look()
+        assert units(source).keys() == {GPU}
+        assert source.answer is None
+        source.ask("slice-4")
+        await source.look()
+        assert source.answer == Verdict(asked="slice-4", applied="slice-4", resources=(SHARED,))
+
+    async def second(source: NvidiaSource, _: Nvml) -> None:
+        source.expect()
+        await source.look()
+        assert units(source).keys() == {SHARED}
+        assert source.answer is None
+        source.ask(None)
+        await source.look()
+        assert source.answer == Verdict(asked="default", applied="default", resources=(GPU,))
+
+    follow(settings, first, Timing(first_state=SECONDS, first_ask=0.0))
+    follow(settings, second, Timing(first_state=SECONDS, first_ask=3600.0))
+
+
+def test_the_first_look_waits_for_what_the_node_asks_for(settings: Settings) -> None:
+    """So that no GPU is offered by the default profile a moment before its label is known."""
+
+    async def act(source: NvidiaSource, _: Nvml) -> None:
+        source.expect()
+        look = asyncio.create_task(source.look())
+        await asyncio.sleep(0.01)
+        source.ask("slice-4")
+        await look
+        assert units(source).keys() == {SHARED}
+
+    follow(settings, act, Timing(first_state=SECONDS, first_ask=3600.0))
+
+
 def test_without_profiles_there_is_no_verdict(settings: Settings) -> None:
     """And nothing is watched."""
     source = looked(settings._replace(profiles=""), None)
-    assert (source.verdict, source.places()) == (None, ())
+    assert (source.verdict, source.answer, source.places()) == (None, None, ())
 
 
 def test_without_profiles_nothing_of_them_is_loaded() -> None:
@@ -171,8 +315,8 @@ def test_without_profiles_nothing_of_them_is_loaded() -> None:
     command = [sys.executable, "-c", program]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS).stdout.split()
     own = ("device_agent.users", "device_agent.profiles.transition", "device_agent.profiles.parse",
-           "device_agent.profiles.current", "device_agent.sources.nvidia.sharing")  # fmt: skip
-    assert [name for name in loaded if name.startswith(own)] == []
+           "device_agent.profiles.current", "device_agent.profiles.report", "device_resources.gpu_sharing")  # fmt: skip
+    assert [name for name in loaded if name.startswith(own) or name == "device_agent.sources.nvidia.sharing"] == []
 
 
 def test_a_default_profile_needs_profiles() -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from grpclib.exceptions import GRPCError
@@ -16,6 +17,9 @@ from device_agent.protocol.messages import AllocateRequest, AllocateResponse, Co
 from tests.unit.device_agent.nvidia.life import Life, play, settings_of
 from tests.unit.device_agent.nvidia.pods import Pods
 from tests.unit.device_agent.nvidia.states import card, state, xid
+
+if TYPE_CHECKING:
+    from device_agent.gpus import MakeOwnNode
 
 GPU, SHARED, L4 = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/l4"
 CARDS = tuple(f"GPU-{number}" for number in range(4))
@@ -77,28 +81,53 @@ class Node:
         assert isinstance(answer, AllocateResponse)
         return answer
 
-    def write(self, text: str) -> None:
-        """Change the profile, as a mounted ConfigMap changes."""
-        mount(self.life.folder / "profiles", text)
+    def write(self, text: str = "", **others: str) -> None:
+        """Change the profiles, as a mounted ConfigMap changes."""
+        mount(self.life.folder / "profiles", text, **others)
+
+    async def metric(self, line: str) -> None:
+        """Wait until the agent counts this."""
+        request = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+        while True:
+            reader, writer = await asyncio.open_unix_connection(shared(self.life.folder).socket)
+            writer.write(request)
+            page = (await reader.read()).decode()
+            writer.close()
+            if line in page.splitlines():
+                return
+            await asyncio.sleep(0.01)
 
 
-def mount(folder: Path, text: str) -> None:
-    """Have a ConfigMap with one key mounted: the link ``..data`` is put in the place of the one before."""
+def mount(folder: Path, text: str = "", **others: str) -> None:
+    """Have a ConfigMap mounted: the link ``..data`` is put in the place of the one before.
+
+    ``text``: of the key ``default``; empty: there is none. ``others``: further keys.
+    """
     version = folder / f"..{len(list(folder.glob('..*'))) if folder.exists() else 0}"
     version.mkdir(parents=True)
-    (version / "default").write_text(text)
+    for key, content in {**({"default": text} if text else {}), **others}.items():
+        (version / key).write_text(content)
+        if not (folder / key).is_symlink():
+            (folder / key).symlink_to(f"..data/{key}")
     (folder / "..tmp").symlink_to(version.name)
     os.replace(folder / "..tmp", folder / "..data")  # noqa: PTH105 - as the kubelet does
-    if not (folder / "default").is_symlink():
-        (folder / "default").symlink_to("..data/default")
 
 
 def shared(folder: Path) -> Settings:
     """Return the settings of an agent with profiles."""
-    return settings_of(folder)._replace(profiles=str(folder / "profiles"), pod_resources=str(folder / "pods.sock"))
+    return settings_of(folder)._replace(
+        profiles=str(folder / "profiles"), pod_resources=str(folder / "pods.sock"), socket=str(folder / "pages.sock")
+    )
 
 
-def live(folder: Path, act: Callable[[Node], Awaitable[None]], profile: str = "", *, is_asked: bool = True) -> None:
+def live(
+    folder: Path,
+    act: Callable[[Node], Awaitable[None]],
+    profile: str = "",
+    *,
+    is_asked: bool = True,
+    own_node: "MakeOwnNode" = lambda _: None,
+) -> None:
     """Run an agent with this profile, act, and end it; with the profile that is there if none is given."""
     pods = Pods(folder)
     if profile:
@@ -113,7 +142,7 @@ def live(folder: Path, act: Callable[[Node], Awaitable[None]], profile: str = ""
         finally:
             await pods.stop()
 
-    play(folder, work, settings=shared(folder))
+    play(folder, work, settings=shared(folder), own_node=own_node)
 
 
 def test_shares_are_offered_one_for_each_container(folder: Path) -> None:
@@ -150,13 +179,39 @@ def test_a_held_gpu_is_shared_when_its_pod_has_ended(folder: Path) -> None:
         await node.start_pods(GPU, "GPU-0")
         node.write(RENAMED)
         await node.shows(gpu=(1, 1), shared=(12, 16))
-        with pytest.raises(GRPCError, match=r"GPU-0 is still held as nvidia\.com/gpu by 1 container"):
+        with pytest.raises(GRPCError, match=r"GPU-0 is still held as nvidia\.com/gpu \(1 device\)"):
             await node.allocate(SHARED, "GPU-0::0")
         await node.knows_pods()
         node.pods.end(GPU, "GPU-0")
         await node.shows(shared=(16, 16))
 
     live(folder, act, WHOLE)
+
+
+def test_what_waits_for_a_change_is_not_unhealthy(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """No warning is logged and no change of health counted; the metrics say what waits, until nothing does."""
+    caplog.set_level("INFO")
+    of = 'device_agent_devices{resource="nvidia.com/gpu.shared",health='
+
+    async def act(node: Node) -> None:
+        await node.shows(gpu=(4, 4))
+        await node.metric("device_agent_profile_waiting 0")
+        await node.start_pods(GPU, "GPU-0")
+        node.write(RENAMED)
+        await node.shows(gpu=(1, 1), shared=(12, 16))
+        for line in (f'{of}"healthy"}} 12', f'{of}"unhealthy"}} 0', f'{of}"waiting"}} 4'):
+            await node.metric(line)
+        await node.metric("device_agent_profile_waiting 1")
+        await node.metric('device_agent_health_changes_total{resource="nvidia.com/gpu.shared"} 0')
+        node.nvml.show(state(at=110.0, xids=(xid(1, 79, of=0),)))
+        await node.metric(f'{of}"unhealthy"}} 4')
+        await node.metric('device_agent_health_changes_total{resource="nvidia.com/gpu.shared"} 1')
+        await node.metric("device_agent_profile_current 1")
+
+    live(folder, act, WHOLE)
+    assert "GPU-0 is not given yet: GPU-0 is still held as nvidia.com/gpu (1 device)" in caplog.text
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert [line for line in warnings if "is not healthy" in line and "Xid 79" not in line] == []
 
 
 def test_a_held_gpu_is_shared_under_its_own_name(folder: Path) -> None:
@@ -221,6 +276,7 @@ def test_a_broken_profile_keeps_the_last_good_one(folder: Path, caplog: pytest.L
         node.write(BROKEN)
         while "there is no such field; did you mean replicas?; default stays in force" not in caplog.text:
             await asyncio.sleep(0.01)
+        await node.metric("device_agent_profile_current 0")
         node.nvml.show(state(at=110.0, xids=(xid(1, 79, of=2),)))
         await node.shows(shared=(12, 16))
         assert caplog.text.count("did you mean replicas?") == 1
@@ -290,6 +346,7 @@ def test_a_change_waits_while_nobody_says_who_has_devices(folder: Path, caplog: 
 
     async def after(node: Node) -> None:
         await node.shows(gpu=(1, 1), shared=(0, 12))
+        await node.metric("device_agent_profile_waiting 4")
         assert "it is not known which devices are in use: the kubelet cannot be asked on" in caplog.text
 
         await node.pods.start()

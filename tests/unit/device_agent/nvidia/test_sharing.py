@@ -60,7 +60,7 @@ def test_what_is_given_while_its_way_ends_stays(folder: Path) -> None:
         assert free(sharing.listing) == {GPU: ["GPU-0"]}
         await step(SHARES)
         assert free(sharing.listing) == {GPU: ["GPU-0"], SHARED: ["GPU-1", "GPU-2", "GPU-3"]}
-        assert sharing.verdict.message == "GPU-0 is still held as nvidia.com/gpu by 1 container"
+        assert sharing.verdict.message == "GPU-0 is still held as nvidia.com/gpu (1 device)"
         assert [line for line in said if line[1]] == []
         await sharing.close()
         await pods.stop()

@@ -97,7 +97,7 @@ def test_a_profile_may_be_empty(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("", "profile k: None is not an object", id="empty"),
+        pytest.param("", "profile k is empty: write at least version: v1", id="empty"),
         pytest.param("[]", "profile k: a list is not an object", id="a list"),
         pytest.param("{}", "version: is missing", id="no version"),
         pytest.param("version: 1", "version: 1 is unknown: use one of v1", id="another version"),

@@ -134,10 +134,10 @@ def test_a_device_that_becomes_free_ends_its_way_first() -> None:
 def test_what_waits_says_for_whom() -> None:
     """The message names the card, the resource and the number of containers."""
     one = settled(SLICE_4_RENAMED, fresh(WHOLE), held(GPU, "GPU-0"))
-    assert {device.why for device in one[SHARED]} == {"GPU-0 is still held as nvidia.com/gpu by 1 container", ""}
+    assert {device.why for device in one[SHARED]} == {"GPU-0 is still held as nvidia.com/gpu (1 device)", ""}
     three = settled(WHOLE, fresh(SLICE_4), held(GPU, "GPU-2::0", "GPU-2::2", "GPU-2::3", shares=4))
     assert [device.why for device in three[GPU] if device.id == "GPU-2"] == [
-        "GPU-2 is still held as nvidia.com/gpu by 3 containers"
+        "GPU-2 is still held as nvidia.com/gpu (3 devices)"
     ]
 
 
@@ -310,11 +310,11 @@ def test_units_are_made_for_each_way_in_which_a_card_is_listed() -> None:
     cards = {"GPU-0": Unit(id="GPU-0", files=files), "GPU-1": Unit(id="GPU-1", why="Xid 79")}
     wanted = profile(shares=4, cards=["GPU-0", "GPU-1", "GPU-9"])
     listing = settled(wanted, fresh(profile(shares=2, cards=["GPU-0"])), held(GPU, "GPU-0::1", shares=2))
-    why = "GPU-0 is still held as nvidia.com/gpu by 1 container"
+    why = "GPU-0 is still held as nvidia.com/gpu (1 device)"
     units = listed_units(listing, cards)[GPU]
     assert sorted(units, key=lambda unit: (unit.id, unit.shares)) == [
         Unit(id="GPU-0", shares=2, ids=("GPU-0::1",), files=files),
-        Unit(id="GPU-0", shares=4, ids=("GPU-0::0", "GPU-0::2", "GPU-0::3"), why=why, files=files),
+        Unit(id="GPU-0", shares=4, ids=("GPU-0::0", "GPU-0::2", "GPU-0::3"), why=why, is_waiting=True, files=files),
         Unit(id="GPU-1", shares=4, why="Xid 79"),
         Unit(id="GPU-9", shares=4, why="nothing is known of it"),
     ]

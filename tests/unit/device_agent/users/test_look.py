@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -186,6 +187,27 @@ def test_whatever_answers_on_the_socket_is_no_answer(tmp_path: Path, content: by
         async with await asyncio.start_unix_server(answer, path):
             with pytest.raises(UsersUnknown):
                 await fetch_holders(path, 2.0)
+
+    asyncio.run(work())
+
+
+def test_a_kubelet_that_ends_while_it_is_asked_is_no_answer(tmp_path: Path) -> None:
+    """At whatever moment: grpclib says so by an exception that a bug would have, if the first write fails."""
+
+    async def ask(moments: int) -> None:
+        path = str(tmp_path / f"{moments}.sock")
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            listener.listen()
+            asking = asyncio.create_task(fetch_holders(path, SECONDS))
+            for _ in range(moments):
+                await asyncio.sleep(0)
+        with pytest.raises(UsersUnknown, match="cannot be asked"):
+            await asking
+
+    async def work() -> None:
+        for moments in range(20):
+            await ask(moments)
 
     asyncio.run(work())
 

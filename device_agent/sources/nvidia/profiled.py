@@ -1,0 +1,108 @@
+"""GPUs by profiles: which profile counts, read beside the looks, and what it makes of the GPUs.
+
+While it is not known what the Node asks for, the profile counts that was in force before the agent started: an API
+server that is away rearranges no GPU.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple
+
+from device_agent.gpu_state.state import CardState
+from device_agent.profiles.current import Current, ProfileFolder
+from device_agent.profiles.report import report_of
+from device_agent.profiles.strategy import by_strategy
+from device_agent.profiles.verdict import Verdict
+from device_agent.sources.beside import Beside
+from device_agent.sources.nvidia.client import Timing
+from device_agent.sources.nvidia.sharing import Sharing
+from device_agent.sources.nvidia.units import Offer, View, offer_listed
+from device_resources.nvidia import MigStrategy
+
+
+class _Read(NamedTuple):
+    asked: str
+    current: Current
+
+
+class Profiled:
+    """Profiles at work. ``sharing``: what they make of the GPUs. ``folder``: where they are.
+
+    ``usual``: the names of resources that other plugins have for the same GPUs.
+    """
+
+    def __init__(self, sharing: Sharing, folder: ProfileFolder, wake: Callable[[], None], timing: Timing) -> None:
+        self.sharing = sharing
+        self.usual: tuple[str, ...] = ()
+        self._folder = folder
+        self._timing = timing
+        self._wake = wake
+        self._asked: str | None = ""
+        self._has_asked = asyncio.Event()
+        self._before = ""
+        self._reading: Beside[_Read] = Beside("profiles", wake, timing.moment)
+        self._read: _Read | None = None
+        self._reading_of = ""
+        self._decided: str | None = None
+
+    def expect(self) -> None:
+        """Have what was in force before count until the first :meth:`ask`."""
+        self._asked = None
+
+    def ask(self, key: str) -> None:
+        """Have the profile with this key count from the next look on; empty: the default one."""
+        if key != self._asked:
+            self._asked = key
+            self._has_asked.set()
+            self._wake()
+
+    @property
+    def answer(self) -> Verdict | None:
+        """Say what became of the profile that is asked for; None until it was looked at for what is asked now."""
+        return self.sharing.verdict if self._asked is not None and self._decided == self._asked else None
+
+    async def begin(self, before: str) -> None:
+        """Take the key that was in force before; where there is none, wait for what is asked, but not for ever."""
+        self._before = before
+        if self._asked is None and not before:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._timing.first_ask):
+                    await self._has_asked.wait()
+
+    async def read(self) -> Current | None:
+        """Read the profile that counts; None where the disk has not answered yet, though it has a while left for it."""
+        asked = self._reading_of = self._before if self._asked is None else self._asked
+        self._settle()
+        before = "" if self.sharing.good.key else self._before
+        if await self._reading.do(lambda: _Read(asked, self._folder.read(asked, before))):
+            self._settle()
+        if self._reading.is_busy and self._reading.seconds >= self._timing.slow:
+            why = f"cannot read the profiles in {self._folder.path}: no answer for {self._timing.slow:g} s"
+            return Current(self._folder.key_of(asked), error=why)
+        return self._read.current if self._read is not None and self._read.asked == asked else None
+
+    def offer(self, current: Current | None, cards: Sequence[CardState], view: View) -> Offer:
+        """Go one step towards what counts, and say what is offered then; without it all stays as it is."""
+        self.usual = tuple(by_strategy(cards, MigStrategy.MIXED).resources)
+        if current is not None:
+            self.sharing.advance(current, cards, view.strategy)
+            self._decided = self._reading_of
+        elif self._decided is None and not self.sharing.listing:
+            return Offer(resources={})  # not even an empty list: which resources there will be is not known
+        strategy = self.sharing.good.profile.mig_strategy or view.strategy
+        return offer_listed(cards, replace(view, strategy=strategy), self.sharing.listing)
+
+    def report(self, cards: Sequence[CardState], default: MigStrategy) -> bytes | None:
+        """Say what nfd-worker is to read; None while it is not known which profile is in force."""
+        is_known = cards and (self.sharing.good.key or self.sharing.verdict.has_failed)
+        return report_of(self.sharing.good.profile, cards, default) if is_known else None
+
+    async def close(self) -> None:
+        """End what is under way."""
+        await self.sharing.close()
+        await self._reading.close()
+
+    def _settle(self) -> None:
+        self._read = self._reading.take() or self._read
