@@ -11,6 +11,7 @@ import gc
 import importlib
 import os
 import re
+import sys
 import traceback
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
@@ -42,6 +43,9 @@ NUMBER = 4
 
 YOUNG = 10_000
 """Objects that are made between two garbage collections: most tests make more than Python's 700."""
+
+WITH_THREADS = ("helm_python",)
+"""Modules that start threads when they are imported (Go's runtime): a fork has none of them, and waits for them."""
 
 _IMPORT = re.compile(r"^(?:from ([\w.]+) import (.+)|import ([\w.]+))$", re.MULTILINE)
 
@@ -120,9 +124,11 @@ def _is_costly(file: Path) -> bool:
 def _import_shared(files: Sequence[Path]) -> None:
     """Import what several files import; what cannot be imported is reported when its file is collected."""
     counts = Counter(name for file in files for name in set(_imports(file.read_text(errors="replace"))))
-    for name in [name for name, count in counts.items() if count > 1]:
+    for name in [name for name, count in counts.items() if count > 1 and name not in WITH_THREADS]:
         with suppress(Exception):
             importlib.import_module(name)
+    if found := set(sys.modules).intersection(WITH_THREADS):
+        raise pytest.UsageError(f"{', '.join(found)} must be imported by tests alone, since the forks have no threads")
 
 
 def _imports(source: str) -> Iterator[str]:

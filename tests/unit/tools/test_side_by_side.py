@@ -126,3 +126,16 @@ def test_what_one_process_does_is_left_to_pytest(tmp_path: Path, option: str, na
     status, output, _ = run(tmp_path, OF_ALL_KINDS, option, named=named)
     assert status == pytest.ExitCode.OK
     assert expected in output
+
+
+def test_what_starts_threads_is_imported_by_no_process_that_forks(tmp_path: Path) -> None:
+    """Also where two files need it: a fork has none of the threads."""
+    uses = """
+import os
+import helm_python
+
+def test_it_answers():
+    assert len(os.listdir(f"/proc/{os.getppid()}/task")) == 1
+"""
+    status, output, _ = run(tmp_path, uses, "--processes=2", broken=uses)
+    assert status == pytest.ExitCode.OK, output
