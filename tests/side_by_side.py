@@ -122,9 +122,13 @@ def _is_costly(file: Path) -> bool:
 
 
 def _import_shared(files: Sequence[Path]) -> None:
-    """Import what several files import; what cannot be imported is reported when its file is collected."""
+    """Import what several files import, but files with tests, which import what they like.
+
+    What cannot be imported is reported when its file is collected.
+    """
     counts = Counter(name for file in files for name in set(_imports(file.read_text(errors="replace"))))
-    for name in [name for name, count in counts.items() if count > 1 and name not in WITH_THREADS]:
+    shared = {name for name, count in counts.items() if count > 1 and ".test_" not in name}
+    for name in sorted(shared.difference(WITH_THREADS)):
         with suppress(Exception):
             importlib.import_module(name)
     if found := set(sys.modules).intersection(WITH_THREADS):
