@@ -68,7 +68,7 @@ class Node:
         self.pods = Pods(folder)
         self.held: dict[tuple[str, str], tuple[str, int]] = {}
         self.shown: Devices = {}
-        self.asked, self.boot, self.timing = "", "boot-1", Timing(users=0.0, moment=0.01)
+        self.asked, self.boot, self.timing = "", "boot-1", Timing(users=0.0)
         self.answers = threading.Event()
         self.answers.set()
         self.woken = asyncio.Event()
@@ -167,11 +167,12 @@ class Node:
         return sorted({device.unit.id for devices in self.shown.values() for device in devices.values()})[number]
 
 
-def play(folder: Path, act: Callable[[Node], Awaitable[None]]) -> None:
-    """Start a node with an agent, act, and end both."""
+def play(folder: Path, act: Callable[[Node], Awaitable[None]], moment: float = SECONDS) -> None:
+    """Start a node with an agent, act, and end both; ``moment``: how long a look waits for profiles."""
 
     async def work() -> None:
         node = Node(folder)
+        node.timing = node.timing._replace(moment=moment)
         await node.pods.start()
         node.agent_starts()
         try:
@@ -356,7 +357,7 @@ def test_profiles_that_cannot_be_read_hold_up_no_health(tmp_path: Path) -> None:
         node.answers.set()
         await node.until({CARD: (6, 6), PORT: (2, 2)})
 
-    play(tmp_path, act)
+    play(tmp_path, act, moment=0.01)
 
 
 def test_who_is_expected_to_ask_is_waited_for(tmp_path: Path) -> None:
