@@ -8,7 +8,7 @@ from grpclib.client import Channel, UnaryUnaryMethod
 from grpclib.config import Configuration
 from grpclib.const import Status
 from grpclib.encoding.base import CodecBase
-from grpclib.exceptions import GRPCError
+from grpclib.exceptions import GRPCError, StreamTerminatedError
 from grpclib.protocol import H2Protocol
 
 from device_agent.errors import MalformedMessage
@@ -76,6 +76,13 @@ class _Channel(Channel):
     def _protocol_factory(self) -> H2Protocol:
         made = super()._protocol_factory()
         return _Connection(self._most, made.handler, made.config, made.h2_config)
+
+    async def __connect__(self) -> H2Protocol:
+        """Connect; grpclib ends with an AttributeError where the other end has gone before anything was asked."""
+        made = await super().__connect__()
+        if made.connection.is_closing():
+            raise StreamTerminatedError("Connection lost")
+        return made
 
 
 async def call(

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -186,6 +187,21 @@ def test_whatever_answers_on_the_socket_is_no_answer(tmp_path: Path, content: by
         async with await asyncio.start_unix_server(answer, path):
             with pytest.raises(UsersUnknown):
                 await fetch_holders(path, 2.0)
+
+    asyncio.run(work())
+
+
+def test_a_kubelet_that_goes_as_it_is_connected_to_is_no_answer(tmp_path: Path) -> None:
+    """It restarts: its socket is closed after it has let the agent in, and before it is asked anything."""
+    path = str(tmp_path / "pods.sock")
+
+    async def work() -> None:
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(path)
+            listening.listen()
+            asyncio.get_running_loop().call_soon(listening.close)
+            with pytest.raises(UsersUnknown, match=f"cannot be asked on {path}: Connection lost"):
+                await fetch_holders(path, SECONDS)
 
     asyncio.run(work())
 
