@@ -131,9 +131,11 @@ class SharedCards:
         aside = self.checkpoint.with_name("aside")
         self.checkpoint.rename(aside)
         self.checkpoint.mkdir()
-        yield
-        self.checkpoint.rmdir()
-        aside.rename(self.checkpoint)
+        try:
+            yield
+        finally:
+            self.checkpoint.rmdir()
+            aside.rename(self.checkpoint)
 
     def said(self) -> int:
         """Return how much the agent has logged."""
@@ -185,7 +187,6 @@ class SharedCards:
     def runs(self, *names: str) -> None:
         """Wait until containers of pods run."""
         self._wait(f"{', '.join(names)} run", lambda pods: all(_is_running(pods.get(name)) for name in names), names)
-        self.check_ways()
 
     def is_refused(self, name: str) -> None:
         """Wait until the scheduler finds no place for a pod, for want of devices."""
@@ -217,7 +218,7 @@ class SharedCards:
     def stand_for_agent(self) -> None:
         """Have a pod without devices: on a node of a cluster there is always one, the agent's own."""
         self._create(_AGENT, containers=[self._container("main")])
-        self.runs(_AGENT)
+        self._wait("a pod runs", lambda pods: _is_running(pods.get(_AGENT)), (_AGENT,))
 
     def delete(self, *names: str) -> None:
         """Delete pods and wait until they are gone."""
@@ -280,7 +281,6 @@ def shared_cards(ground: Testbed, folder: Path) -> Iterator[SharedCards]:
         with node_with_cards(ground, folder) as node:
             made = SharedCards(node)
             made.stand_for_agent()
-            made.shows(gpu=(0, 0))
             yield made
             made.delete(*made.pods())
     finally:
