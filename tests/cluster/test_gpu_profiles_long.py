@@ -23,6 +23,7 @@ pytestmark = pytest.mark.long
 
 SHARES = profile(4)
 RENAMED = profile(4, renamed=True)
+PACKED = profile(4, renamed=True, policy="packed")
 EIGHTHS = profile(8, renamed=True)
 ONE_EACH = profile(4, renamed=True, one_each=True)
 SOME = profile(4, renamed=True, devices=[0, 1])
@@ -94,9 +95,7 @@ def test_a_held_card_leaves_twelve_shares_of_another_name(cards: SharedCards) ->
     freed = time.monotonic() - began
     cards.runs("late")
     assert cards.cards("late") == [held]
-    print(
-        f"\nnew name: 12 of 16 after {took:.1f} s, 12 pods run, the 13th waits; 16 {freed:.1f} s after the holder was deleted"
-    )
+    print(f"\nnew name: 12 of 16 after {took:.1f} s, 12 pods run, the 13th waits; 16 {freed:.1f} s after the deletion")
 
 
 def test_a_held_card_leaves_twelve_shares_of_its_own_name(cards: SharedCards) -> None:
@@ -192,28 +191,36 @@ def test_nobody_shares_a_card_of_an_init_container(cards: SharedCards) -> None:
 
 
 def test_shares_of_four_and_of_eight_are_told_apart_after_a_kill(cards: SharedCards) -> None:
-    """The agent is killed right after the change, and once more when it has been made."""
+    """The agent is killed right after the change, and once more when it has been made.
+
+    What a pod had a moment ago that has ended is nobody's then, though it was given within the last minute.
+    """
     starts_whole(cards)
+    cards.run_pods(cards.gpu, "before", count=4)
+    cards.delete("before")
     cards.run_pods(cards.gpu, "holder")
-    cards.write(RENAMED)
+    cards.write(PACKED)
     cards.shows(gpu=(1, 1), shared=(16, 12))
-    cards.run_pods(cards.shared, "fours", count=4)
-    holder, fours = cards.cards("holder", "fours")
+    cards.run_pods(cards.shared, *(fours := [f"four-{number}" for number in range(4)]))
+    holder, four, *others = cards.cards("holder", *fours)
+    assert others == [four] * 3
+    cards.start_pods(cards.gpu, "whole")
+    cards.is_refused("whole")
     cards.write(EIGHTHS)
     for _ in range(2):
         cards.node.end("agent", signal.SIGKILL)
         cards.node.start("agent")
-        # Of the cards of ``fours`` the ids that it has; another id of eight is another device with the same text.
-        listed = 8 * (4 - len(holder) - len(fours)) + 4
-        cards.shows(gpu=(1, 1), shared=(32, listed))
-    cards.run_pods(cards.shared, "rest", count=listed - 4)
+        # Of the card of the four the ids that they have: the others of eight wait, also those with the same text.
+        cards.shows(gpu=(1, 1), shared=(32, 20))
+    cards.run_pods(cards.shared, "rest", count=16)
     cards.start_pods(cards.shared, "late")
     cards.is_refused("late")
-    (rest,) = cards.cards("rest")
-    assert rest == {*CARDS} - holder - fours
-    cards.delete("fours")
+    cards.is_refused("whole")
+    assert cards.cards("rest") == [{*CARDS} - holder - four]
+    cards.delete(*fours)
     cards.runs("late")
-    cards.delete("holder")
+    assert cards.cards("late") == [four]
+    cards.delete("whole", "holder")
     cards.shows(gpu=(0, 0), shared=(32, 32))
 
 

@@ -28,15 +28,19 @@ _HIERARCHIES = ("memory", "pids", "cpu", "systemd")
 _AGENT = "stands-for-the-agent"
 
 
-def profile(replicas: int = 1, *, renamed: bool = False, one_each: bool = False, **entry: object) -> str:
+def profile(
+    replicas: int = 1, *, renamed: bool = False, one_each: bool = False, policy: str = "", **entry: object
+) -> str:
     """Write a profile: the four cards as so many shares each, and the fifth one shared. ``entry``: more of the former.
 
-    ``renamed``, ``one_each``: ``renameByDefault`` and ``failRequestsGreaterThanOne``.
+    ``renamed``, ``one_each``, ``policy``: its ``renameByDefault``, ``failRequestsGreaterThanOne`` and
+    ``sharedDevicesAllocationPolicy``.
     """
     fifth = {"name": OTHER_MODEL, "replicas": 2, "rename": f"{OTHER_MODEL}.shared"}
     shares = [{"name": GPU, "replicas": replicas, **entry}] if replicas > 1 else []
     slicing = {"renameByDefault": renamed, "failRequestsGreaterThanOne": one_each, "resources": [fifth, *shares]}
-    return json.dumps({"version": "v1", "resources": _MODELS, "sharing": {"timeSlicing": slicing}})
+    flags = {"flags": {"plugin": {"sharedDevicesAllocationPolicy": policy}}} if policy else {}
+    return json.dumps({"version": "v1", **flags, "resources": _MODELS, "sharing": {"timeSlicing": slicing}})
 
 
 _MODELS = {"gpus": [{"pattern": "NVIDIA L4*", "name": OTHER_MODEL}, {"pattern": "*", "name": GPU}]}
