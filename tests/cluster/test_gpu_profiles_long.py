@@ -202,25 +202,26 @@ def test_shares_of_four_and_of_eight_are_told_apart_after_a_kill(cards: SharedCa
     cards.write(PACKED)
     cards.shows(gpu=(1, 1), shared=(16, 12))
     cards.run_pods(cards.shared, *(fours := [f"four-{number}" for number in range(4)]))
-    holder, four, *others = cards.cards("holder", *fours)
-    assert others == [four] * 3
+    cards.run_pods(cards.shared, "others", count=8)
+    holder, four, *more = cards.cards("holder", *fours)
+    assert (more, cards.cards("others")) == ([four] * 3, [{*CARDS} - holder - four])
     cards.start_pods(cards.gpu, "whole")
+    cards.start_pods(cards.shared, "late")
     cards.is_refused("whole")
+    cards.is_refused("late")
     cards.write(EIGHTHS)
     for _ in range(2):
         cards.node.end("agent", signal.SIGKILL)
         cards.node.start("agent")
-        # Of the card of the four the ids that they have: the others of eight wait, also those with the same text.
-        cards.shows(gpu=(1, 1), shared=(32, 20))
-    cards.run_pods(cards.shared, "rest", count=16)
-    cards.start_pods(cards.shared, "late")
-    cards.is_refused("late")
+        # The ids of four that pods have: those of eight wait, also those with the same text.
+        cards.shows(gpu=(1, 1), shared=(32, 12))
     cards.is_refused("whole")
-    assert cards.cards("rest") == [{*CARDS} - holder - four]
+    cards.is_refused("late")
     cards.delete(*fours)
+    cards.shows(gpu=(1, 1), shared=(32, 16))
     cards.runs("late")
     assert cards.cards("late") == [four]
-    cards.delete("whole", "holder")
+    cards.delete("whole", "holder", "others")
     cards.shows(gpu=(0, 0), shared=(32, 32))
 
 
