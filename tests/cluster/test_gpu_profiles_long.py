@@ -257,6 +257,7 @@ def test_what_the_pod_takes(cards: SharedCards) -> None:
     weights = cards.weights()
     total = sum(weights.values())
     print(f"\nPSS: {', '.join(f'{name} {mib:.1f} MiB' for name, mib in weights.items())}; together {total:.1f} MiB")
+    assert total <= MOST_MIB
 
 
 def test_a_container_starts_again_six_minutes_after_the_change(cards: SharedCards, changed_at: float) -> None:
