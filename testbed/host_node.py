@@ -26,6 +26,7 @@ from testbed.progress import Progress
 BUILDER_LABEL = "node-role.driverwright.test/builder"
 PORTS = ("kubelet",)
 _NAME = "kubelet"
+_CONFIGURATION = "host-kubelet.json"
 _READY_TIMEOUT = 240.0
 
 
@@ -62,6 +63,10 @@ class HostNode:
         """Return whether the node is Ready."""
         return is_node_ready(self._control_plane.api.get(f"/api/v1/nodes/{self.name}"))
 
+    def configure(self, **settings: Any) -> None:
+        """Change settings of the kubelet; they count from its next start on."""
+        self._write_configuration({**json.loads((self._folder / _CONFIGURATION).read_text()), **settings})
+
     def stop(self) -> None:
         """End the kubelet; its pods go on running."""
         self._processes.stop(_NAME)
@@ -81,7 +86,10 @@ class HostNode:
         authority.issue_files("host-kubelet", f"system:node:{self.name}", hosts=["127.0.0.1", *addresses])
         text = node_kubeconfig(self._control_plane.api_server, authority, self.name)
         write_kubeconfig(self._folder / "host-kubelet.kubeconfig", text)
-        (self._folder / "host-kubelet.json").write_text(json.dumps(self._configuration(authority), indent=1))
+        self._write_configuration(self._configuration(authority))
+
+    def _write_configuration(self, configuration: dict[str, Any]) -> None:
+        (self._folder / _CONFIGURATION).write_text(json.dumps(configuration, indent=1))
 
     def _configuration(self, authority: CertificateAuthority) -> dict[str, Any]:
         pki = self._folder / "pki"
@@ -99,7 +107,7 @@ class HostNode:
         return [
             str(self._binaries.path("kubelet")),
             f"--kubeconfig={folder}/host-kubelet.kubeconfig",
-            f"--config={folder}/host-kubelet.json",
+            f"--config={folder}/{_CONFIGURATION}",
             f"--hostname-override={self.name}",
             f"--node-labels={BUILDER_LABEL}=",
             f"--cert-dir={folder}/pki/kubelet",

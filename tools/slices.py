@@ -52,6 +52,7 @@ SLICES: Mapping[str, tuple[str, ...]] = {
     "nvidia-chain": ("tests/cluster/test_nvidia_chain.py",),
     "silent-node": ("tests/cluster/test_silent_node.py",),
     "trouble": ("tests/cluster/test_trouble.py", "tests/cluster/test_all_nodes.py"),
+    "profiles": ("tests/cluster/test_gpu_profiles_long.py",),
 }
 """What each runs: files, and folders without what another slice names."""
 BY_HAND = ("tests/api/test_soak.py",)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from device_agent.allocations.given import Given
 from device_agent.allocations.recent import SECONDS, Key, Recent
-from device_agent.profiles.transition import Held
+from device_agent.profiles.transition import Held, held_before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +31,21 @@ def in_use(seen: Seen, given: Given | None, recent: Recent) -> frozenset[Held] |
     """
     if seen.shown is None or seen.recorded is None or given is None:
         return None
-    late = {key for key, start in recent.items() if seen.asked_at - start.at < SECONDS}
+    late = {key: start for key, start in recent.items() if seen.asked_at - start.at < SECONDS}
     return frozenset(
         Held(resource=key[0], id=key[1], shares=_shares(key, given, recent))
-        for key in {*seen.shown, *seen.recorded, *late}
+        for key in {*seen.shown, *seen.recorded, *(late.keys() - _past(late, given))}
     )
+
+
+def _past(late: Recent, given: Given) -> set[Key]:
+    """Return what had ended before its unit was given in another way, however late that was.
+
+    An agent that starts again knows no more that the kubelet has shown it, and when it was shown no more.
+    """
+    newest = held_before(held_in(given))
+    last = {(resource, one.id) for resource, devices in newest.items() for one in devices}
+    return {key for key, start in late.items() if key in given and given[key].at == start.at and key not in last}
 
 
 def _shares(key: Key, given: Given, recent: Recent) -> int:

@@ -1,4 +1,4 @@
-"""A real kubelet and NVIDIA's devices: cards that are offered, given, broken and lost.
+"""A real kubelet and NVIDIA's devices: cards that are offered, given, broken, lost and shared.
 
 The tests build on each other, in the order they are written in.
 """
@@ -11,9 +11,27 @@ from collections.abc import Iterator
 import pytest
 
 from testbed.testbed import Testbed
-from tests.support.real_parts.nvidia_node import CARDS, COMMON, MAJOR, PAIRS, Node, device_nodes, node_with_cards
+from tests.support.real_parts.device_agent import Place
+from tests.support.real_parts.nvidia_node import (
+    CARDS,
+    COMMON,
+    MAJOR,
+    PAIRS,
+    RESOURCE,
+    Node,
+    device_nodes,
+    node_with_cards,
+)
 
 pytestmark = pytest.mark.chain
+
+SLICES = f"""\
+version: v1
+sharing:
+  timeSlicing:
+    renameByDefault: true
+    resources: [{{name: {RESOURCE}, replicas: 4}}]
+"""
 
 
 @pytest.fixture(scope="module")
@@ -84,4 +102,18 @@ def test_without_nvml_nothing_is_given_and_pods_live_on(node: Node) -> None:
     assert node.place.pod("cards-three")["status"]["phase"] == "Running"
     node.start("nvml")
     node.place.wait_for("4", "4")
-    node.place.delete_pod("cards-three")
+
+
+def test_a_profile_shares_the_card_that_nobody_has(node: Node) -> None:
+    """Those of a pod stay whole until it has ended; more of it: ``test_gpu_profiles_long.py``."""
+    profiles = node.folder / "profiles"
+    profiles.mkdir()
+    (profiles / "default").write_text(SLICES)
+    node.flags = {"profiles": profiles, "pod-resources": node.link("r", "pod-resources") / "kubelet.sock"}
+    node.end("agent")
+    node.start("agent")
+    shared = Place(node.place.ground, node.place.node, f"{RESOURCE}.shared")
+    shared.wait_for("16", "4")
+    node.place.wait_for("3", "3")
+    node.start_pod("cards-share", 1, place=shared)
+    assert node.cards_of("cards-share") == {3}

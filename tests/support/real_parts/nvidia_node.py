@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 
 import pytest
@@ -54,7 +54,10 @@ _SHOW = (
 
 
 class Node:
-    """The node. ``machine``: its cards, to be changed; ``plugins``: a link to the kubelet's folder of sockets."""
+    """The node. ``machine``: its cards, to be changed; ``plugins``: a link to the kubelet's folder of sockets.
+
+    ``flags``: of the agent, beside those that it always has. ``log``: the file in which it logs; None: where this does.
+    """
 
     def __init__(self, folder: Path, place: Place) -> None:
         require_program("gcc")
@@ -67,16 +70,22 @@ class Node:
         self._pages = folder / "pages.sock"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._pods: list[str] = []
+        self.flags: dict[str, object] = {}
+        self.log: Path | None = None
         self._write("proc/devices", _DEVICES)
         self._write(f"{_DRIVER}/params", PARAMS)
         self._write("proc/sys/kernel/random/boot_id", "a-boot\n")
         for card in CARDS:
             self.number(card, card)
         self.configure("nvidia: {}\n")
-        # The kubelet's folders are the testbed's own; the path of a socket in them is too long but for a link.
-        self.plugins = folder / "p"
-        ground = places.find_ground(place.ground.host_node_name.removeprefix("host-"))
-        self.plugins.symlink_to(ground / "private" / "var-lib-kubelet" / "device-plugins")
+        self.plugins = self.link("p", "device-plugins")
+
+    def link(self, name: str, to: str) -> Path:
+        """Make a link to a folder of the kubelet: they are the testbed's own, and the path of a socket is too long."""
+        ground = places.find_ground(self.place.ground.host_node_name.removeprefix("host-"))
+        made = self.folder / name
+        made.symlink_to(ground / "private" / "var-lib-kubelet" / to)
+        return made
 
     def _write(self, path: str, text: str) -> None:
         file = self.folder / path
@@ -120,14 +129,21 @@ class Node:
         flags = {
             "config": self.folder / "config.yaml", "root": self.folder, "plugin-dir": self.plugins, "port": 0,
             "socket": self._pages, "state-dir": self.folder / "state", "interval": "2s",
-            "nvml-socket": self.folder / nvml_of_test.SOCKET,
+            "nvml-socket": self.folder / nvml_of_test.SOCKET, **self.flags,
         }  # fmt: skip
         arguments = {
             "agent": ("device_agent", "run", *(f"--{flag}={value}" for flag, value in flags.items())),
             "nvml": (nvml_of_test.__name__, str(self.folder), str(self._library)),
         }
         environment = {**os.environ, **self.machine.environment()}
-        self._processes[name] = subprocess.Popen([sys.executable, "-m", *arguments[name]], env=environment)
+        with ExitStack() as stack:
+            log = stack.enter_context(self.log.open("ab")) if self.log is not None and name == "agent" else None
+            command = [sys.executable, "-m", *arguments[name]]
+            self._processes[name] = subprocess.Popen(command, env=environment, stderr=log)
+
+    def pid(self, name: str) -> int:
+        """Return the process of one that runs."""
+        return self._processes[name].pid
 
     def end(self, name: str, number: int = signal.SIGTERM) -> int:
         """End one, and return its exit status."""

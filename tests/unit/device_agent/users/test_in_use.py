@@ -79,6 +79,28 @@ def test_what_the_file_has_of_this_boot_is_recent_again() -> None:
     assert recent_of(GIVEN) == {A: Start(100.0, 1)}
 
 
+@pytest.mark.parametrize(
+    ("past", "now"),
+    [
+        pytest.param((GPU, "GPU-0", 1), (SHARED, "GPU-0::1", 4), id="whole, and then a share"),
+        pytest.param((SHARED, "GPU-0::1", 4), (GPU, "GPU-0", 1), id="a share, and then whole"),
+        pytest.param((SHARED, "GPU-0::5", 8), (SHARED, "GPU-0::1", 4), id="of eight, and then of four"),
+    ],
+)
+def test_what_was_given_before_its_unit_was_given_otherwise_has_ended(
+    past: tuple[str, str, int], now: tuple[str, str, int]
+) -> None:
+    """An agent that starts finds both in its file, given a moment ago; one that is being given anew counts."""
+    given: Given = {
+        (resource, name): Allocation(identity=("x",), shares=shares, at=100.0 + after)
+        for after, (resource, name, shares) in enumerate((past, now))
+    }
+    seen = Seen(asked_at=110, shown=set(), recorded=set())
+    assert in_use(seen, given, recent_of(given)) == held(now[:2], shares=now[2])
+    again = started(recent_of(given), past[0], {past[1]: past[2]}, now=105.0)
+    assert in_use(seen, given, again) == held(now[:2], shares=now[2]) | held(past[:2], shares=past[2])
+
+
 def test_all_that_was_given_is_listed_in_its_order() -> None:
     """The newest last, as an agent that starts needs it."""
     assert held_in(GIVEN) == [
