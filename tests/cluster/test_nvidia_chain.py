@@ -7,11 +7,13 @@ other, in the order they are written in.
 """
 
 import hashlib
+import io
+import json
 import os
 import subprocess
 import tarfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 
 import pytest
@@ -19,10 +21,13 @@ import yaml
 
 from demo.cluster import NAMESPACE, Json
 from demo.scenario import DRIVER, EXAMPLE, REPOSITORY, Scenario
+from device_agent.cli.policy_command import print_rights
 from driver_builder.objects.stage_labels import Stage
+from kube_api import names
 from kube_api.errors import NotFound
-from kube_api.resources import DAEMON_SETS, DEPLOYMENTS, DRIVER_CONTAINERS
+from kube_api.resources import DAEMON_SETS, DEPLOYMENTS, DRIVER_CONTAINERS, NODES
 from testbed import PlainLines, Testbed
+from testbed.control_plane import SERVER_NAMES
 from testbed.guest.guest import Guest
 from tests.nvml import build
 from tests.nvml.machine import FakeMachine
@@ -38,6 +43,8 @@ pytestmark = [pytest.mark.long, pytest.mark.chain]
 
 NODE = "guest-gpu"
 RESOURCE = "nvidia.com/gpu"
+SHARED = f"{RESOURCE}.shared"
+PROFILES, ACCOUNT = "gpu-profiles", "gpu-agent"
 SOURCE = Path(__file__).parents[1] / "data/gpustand-driver/gpustand.c"
 MODULE = "nvidia"
 """Its name on the node: by that device-agent knows one load from the next."""
@@ -116,7 +123,8 @@ def scenario(ground: Testbed, request: pytest.FixtureRequest) -> Iterator[Scenar
         told.deploy_programs()
         told.wait_for_labels()
     told.apply(documents("driver-builder/drain.yaml"))
-    with controller_with_agent(told):
+    allowed = acts.controller_with(told, DRIVER_BUILDER_DEVICE_AGENT_ACCOUNTS=f"{NAMESPACE}/{ACCOUNT}")
+    with controller_with_agent(told), allowed:
         yield told
         # What uses the driver keeps it.
         for path in (DEPLOYMENTS.path(namespace=NAMESPACE, name=USER), DAEMON_SET):
@@ -182,6 +190,38 @@ def test_a_pod_without_privileges_has_one_card_and_the_libraries(
     number = [machine.uuid(0), machine.uuid(1)].index(card)
     assert opened == expected_answers(number)
     assert open_files(guest) == 1 + len(opened)
+
+
+def test_a_label_of_the_node_shares_the_card_that_is_free(scenario: Scenario, guest: Guest, place: Place) -> None:
+    """By a profile that renames, with an account that is allowed; the pod's card and the stages stay as they are."""
+    before = users(scenario)
+    api_server_of_pods(scenario, guest)
+    scenario.apply([*profiles(), *account()])
+    devices = {"profiles": {"configMap": PROFILES}, "serviceAccountName": ACCOUNT}
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER)
+    scenario.cluster.client.patch(path, {"spec": {"stages": {"devicePlugin": {"nvidia": devices}}}})
+    acts.wait_until(
+        scenario, "no other profile is asked for", lambda: profile_of(scenario) == ("success", "default", "default")
+    )
+    place.wait_for("2", "2")
+    ask(scenario, "shared")
+    acts.wait_until(scenario, "it is shared", lambda: profile_of(scenario) == ("success", "shared", "shared"))
+    shares = Place(scenario.ground, NODE, SHARED)
+    shares.wait_for("8", "4")
+    place.wait_for("1", "1")
+    assert stages_of(scenario, NODE) == EVERY
+    assert users(scenario) == before
+    report = json.loads(guest.check("cat /run/driverwright-agent/gpu-sharing.json"))
+    assert report["resources"][RESOURCE] == {"replicas": 4, "strategy": "time-slicing", "renamed": True}
+    ask(scenario, "unheard-of")
+    acts.wait_until(scenario, "it is refused", lambda: profile_of(scenario) == ("failed", "unheard-of", "shared"))
+    assert "default, shared" in answer(scenario)["message"]
+    shares.wait_for("8", "4")
+    ask(scenario, None)
+    acts.wait_until(scenario, "they are whole", lambda: profile_of(scenario) == ("success", "default", "default"))
+    place.wait_for("2", "2")
+    assert stages_of(scenario, NODE) == EVERY
+    assert users(scenario) == before
 
 
 def test_a_card_that_wants_a_reset_is_not_given(place: Place, guest: Guest, machine: FakeMachine) -> None:
@@ -305,6 +345,64 @@ def user(scenario: Scenario) -> Json:
         "securityContext": {"runAsUser": 65534, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
     return deployment(USER, NODE, container)
+
+
+def api_server_of_pods(scenario: Scenario, guest: Guest) -> None:
+    """Let pods reach the API server where a cluster has it: nothing forwards the addresses of Services here."""
+    host, port = SERVER_NAMES[-1], 443
+    guest.check(f"ifconfig lo:1 {host} netmask 255.255.255.255 up")
+    guest.check(
+        f"socat TCP-LISTEN:{port},bind={host},fork,reuseaddr TCP:10.0.2.2:{scenario.ground.api_port} >/dev/null 2>&1 &"
+    )
+
+
+def profiles() -> list[Json]:
+    """Make a ConfigMap with a profile that shares no card, and one that shares all of them under another name."""
+    resources = [{"name": RESOURCE, "replicas": 4}]
+    shared = {"version": "v1", "sharing": {"timeSlicing": {"renameByDefault": True, "resources": resources}}}
+    data = {"default": json.dumps({"version": "v1"}), "shared": json.dumps(shared)}
+    metadata = {"name": PROFILES, "namespace": NAMESPACE}
+    return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}]
+
+
+def account() -> list[Json]:
+    """Make the account that the agent has a token of, with the roles that device-agent prints, and who may read it."""
+    text = io.StringIO()
+    with redirect_stdout(text):
+        print_rights(f"{NAMESPACE}/{ACCOUNT}")
+    roles = [obj for obj in yaml.safe_load_all(text.getvalue()) if "Role" in obj["kind"]]
+    metadata = {"name": ACCOUNT, "namespace": NAMESPACE}
+    rule = {"apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": [ACCOUNT], "verbs": ["get"]}
+    group = "rbac.authorization.k8s.io"
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
+        *roles,
+        {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": metadata, "rules": [rule]},
+        {
+            "apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": ACCOUNT},
+            "subjects": [{"kind": "ServiceAccount", "name": "driver-builder", "namespace": NAMESPACE}],
+        },
+    ]  # fmt: skip
+
+
+def ask(scenario: Scenario, profile: str | None) -> None:
+    """Label the node with the profile that it is to have."""
+    scenario.cluster.client.patch(NODES.path(name=NODE), {"metadata": {"labels": {names.GPU_PROFILE_LABEL: profile}}})
+
+
+def answer(scenario: Scenario) -> Json:
+    """Return what the agent says about the profile."""
+    annotations = scenario.cluster.node(NODE)["metadata"].get("annotations") or {}
+    found: Json = json.loads(annotations.get(names.GPU_PROFILE_ANNOTATION) or "{}")
+    return found
+
+
+def profile_of(scenario: Scenario) -> tuple[str | None, str | None, str | None]:
+    """Return the state of the profile, which one is asked for, and which one is in force."""
+    said = answer(scenario)
+    state = scenario.cluster.labels(NODE).get(names.GPU_PROFILE_STATE_LABEL)
+    return state, said.get("asked"), said.get("applied")
 
 
 def charts_agent(scenario: Scenario) -> list[Json]:
