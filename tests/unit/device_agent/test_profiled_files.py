@@ -229,6 +229,29 @@ def test_what_a_container_has_stays_as_it_was_given(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
+def test_what_a_container_has_stays_where_another_resource_gets_its_device(tmp_path: Path) -> None:
+    """The last good profile stays, and neither gives the device anew, as long as a container has a share of it."""
+    path = "{path: /run/card0, type: Mount, mountPath: /run/same}"
+    config = f"{CONFIG}- name: example.com/same\n  groups: [{{paths: [{path}]}}]\n"
+
+    async def act(node: Node) -> None:
+        node.ask("renamed")
+        await node.until({SHARED: (8, 8), PORT: (2, 2)})
+        held = node.unit(0)
+        node.gives(SHARED, f"{held}::3")
+        node.source.configure(parse_description(config, "config.yaml"))
+        await node.until({SHARED: (8, 8), PORT: (2, 2)})
+        assert "has a device that another resource has too" in node.source.verdict.message
+        assert [one.mount_path for one in node.shown[SHARED][f"{held}::0"].unit.files] == ["/run/card0"]
+        node.ask("")
+        await node.until({CARD: (1, 1), SHARED: (1, 1), PORT: (2, 2), "example.com/same": (0, 1)})
+        node.ends(SHARED, f"{held}::3")
+        await node.until({CARD: (2, 2), PORT: (2, 2), "example.com/same": (1, 1)})
+        assert [one.mount_path for one in node.shown["example.com/same"][held].unit.files] == ["/run/same"]
+
+    play(tmp_path, act)
+
+
 def test_ids_of_one_text_are_told_apart(tmp_path: Path) -> None:
     """A third of a card is not a half of it."""
 
