@@ -89,8 +89,10 @@ class Profiled:
         if current is not None:
             self.sharing.advance(current, cards, view.strategy)
             self._decided = self._reading_of
-        elif self._decided is None and not self.sharing.listing:
-            return Offer(resources={})  # not even an empty list: which resources there will be is not known
+        elif self._decided is None:
+            # Not even an empty list: which resources there will be is not known. Nor what was ever given: of a GPU and
+            # its instances each may have been once.
+            return Offer(resources={})
         strategy = self.sharing.good.profile.mig_strategy or view.strategy
         return offer_listed(cards, replace(view, strategy=strategy), self.sharing.listing)
 
