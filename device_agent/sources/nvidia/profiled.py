@@ -63,6 +63,12 @@ class Profiled:
         """Say what became of the profile that is asked for; None until it was looked at for what is asked now."""
         return self.sharing.verdict if self._asked is not None and self._decided == self._asked else None
 
+    @property
+    def in_force(self) -> str:
+        """Return the key to keep; where no GPU is known, that of the profile that the node's files follow. Or none."""
+        answer = self.answer
+        return self.sharing.good.key or (answer.asked if answer is not None and not answer.has_failed else "")
+
     async def begin(self, before: str) -> None:
         """Take the key that was in force before; where there is none, wait for what is asked, but not for ever."""
         self._before = before

@@ -310,6 +310,27 @@ def test_until_the_node_was_read_what_was_in_force_counts(settings: Settings) ->
     follow(settings, second, Timing(first_state=SECONDS, first_ask=3600.0))
 
 
+def test_what_the_files_follow_is_kept_where_no_gpu_is_known(settings: Settings) -> None:
+    """So that an agent that starts without an API server rearranges no other devices either."""
+
+    async def first(source: NvidiaSource, nvml: Nvml) -> None:
+        await nvml.stop()
+        source.expect()
+        source.ask("slice-4")
+        await source.look()
+        assert source.answer is not None
+        assert (source.answer.asked, source.answer.applied) == ("slice-4", "")
+
+    async def second(source: NvidiaSource, nvml: Nvml) -> None:
+        await nvml.stop()
+        source.expect()
+        await source.look()
+        assert (source.answer, source.verdict and source.verdict.asked) == (None, "slice-4")
+
+    for act in (first, second):
+        follow(settings, act, Timing(first_state=0.0, first_ask=0.0))
+
+
 def test_the_first_look_waits_for_what_the_node_asks_for(settings: Settings) -> None:
     """So that no GPU is offered by the default profile a moment before its label is known."""
 
