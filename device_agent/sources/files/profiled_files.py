@@ -107,8 +107,9 @@ class ProfiledFiles:
 
     @property
     def verdict(self) -> Verdict:
-        """Say what became of the profile that is asked for, at the last look."""
-        return replace(self._sharing.verdict, resources=tuple(sorted(self.resources)))
+        """Say what became of the profile that is asked for, at the last look; where nothing is described, nothing."""
+        found = self._sharing.verdict if self._files.resources else Verdict()
+        return replace(found, resources=tuple(sorted(self.resources)))
 
     def start(self, wake: Callable[[], None]) -> None:
         """Remember whom to wake."""

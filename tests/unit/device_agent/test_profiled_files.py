@@ -14,6 +14,7 @@ from device_agent.config.config_file import Description, parse_description
 from device_agent.config.options import Settings
 from device_agent.devices.model import OfferedDevice, Policy, Traits, offered
 from device_agent.profiles.current import Current, ProfileFolder
+from device_agent.profiles.verdict import Verdict
 from device_agent.sources.files.profiled_files import ProfiledFiles, Timing
 from tests.unit.device_agent.host_tree import HostTree
 from tests.unit.device_agent.kubelet_stand_in import SECONDS
@@ -416,6 +417,12 @@ def test_where_nothing_is_described_nobody_is_asked(tmp_path: Path, caplog: pyte
         node.ask("two")
         node.source.configure(parse_description(CONFIG, "config.yaml"))
         await node.until({CARD: (4, 4), PORT: (2, 2)})
+        node.ask("broken")
+        await node.until({CARD: (4, 4), PORT: (2, 2)})
+        assert node.source.verdict.has_failed
+        node.source.configure(Description())
+        await node.until({})
+        assert node.source.verdict == Verdict()
 
     play(tmp_path, act)
 
