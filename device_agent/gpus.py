@@ -46,8 +46,8 @@ class Gpus:
 
     @property
     def verdict(self) -> "Verdict | None":
-        """Say how the node's profile is; None without profiles."""
-        return self.source.verdict
+        """Say how the node's profile is, for GPUs and files; None without profiles."""
+        return self._with_files(self.source.verdict)
 
     def follow(self, tasks: asyncio.TaskGroup) -> None:
         """Follow the Node, if it is known, until stopped."""
@@ -59,11 +59,14 @@ class Gpus:
         """Have the Node say what became of what it asks for, and the files follow."""
         if self._files is not None and (found := self.source.verdict) and found.asked:
             self._files.ask(found.applied or found.asked)
-        if self._own is not None and (verdict := self.source.answer):
-            self._own.answer(verdict if self._files is None else verdict.beside(self._files.verdict))
+        if self._own is not None and (verdict := self._with_files(self.source.answer)):
+            self._own.answer(verdict)
 
     async def stop(self) -> None:
         """Give up what is asked of the API server: no answer of it is waited for."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+
+    def _with_files(self, verdict: "Verdict | None") -> "Verdict | None":
+        return verdict.beside(self._files.verdict) if verdict is not None and self._files is not None else verdict

@@ -56,13 +56,20 @@ def with_common_units(resources: Resources) -> set[str]:
 
 
 def in_another_way(listing: Listing, resources: Resources) -> set[str]:
-    """Name the resources of which a unit is listed in another way than it is described, or waits for that."""
-    own = {unit.id: (name, unit.shares) for name, units in resources.items() for unit in units}
+    """Name the resources of which a unit is listed in another way than any that it is described in, or waits for one.
+
+    Of a unit that several resources have, these are all of them: none may give it before that way has ended.
+    """
+    own: dict[str, dict[str, int]] = {}
+    for name, units in resources.items():
+        for unit in units:
+            own.setdefault(unit.id, {})[name] = unit.shares
     return {
-        own[one.unit][0]
+        name
         for resource, devices in listing.items()
         for one in devices
-        if one.unit in own and (one.why or own[one.unit] != (resource, one.shares))
+        if one.unit in own and (one.why or own[one.unit].get(resource) != one.shares)
+        for name in own[one.unit]
     }
 
 

@@ -107,8 +107,9 @@ class ProfiledFiles:
 
     @property
     def verdict(self) -> Verdict:
-        """Say what became of the profile that is asked for, at the last look."""
-        return replace(self._sharing.verdict, resources=tuple(sorted(self.resources)))
+        """Say what became of the profile that is asked for, at the last look; where nothing is described, nothing."""
+        found = self._sharing.verdict if self._files.resources else Verdict()
+        return replace(found, resources=tuple(sorted(self.resources)))
 
     def start(self, wake: Callable[[], None]) -> None:
         """Remember whom to wake."""
@@ -157,8 +158,7 @@ class ProfiledFiles:
 
     def commands(self, resource: str) -> Mapping[str, int]:
         """Count the commands of a resource, also under its new name."""
-        names = {becomes: name for name, (becomes, _) in self._shares_of(self._sharing.good.profile).items()}
-        name = names.get(resource, resource)
+        name = self._described_as(resource)
         return self._files.commands(name) if name in self._files.resources else {}
 
     async def close(self) -> None:
@@ -194,13 +194,27 @@ class ProfiledFiles:
         sharing.advance_on(Node(lambda profile: offers(profile, resources, shared), tuple(units)), current)
         self._shared = frozenset(shared)
         self._direct = {name: found for name, found in resources.items() if name not in shared}
-        self._take(listed_units(sharing.listing, units), {name for name in shared if not resources[name]})
+        self._take(self._listed(resources, units), {name for name in shared if not resources[name]})
 
     def _involved(self, current: Current, resources: Resources) -> set[str]:
         """Name the resources that the profile shares or shared, and those of which somebody may have such a share."""
         profiles = [one for one in (current.profile, self._sharing.good.profile) if one is not None]
         named = {name for profile in profiles for name in self._shares_of(profile) if name in resources}
-        return (named | in_another_way(self._sharing.listing, resources)) - with_common_units(resources)
+        # What a container has of a device stays, also where another resource has got the device meanwhile.
+        return (named - with_common_units(resources)) | in_another_way(self._sharing.listing, resources)
+
+    def _listed(self, resources: Resources, units: Mapping[str, Unit]) -> dict[str, tuple[Unit, ...]]:
+        """Make the units of what is listed: where several resources have one, each as it is described itself."""
+        made: dict[str, tuple[Unit, ...]] = {}
+        for resource, devices in self._sharing.listing.items():
+            own = {unit.id: unit for unit in resources.get(self._described_as(resource), ())}
+            made |= listed_units({resource: devices}, {**units, **own})
+        return made
+
+    def _described_as(self, resource: str) -> str:
+        """Return the name of a resource before it was shared."""
+        names = {becomes: name for name, (becomes, _) in self._shares_of(self._sharing.good.profile).items()}
+        return names.get(resource, resource)
 
     def _shares_of(self, profile: Profile) -> Mapping[str, tuple[str, int]]:
         with suppress(ProfileRefused):  # which is said where it is applied

@@ -143,7 +143,7 @@ class NvidiaSource:
                 self._take(offer(memory.roster.cards, view))
             elif has_begun:  # from here to the end of the step nothing is waited for
                 self._take(profiles.offer(current, memory.roster.cards, view))
-                memory = self._memory = replace(memory, profile=profiles.sharing.good.key or memory.profile)
+                memory = self._memory = replace(memory, profile=profiles.in_force or memory.profile)
         why = await self._keeper.keep(surviving(memory)) if self._keeper is not None else ""
         self._say("file", f"{why}; errors of GPUs are forgotten with the agent" if why else "")
         cards, strategy = memory.roster.cards, nvidia.mig_strategy

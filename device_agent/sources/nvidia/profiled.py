@@ -63,6 +63,12 @@ class Profiled:
         """Say what became of the profile that is asked for; None until it was looked at for what is asked now."""
         return self.sharing.verdict if self._asked is not None and self._decided == self._asked else None
 
+    @property
+    def in_force(self) -> str:
+        """Return the key to keep; where no GPU is known, that of the profile that the node's files follow. Or none."""
+        answer = self.answer
+        return self.sharing.good.key or (answer.asked if answer is not None and not answer.has_failed else "")
+
     async def begin(self, before: str) -> None:
         """Take the key that was in force before; where there is none, wait for what is asked, but not for ever."""
         self._before = before
@@ -89,8 +95,10 @@ class Profiled:
         if current is not None:
             self.sharing.advance(current, cards, view.strategy)
             self._decided = self._reading_of
-        elif self._decided is None and not self.sharing.listing:
-            return Offer(resources={})  # not even an empty list: which resources there will be is not known
+        elif self._decided is None:
+            # Not even an empty list: which resources there will be is not known. Nor what was ever given: of a GPU and
+            # its instances each may have been once.
+            return Offer(resources={})
         strategy = self.sharing.good.profile.mig_strategy or view.strategy
         return offer_listed(cards, replace(view, strategy=strategy), self.sharing.listing)
 

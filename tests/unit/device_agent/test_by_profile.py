@@ -73,6 +73,14 @@ def test_which_resources_have_a_unit_in_another_way() -> None:
     assert in_another_way({CARD: (Listed(id="x", unit="x", shares=7),)}, NODE) == set()
 
 
+def test_of_a_unit_of_several_resources_each_one_waits() -> None:
+    """Until it is listed in one of the ways in which it is described; it does not matter in which."""
+    both: Resources = {**NODE, "example.com/same": [Unit(id="c0")]}
+    share = {f"{CARD}.shared": (Listed(id="c0::0", unit="c0", shares=4),)}
+    assert in_another_way(share, both) == {CARD, "example.com/same"}
+    assert in_another_way(as_described(both), both) == set()
+
+
 def test_resources_with_the_same_files_are_named() -> None:
     """Whose a device is that a container has cannot be told there."""
     assert with_common_units(NODE) == set()

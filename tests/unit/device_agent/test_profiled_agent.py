@@ -16,7 +16,7 @@ from device_agent.protocol.messages import (
 from tests.unit.device_agent.nvidia.life import Life, play
 from tests.unit.device_agent.nvidia.pods import Pods
 from tests.unit.device_agent.nvidia.states import state
-from tests.unit.device_agent.nvidia.test_profiles_in_use import mount, shared
+from tests.unit.device_agent.nvidia.test_profiles_in_use import Node, mount, shared
 
 CARD, SHARED, GPU = "example.com/card", "example.com/card.shared", "nvidia.com/gpu"
 CONFIG = f"resources:\n- name: {CARD}\n  groups: [{{paths: [{{path: /run/card*, type: Mount}}]}}]\n"
@@ -102,6 +102,24 @@ def test_files_follow_the_profile_that_is_in_force_for_gpus(tmp_path: Path) -> N
 
     play(tmp_path, act, f"nvidia: {{}}\n{CONFIG}", shared(tmp_path))
     play(tmp_path, again, f"nvidia: {{}}\n{CONFIG}", shared(tmp_path))
+
+
+def test_a_profile_that_the_files_refuse_is_counted_as_one(tmp_path: Path) -> None:
+    """As the Node's answer says, though the GPUs have taken it."""
+    port = "- name: example.com/port\n  groups: [{paths: [{path: /run/card*, type: Mount}]}]\n"
+    pods = Pods(tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/card0").touch()
+    mount(tmp_path / "profiles", SHARES.replace("name:", "rename: example.com/port, name:"))
+
+    async def act(life: Life) -> None:
+        await pods.start()
+        await life.nvml.start(state())
+        await life.kubelet.until_shown({CARD: (1, 1), "example.com/port": (1, 1), GPU: (4, 4)})
+        await Node(life, pods).metric("device_agent_profile_current 0")
+        await pods.stop()
+
+    play(tmp_path, act, f"nvidia: {{}}\n{CONFIG}{port}", shared(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from device_agent.config.config_file import Description, parse_description
 from device_agent.config.options import Settings
 from device_agent.devices.model import OfferedDevice, Policy, Traits, offered
 from device_agent.profiles.current import Current, ProfileFolder
+from device_agent.profiles.verdict import Verdict
 from device_agent.sources.files.profiled_files import ProfiledFiles, Timing
 from tests.unit.device_agent.host_tree import HostTree
 from tests.unit.device_agent.kubelet_stand_in import SECONDS
@@ -229,6 +230,29 @@ def test_what_a_container_has_stays_as_it_was_given(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
+def test_what_a_container_has_stays_where_another_resource_gets_its_device(tmp_path: Path) -> None:
+    """The last good profile stays, and neither gives the device anew, as long as a container has a share of it."""
+    path = "{path: /run/card0, type: Mount, mountPath: /run/same}"
+    config = f"{CONFIG}- name: example.com/same\n  groups: [{{paths: [{path}]}}]\n"
+
+    async def act(node: Node) -> None:
+        node.ask("renamed")
+        await node.until({SHARED: (8, 8), PORT: (2, 2)})
+        held = node.unit(0)
+        node.gives(SHARED, f"{held}::3")
+        node.source.configure(parse_description(config, "config.yaml"))
+        await node.until({SHARED: (8, 8), PORT: (2, 2)})
+        assert "has a device that another resource has too" in node.source.verdict.message
+        assert [one.mount_path for one in node.shown[SHARED][f"{held}::0"].unit.files] == ["/run/card0"]
+        node.ask("")
+        await node.until({CARD: (1, 1), SHARED: (1, 1), PORT: (2, 2), "example.com/same": (0, 1)})
+        node.ends(SHARED, f"{held}::3")
+        await node.until({CARD: (2, 2), PORT: (2, 2), "example.com/same": (1, 1)})
+        assert [one.mount_path for one in node.shown["example.com/same"][held].unit.files] == ["/run/same"]
+
+    play(tmp_path, act)
+
+
 def test_ids_of_one_text_are_told_apart(tmp_path: Path) -> None:
     """A third of a card is not a half of it."""
 
@@ -393,6 +417,12 @@ def test_where_nothing_is_described_nobody_is_asked(tmp_path: Path, caplog: pyte
         node.ask("two")
         node.source.configure(parse_description(CONFIG, "config.yaml"))
         await node.until({CARD: (4, 4), PORT: (2, 2)})
+        node.ask("broken")
+        await node.until({CARD: (4, 4), PORT: (2, 2)})
+        assert node.source.verdict.has_failed
+        node.source.configure(Description())
+        await node.until({})
+        assert node.source.verdict == Verdict()
 
     play(tmp_path, act)
 

@@ -183,12 +183,13 @@ def follow(
     act: Callable[[NvidiaSource, Nvml], Awaitable[None]],
     timing: Timing,
     folder: ProfileFolder | None = None,
+    given: Allocations | None = None,
 ) -> None:
     """Act on a source whose container is there."""
 
     async def work() -> None:
         nvml = Nvml(Path(settings.nvml_socket).parent)
-        source = NvidiaSource(settings, timing, write=write_memory, folder=folder)
+        source = NvidiaSource(settings, timing, write=write_memory, folder=folder, given=given)
         source.start(lambda: None)
         await nvml.start(state())
         source.configure(Description(nvidia=DISTRIBUTED))
@@ -264,6 +265,26 @@ def test_profiles_that_were_never_read_offer_nothing_yet(settings: Settings) -> 
     follow(settings, act, Timing(first_state=SECONDS, moment=0.01, slow=3600.0), folder)
 
 
+def test_what_was_ever_given_is_not_offered_before_a_profile_was_read(settings: Settings, folder: Path) -> None:
+    """A GPU may have been given whole once, and one of its instances later, which a container still has."""
+    given = Allocations(str(folder / "state"))
+    given.remember(GPU, {"GPU-0": ("/dev/nvidia0 195:0",)})
+    given.remember(INSTANCE, {"MIG-0-1": ("/dev/nvidia0 195:0",)})
+    disk = Folder(settings.profiles)
+    disk.answers.clear()
+
+    async def act(source: NvidiaSource, nvml: Nvml) -> None:
+        nvml.show(state(split(0, "1g.5gb", "1g.5gb")))
+        await source.look()
+        assert source.resources == {}
+        disk.answers.set()
+        while not source.resources:
+            await source.look()
+        assert all(whys(source).values())
+
+    follow(settings, act, Timing(first_state=SECONDS, moment=0.01, slow=3600.0), disk, given)
+
+
 def test_until_the_node_was_read_what_was_in_force_counts(settings: Settings) -> None:
     """Of an agent before; nothing is answered meanwhile. One that knows of none waits a while for the Node."""
 
@@ -287,6 +308,27 @@ def test_until_the_node_was_read_what_was_in_force_counts(settings: Settings) ->
 
     follow(settings, first, Timing(first_state=SECONDS, first_ask=0.0))
     follow(settings, second, Timing(first_state=SECONDS, first_ask=3600.0))
+
+
+def test_what_the_files_follow_is_kept_where_no_gpu_is_known(settings: Settings) -> None:
+    """So that an agent that starts without an API server rearranges no other devices either."""
+
+    async def first(source: NvidiaSource, nvml: Nvml) -> None:
+        await nvml.stop()
+        source.expect()
+        source.ask("slice-4")
+        await source.look()
+        assert source.answer is not None
+        assert (source.answer.asked, source.answer.applied) == ("slice-4", "")
+
+    async def second(source: NvidiaSource, nvml: Nvml) -> None:
+        await nvml.stop()
+        source.expect()
+        await source.look()
+        assert (source.answer, source.verdict and source.verdict.asked) == (None, "slice-4")
+
+    for act in (first, second):
+        follow(settings, act, Timing(first_state=0.0, first_ask=0.0))
 
 
 def test_the_first_look_waits_for_what_the_node_asks_for(settings: Settings) -> None:
