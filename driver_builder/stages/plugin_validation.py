@@ -124,7 +124,7 @@ class NextNodes:
 
 
 def _next_of(stages: StageView, nodes: Layered[Node], settled: Settled) -> list[str]:
-    names = sorted(settled.begin((stages.settings, stages.is_answering), nodes, stages.validations))
+    names = sorted(settled.begin((stages.settings, stages.is_answering), nodes, stages.pods, stages.validations))
     at_plugin = {name: nodes[name] for name in names if stages.has_label(nodes[name], Stage.PLUG)}
     asked = {name for name, node in at_plugin.items() if stages.asks_for_users(node)}
     found = {name: item for name, node in at_plugin.items() if (item := of_node(stages, node)) is not None}

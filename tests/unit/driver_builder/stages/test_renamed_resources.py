@@ -30,7 +30,8 @@ WITH_TOKEN = PluginSet(
 )  # fmt: skip
 WITHOUT_TOKEN = replace(WITH_TOKEN, spec={"template": {"spec": {"volumes": []}}})
 POD = PluginPod(namespace=NAMESPACE, name="edu-plug-x", uid="uid-pod", driver=CONTAINER.key, node="node-a",
-                owner="uid-set", ready_since=NOW - 600)  # fmt: skip
+                owner="uid-set", ready_since=NOW - 600, has_token=True)  # fmt: skip
+OLD = replace(POD, has_token=False)
 CRASHED = replace(POD, ready_since=None, message="CrashLoopBackOff: back-off")
 WORKS = Standing(is_valid=True, works=True)
 V, R, P = Stage.VALID, Stage.RUN, Stage.PLUG
@@ -80,6 +81,8 @@ PLUG_CASES = [
     pytest.param(view(), a_node(V, R, P, allocatable=["nvidia.com/hostdev"]), True, id="it says nothing"),
     pytest.param(view(plug_set=WITHOUT_TOKEN), a_node(V, R, P, allocatable=[GPU], offered=[SHARED]), True,
                  id="what it said while it had a token"),
+    pytest.param(view(users(), pod=OLD), a_node(V, R, P, allocatable=[GPU], offered=[SHARED]), True,
+                 id="what an earlier pod said: the next one, which has a token again, is not there yet"),
     pytest.param(view(), a_node(V, R, allocatable=["cpu"], offered=["cpu"]), False, id="what every node has"),
     pytest.param(view(), a_node(V, R, allocatable=["example.com/a"], offered=["example.com/a"]), False,
                  id="another domain's"),
@@ -169,6 +172,8 @@ def test_pods_are_listed_where_it_matters_and_as_long_as_it_does() -> None:
     back = replace(broken, allocatable=frozenset({GPU}))
     assert asked.of(_fleet(*(back if item is broken else item for item in fleet))) == ()
     assert NextNodes().of(_fleet(*fleet, plug_set=WITHOUT_TOKEN)) == ()
+    old = replace(_fleet(*fleet), plugin_pods=(replace(OLD, node="b"),))
+    assert (asked.of(old), asked.of(_fleet(*fleet))) == ((), ("b",))
 
 
 def test_only_so_many_nodes_are_listed_at_once() -> None:
