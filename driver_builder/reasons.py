@@ -625,7 +625,8 @@ _STAGES = {
     ),
     Reason.SERVICE_ACCOUNT_NOT_FOUND: _means(
         "The account that spec.stages.devicePlugin.nvidia.serviceAccountName names does not exist, or driver-builder"
-        " may not read it: devices are there, and the label of a node selects no profile",
+        " may not read it: devices are there, and the label of a node selects no profile, unless the pods had the"
+        " account's token before it could not be read",
         "Create the account, with its roles (device-agent admission-policy --account), and allow driver-builder to get"
         " it (docs/stages.md)",
     ),

@@ -7,6 +7,7 @@ allows are asked for, and only these may it read.
 from collections.abc import Callable, Iterable, Mapping, Set
 
 from driver_builder.api.driver_container import DriverContainer
+from driver_builder.observed.snapshot import AccountMissing
 from kube_api.client import Reader
 from kube_api.errors import Forbidden, NotFound
 from kube_api.resources import SERVICE_ACCOUNTS
@@ -23,10 +24,10 @@ class AgentAccounts:
         self._client = client
         self._allowed = allowed
         self._clock = clock
-        self._known: dict[str, tuple[float, str]] = {}
+        self._known: dict[str, tuple[float, AccountMissing | None]] = {}
 
-    def read(self, drivers: Iterable[DriverContainer]) -> Mapping[str, str]:
-        """Return, by account that drivers name and may have, why it cannot be used; empty if it can.
+    def read(self, drivers: Iterable[DriverContainer]) -> Mapping[str, AccountMissing | None]:
+        """Return, by account that drivers name and may have, why it cannot be used; None if it can.
 
         Raises:
             KubeApiError: the API server does not answer.
@@ -39,12 +40,13 @@ class AgentAccounts:
             self._known[account] = known if known is not None and is_fresh else (now, self._ask(account))
         return {account: answer for account, (_, answer) in self._known.items()}
 
-    def _ask(self, account: str) -> str:
+    def _ask(self, account: str) -> AccountMissing | None:
         namespace, _, name = account.partition("/")
         try:
             self._client.get(SERVICE_ACCOUNTS.path(namespace=namespace, name=name))
         except NotFound:
-            return f"ServiceAccount {account} does not exist"
+            return AccountMissing(message=f"ServiceAccount {account} does not exist")
         except Forbidden as error:
-            return printable(f"ServiceAccount {account} may not be read: {error}")
-        return ""
+            words = printable(f"ServiceAccount {account} may not be read: {error}")
+            return AccountMissing(message=words, is_unread=True)
+        return None

@@ -20,6 +20,7 @@ from driver_builder.cluster.read_metadata import (
 )
 from driver_builder.model.userspace import FIRMWARE_FOLDER, NVIDIA_FOLDER
 from driver_builder.objects import (
+    gpu_profiles,
     load_report,
     loaded,
     manifests,
@@ -121,6 +122,7 @@ def read_plugin_pod(obj: Json) -> PluginPod:
         **_common(obj),
         owner=shared(str(controller_of(obj).get("uid") or "")),
         ready_since=(_time(ready.get("lastTransitionTime")) or 0.0) if is_ready else None,
+        has_token=gpu_profiles.has_token(obj["spec"]),
         message=shared(printable(_trouble(status))),
     )
 

@@ -7,14 +7,12 @@ gone is a failed profile, and not a pod that cannot start: the volume is optiona
 from collections.abc import Mapping
 from typing import Any
 
-from device_resources.gpu_sharing import FILE
 from driver_builder.api.stage_settings import ProfileSettings
 
 Json = dict[str, Any]
 
 _PROFILES = "/etc/device-agent-profiles"
 _USERS = "/var/lib/kubelet/pod-resources"
-_REPORTS = FILE.rpartition("/")[0]
 _TOKEN, _TOKEN_FOLDER = "token", "/var/run/secrets/kubernetes.io/serviceaccount"
 _TOKEN_SECONDS = 3600
 _DEFAULT_ACCOUNT = "default"
@@ -33,7 +31,6 @@ def with_profiles(pod: Json, profiles: ProfileSettings, *, has_token: bool) -> J
             *pod["volumes"],
             {"name": "profiles", "configMap": {"name": profiles.config_map, "optional": True}},
             {"name": "pod-resources", "hostPath": {"path": _USERS}},
-            {"name": "reports", "hostPath": {"path": _REPORTS, "type": "DirectoryOrCreate"}},
             *([_token_volume()] if has_token else ()),
         ],
     }
@@ -66,7 +63,6 @@ def _agent(agent: Json, profiles: ProfileSettings, *, has_token: bool) -> Json:
             *agent["volumeMounts"],
             {"name": "profiles", "mountPath": _PROFILES, "readOnly": True},
             {"name": "pod-resources", "mountPath": _USERS, "readOnly": True},
-            {"name": "reports", "mountPath": _REPORTS},
             *([token] if has_token else ()),
         ],
     }

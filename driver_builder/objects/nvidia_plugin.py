@@ -8,6 +8,7 @@ folder that both have, stays as it is: no path and no command comes over that so
 from collections.abc import Mapping
 from typing import Any
 
+from device_resources.gpu_sharing import FILE
 from driver_builder.api.stage_settings import DevicePluginSettings
 from driver_builder.model.userspace import NVIDIA_FOLDER
 
@@ -16,6 +17,8 @@ Json = dict[str, Any]
 CONTAINER = "nvml"
 
 _STATE = "/var/lib/driverwright-agent"
+_REPORTS = FILE.rpartition("/")[0]
+"""Also without profiles: how GPUs were shared before is taken back there."""
 _FOLLOWS = {"readOnly": True, "mountPropagation": "HostToContainer"}
 """A driver container mounts its root there, and takes it away again."""
 
@@ -25,6 +28,7 @@ def volumes(settings: DevicePluginSettings) -> list[Json]:
     made = [
         {"name": "run-nvidia", "hostPath": {"path": NVIDIA_FOLDER, "type": "DirectoryOrCreate"}},
         {"name": "state", "hostPath": {"path": _STATE, "type": "DirectoryOrCreate"}},
+        {"name": "reports", "hostPath": {"path": _REPORTS, "type": "DirectoryOrCreate"}},
     ]
     if folder := _above_libraries(settings):
         made.append({"name": "libraries", "hostPath": {"path": folder}})
@@ -32,10 +36,11 @@ def volumes(settings: DevicePluginSettings) -> list[Json]:
 
 
 def mounts_of_agent(settings: DevicePluginSettings) -> list[Json]:
-    """Build the mounts of the agent: where it looks for libraries, and what it remembers of allocations and health."""
+    """Build the mounts of the agent: where it looks for libraries, what it remembers, and how GPUs are shared."""
     made: list[Json] = [
         {"name": "run-nvidia", "mountPath": f"/host{NVIDIA_FOLDER}", **_FOLLOWS},
         {"name": "state", "mountPath": _STATE},
+        {"name": "reports", "mountPath": _REPORTS},
     ]
     if folder := _above_libraries(settings):
         made.append({"name": "libraries", "mountPath": f"/host{folder}", **_FOLLOWS})

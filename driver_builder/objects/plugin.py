@@ -63,7 +63,10 @@ class StraySet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginPod:
-    """One pod of such a DaemonSet, whose uid is ``owner``; ``ready_since`` is None while it is not ready."""
+    """One pod of such a DaemonSet, whose uid is ``owner``; ``ready_since`` is None while it is not ready.
+
+    ``has_token`` says that it reports on its Node what it offers.
+    """
 
     namespace: str
     name: str
@@ -73,6 +76,7 @@ class PluginPod:
     owner: str
     ready_since: float | None = None
     deleting: bool = False
+    has_token: bool = False
     message: str = ""
 
 

@@ -45,6 +45,14 @@ class CertificateMissing:
     is_invalid: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountMissing:
+    """A service account does not exist, or ``is_unread``: whether it does could not be read."""
+
+    message: str
+    is_unread: bool = False
+
+
 Certificate = SigningCertificate | CertificateMissing
 Source = build.Source | SourceMissing
 OwnTemplate = build.OwnTemplate | SourceMissing
@@ -232,8 +240,8 @@ class Snapshot:
     """By driver key, where our agent is its plugin or was."""
     plugin_strays: Mapping[str, StraySet] = field(default_factory=dict)
     """By driver key, the DaemonSet that has the name of a plugin's which is not there."""
-    agent_accounts: Mapping[str, str] = field(default_factory=dict)
-    """By service account (``namespace/name``) that plugins are to have and may have, why it cannot be used; else empty.
+    agent_accounts: Mapping[str, AccountMissing | None] = field(default_factory=dict)
+    """By service account (``namespace/name``) that plugins are to have and may have, why it cannot be used; else None.
     """
     plugin_validation_pods: tuple[ValidationPod, ...] = ()
     resource_users: Mapping[str, NodePods] = field(default_factory=dict)

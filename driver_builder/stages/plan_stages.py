@@ -185,7 +185,7 @@ def _objects(stages: StageView, view: DriverView, spec: DriverSpec) -> _Objects:
     if config is None and settings.is_of_agent:
         made = plugin.config_map(view.driver, settings)
         actions.append(MakeConfigMap(namespace=view.driver.namespace, name=name, manifest=made))
-    account = agent_account(view)
+    account = agent_account(view, known)
     manifest = plugin.daemon_set(
         view.driver, spec, settings, agent_image=view.settings.device_agent_image, has_token=account.has_token
     )

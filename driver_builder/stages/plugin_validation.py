@@ -124,13 +124,15 @@ class NextNodes:
 
 
 def _next_of(stages: StageView, nodes: Layered[Node], settled: Settled) -> list[str]:
-    names = sorted(settled.begin((stages.settings, stages.is_answering), nodes, stages.validations))
+    names = sorted(settled.begin((stages.settings, stages.is_answering), nodes, stages.pods, stages.validations))
     at_plugin = {name: nodes[name] for name in names if stages.has_label(nodes[name], Stage.PLUG)}
     asked = {name for name, node in at_plugin.items() if stages.asks_for_users(node)}
     found = {name: item for name, node in at_plugin.items() if (item := of_node(stages, node)) is not None}
     waits = asked | {name for name, item in found.items() if item.starts or item.due_at}
     settled.end(names, set(names) - waits, ())
-    return sorted(asked | {name for name, item in found.items() if item.starts})[:MAX_LOOKED_AT]
+    starts = {name for name, item in found.items() if item.starts}
+    # Validations first: they come to an end, while pods may use what cannot be given for days.
+    return [*sorted(starts), *sorted(asked - starts)][:MAX_LOOKED_AT]
 
 
 def forget(stages: StageView, node: Node, why: str) -> tuple[Action, ...]:

@@ -68,7 +68,6 @@ class StageView:
             labels={stage: stage_label(driver.key, stage) for stage in Stage},
             kept=kept,
             node_pods=snapshot.resource_users,
-            # What an agent without a token has left on a node is of another time.
             is_answering=plugin_set is not None and gpu_profiles.has_token(plugin.pod_of(plugin_set)),
         )
 
@@ -79,10 +78,12 @@ class StageView:
     def offered(self, node: Node) -> tuple[str, ...]:
         """Return the resources that the plugin says a node offers, or that are still in use; none if it says nothing.
 
-        Only those count that are the plugin's to offer: a node writes them.
+        Only those count that are the plugin's to offer: a node writes them. Where its pod has no token, also no longer
+        or not yet, what is on the node is of another time.
         """
         settings = self.settings.device_plugin if self.settings is not None else None
-        if settings is None or not self.is_answering:
+        is_old = not self.is_answering or not all(pod.has_token for pod in self.pods.get(node.name, ()))
+        if settings is None or is_old:
             return ()
         return tuple(name for name in node.offered if resource_claim.covers(settings.claim, name))
 

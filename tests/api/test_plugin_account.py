@@ -71,7 +71,8 @@ def test_whether_an_account_exists_is_known_by_one_right_more(builder: Client, r
     account = f"{NAMESPACE}/{ACCOUNT}"
 
     def asked() -> str:
-        return AgentAccounts(builder, {account}, lambda: 0.0).read([_driver(root)])[account]
+        found = AgentAccounts(builder, {account}, lambda: 0.0).read([_driver(root)])[account]
+        return found.message if found is not None else ""
 
     assert asked().startswith(f"ServiceAccount {account} may not be read: ")
     _allow(root)

@@ -117,12 +117,13 @@ def test_it_may_do_no_more_than_the_deployed_agent() -> None:
 
 
 def test_beside_nvidias_library_the_agent_may_do_no_more() -> None:
-    """It has two folders more: the driver's, to read, and one to remember what containers were given."""
+    """It has three folders more: the driver's, to read, one to remember what containers were given, one to report."""
     alone, beside = _made()[0], _made(NVIDIA)[0]
     assert beside["containers"][0]["securityContext"] == alone["containers"][0]["securityContext"]
     more = {
         "/host/run/nvidia": ("/run/nvidia", True),
         "/var/lib/driverwright-agent": ("/var/lib/driverwright-agent", False),
+        "/run/driverwright-agent": ("/run/driverwright-agent", False),
     }
     assert _folders(beside) == {**_folders(alone), **more}
 

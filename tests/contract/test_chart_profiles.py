@@ -69,17 +69,25 @@ def test_the_agent_finds_the_profiles_where_it_is_told(of: str, config_map: str)
     assert values["C"] == "3"
 
 
-def test_the_agent_sees_who_has_devices_and_reports_how_they_are_shared() -> None:
-    """The kubelet's podresources; cgroups in /sys, which it had before; the folder that nfd-worker-gpu watches."""
+def test_the_agent_sees_who_has_devices() -> None:
+    """The kubelet's podresources; cgroups in /sys, which it had before."""
     found = added("profiles without a token")
     settings = build_settings({}, environment(rendered("profiles"), "device-agent"))
-    users, report = DEFAULT_POD_RESOURCES.rpartition("/")[0], f"/{SHARING_FILE.rpartition('/')[0]}"
-    assert set(found) == {settings.profiles, users, report}
+    users = DEFAULT_POD_RESOURCES.rpartition("/")[0]
+    assert set(found) == {settings.profiles, users}
     assert found[users]["readOnly"] is True
     assert found[users]["volume"] == {"hostPath": {"path": users, "type": "Directory"}}
-    assert "readOnly" not in found[report]
-    assert found[report]["volume"] == {"hostPath": {"path": report, "type": "DirectoryOrCreate"}}
     assert mounts(rendered("profiles"))["/host/sys"]["volume"] == {"hostPath": {"path": "/sys"}}
+
+
+@pytest.mark.parametrize("of", ["nvidia", "profiles"])
+def test_the_agent_reports_how_gpus_are_shared_or_takes_that_back(of: str) -> None:
+    """In the folder that nfd-worker-gpu watches, also when profiles have ended."""
+    report = f"/{SHARING_FILE.rpartition('/')[0]}"
+    found = mounts(rendered(of))[report]
+    assert "readOnly" not in found
+    assert found["volume"] == {"hostPath": {"path": report, "type": "DirectoryOrCreate"}}
+    assert report not in mounts(rendered(of), 1)
 
 
 def test_the_agent_has_a_token_where_the_label_is_followed() -> None:
@@ -121,7 +129,7 @@ def test_without_profiles_nothing_is_mounted_and_nobody_has_a_token(of: str) -> 
         assert spec["automountServiceAccountToken"] is False
         assert not [volume for volume in spec["volumes"] if "projected" in volume]
         paths = [mount["mountPath"] for item in spec["containers"] for mount in item["volumeMounts"]]
-        assert not {SERVICE_ACCOUNT, "/var/lib/kubelet/pod-resources", "/run/driverwright-agent"} & set(paths)
+        assert not {SERVICE_ACCOUNT, "/var/lib/kubelet/pod-resources"} & set(paths)
         names = [variable["name"] for item in spec["containers"] for variable in item.get("env", ())]
         assert not [name for name in names if "PROFILE" in name or name == "NODE_NAME"]
     assert ACCOUNT not in json.dumps(found)

@@ -7,10 +7,12 @@ import pytest
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.cluster.agent_accounts import SECONDS, AgentAccounts
+from driver_builder.observed.snapshot import AccountMissing
 from kube_api.errors import Forbidden, NotFound, Unreachable
 from tests.support.driver_builder.factories import NAMESPACE, driver
 
 GPU, OTHER = f"{NAMESPACE}/gpu", f"{NAMESPACE}/other"
+MISSING = AccountMissing(message=f"ServiceAccount {GPU} does not exist")
 
 
 class Accounts:
@@ -35,17 +37,19 @@ def naming(account: str | None) -> DriverContainer:
 
 
 @pytest.mark.parametrize(
-    ("error", "words"),
+    ("error", "said"),
     [
-        pytest.param(None, "", id="there"),
-        pytest.param(NotFound("404"), f"ServiceAccount {GPU} does not exist", id="missing"),
-        pytest.param(Forbidden("GET: 403"), f"ServiceAccount {GPU} may not be read: GET: 403", id="no right"),
+        pytest.param(None, None, id="there"),
+        pytest.param(NotFound("404"), MISSING, id="missing"),
+        pytest.param(Forbidden("GET: 403"),
+                     AccountMissing(message=f"ServiceAccount {GPU} may not be read: GET: 403", is_unread=True),
+                     id="no right"),
     ],
-)
-def test_what_is_said_of_an_account(error: Exception | None, words: str) -> None:
-    """Empty if it can be used."""
+)  # fmt: skip
+def test_what_is_said_of_an_account(error: Exception | None, said: AccountMissing | None) -> None:
+    """Nothing if it can be used."""
     server = Accounts(error)
-    assert AgentAccounts(server, {GPU}, lambda: 0.0).read([naming("gpu")]) == {GPU: words}
+    assert AgentAccounts(server, {GPU}, lambda: 0.0).read([naming("gpu")]) == {GPU: said}
     assert server.asked == [f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/gpu"]
 
 
@@ -70,12 +74,12 @@ def test_an_answer_counts_for_a_while() -> None:
     now = [0.0]
     server = Accounts(NotFound("404"), None)
     accounts = AgentAccounts(server, {GPU}, lambda: now[0])
-    missing = {GPU: f"ServiceAccount {GPU} does not exist"}
+    missing = {GPU: MISSING}
     found = []
     for at in (0.0, SECONDS - 1, SECONDS, SECONDS + 1):
         now[0] = at
         found.append(accounts.read([naming("gpu"), naming("gpu")]))
-    assert found == [missing, missing, {GPU: ""}, {GPU: ""}]
+    assert found == [missing, missing, {GPU: None}, {GPU: None}]
     assert len(server.asked) == 2
 
 

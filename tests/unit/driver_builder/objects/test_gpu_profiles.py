@@ -39,14 +39,13 @@ def known(pod: Json) -> PluginSet:
     return PluginSet(namespace="a", name="b", uid="c", driver="a/b", spec=spec, resource="nvidia.com/")
 
 
-def test_profiles_add_three_folders_and_a_flag_to_the_agent_alone() -> None:
-    """The profiles and who uses what, to read; where it reports, to write. A ConfigMap that is gone stops no pod."""
+def test_profiles_add_two_folders_and_a_flag_to_the_agent_alone() -> None:
+    """The profiles and who uses what, to read. A ConfigMap that is gone stops no pod."""
     before, after = pod_of({}), pod_of(PROFILES)
     (agent, nvml), (with_profiles, beside) = before["containers"], after["containers"]
     more = {
         "/etc/device-agent-profiles": True,
         "/var/lib/kubelet/pod-resources": True,
-        "/run/driverwright-agent": False,
     }
     assert mounts_of(with_profiles) == {**mounts_of(agent), **more}
     assert with_profiles["args"] == [*agent["args"], "--profiles=/etc/device-agent-profiles"]

@@ -102,6 +102,7 @@ def test_nvidias_library_is_in_a_container_of_its_own() -> None:
         **{item["mountPath"]: item.get("readOnly", False) for item in alone["volumeMounts"]},
         **own,
         "/var/lib/driverwright-agent": False,
+        "/run/driverwright-agent": False,
     }
     assert places[1] == {**own, "/dev": False, "/host/sys": True}
     assert not nvml["terminationMessagePath"].startswith("/dev/")

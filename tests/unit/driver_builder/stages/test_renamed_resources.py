@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from driver_builder.objects import loaded
+from driver_builder.objects import loaded, plugin_validation_pod, validated
 from driver_builder.objects.plugin import PluginPod, PluginSet
 from driver_builder.objects.stage_labels import TRUE, Stage, stage_label
+from driver_builder.objects.validated import Validated
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.node_pods import NodePod, NodePods
 from driver_builder.observed.snapshot import Snapshot
@@ -16,7 +17,7 @@ from driver_builder.planning.actions import Action, RememberValidated, StartPod
 from driver_builder.stages.node_stages import Standing, of_node
 from driver_builder.stages.plugin_validation import MAX_LOOKED_AT, NextNodes, start
 from driver_builder.stages.stage_view import StageView
-from tests.support.driver_builder.factories import NAMESPACE, NOW, driver, node
+from tests.support.driver_builder.factories import NAMESPACE, NOW, driver, node, spec_of
 
 GPU, SHARED, L4 = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/l4"
 NVIDIA: dict[str, Any] = {"nvidia": {"profiles": {"configMap": "p"}, "serviceAccountName": "gpu"}}
@@ -30,7 +31,8 @@ WITH_TOKEN = PluginSet(
 )  # fmt: skip
 WITHOUT_TOKEN = replace(WITH_TOKEN, spec={"template": {"spec": {"volumes": []}}})
 POD = PluginPod(namespace=NAMESPACE, name="edu-plug-x", uid="uid-pod", driver=CONTAINER.key, node="node-a",
-                owner="uid-set", ready_since=NOW - 600)  # fmt: skip
+                owner="uid-set", ready_since=NOW - 600, has_token=True)  # fmt: skip
+OLD = replace(POD, has_token=False)
 CRASHED = replace(POD, ready_since=None, message="CrashLoopBackOff: back-off")
 WORKS = Standing(is_valid=True, works=True)
 V, R, P = Stage.VALID, Stage.RUN, Stage.PLUG
@@ -80,6 +82,8 @@ PLUG_CASES = [
     pytest.param(view(), a_node(V, R, P, allocatable=["nvidia.com/hostdev"]), True, id="it says nothing"),
     pytest.param(view(plug_set=WITHOUT_TOKEN), a_node(V, R, P, allocatable=[GPU], offered=[SHARED]), True,
                  id="what it said while it had a token"),
+    pytest.param(view(users(), pod=OLD), a_node(V, R, P, allocatable=[GPU], offered=[SHARED]), True,
+                 id="what an earlier pod said: the next one, which has a token again, is not there yet"),
     pytest.param(view(), a_node(V, R, allocatable=["cpu"], offered=["cpu"]), False, id="what every node has"),
     pytest.param(view(), a_node(V, R, allocatable=["example.com/a"], offered=["example.com/a"]), False,
                  id="another domain's"),
@@ -169,9 +173,24 @@ def test_pods_are_listed_where_it_matters_and_as_long_as_it_does() -> None:
     back = replace(broken, allocatable=frozenset({GPU}))
     assert asked.of(_fleet(*(back if item is broken else item for item in fleet))) == ()
     assert NextNodes().of(_fleet(*fleet, plug_set=WITHOUT_TOKEN)) == ()
+    old = replace(_fleet(*fleet), plugin_pods=(replace(OLD, node="b"),))
+    assert (asked.of(old), asked.of(_fleet(*fleet))) == ((), ("b",))
 
 
 def test_only_so_many_nodes_are_listed_at_once() -> None:
     """The others keep what they have until it is their turn."""
     nodes = [a_node(V, R, P, offered=[GPU], name=f"node-{number:02}") for number in range(MAX_LOOKED_AT + 5)]
     assert len(NextNodes().of(_fleet(*nodes))) == MAX_LOOKED_AT
+
+
+def test_a_validation_does_not_wait_until_enough_nodes_have_devices_again() -> None:
+    """Devices that cannot be given may be in use for days."""
+    broken = [a_node(V, R, P, offered=[GPU], name=f"a-{number:02}") for number in range(MAX_LOOKED_AT)]
+    settings = spec_of(VALIDATED).stages
+    assert settings is not None
+    subject = plugin_validation_pod.subject_of(settings, loaded='{"loads":[]}')
+    record = {KEYS[Stage.PLGOK]: validated.render(Validated(subject=subject, succeeded=True))}
+    nodes = [replace(item, annotations={**item.annotations, **record}) for item in broken]
+    due = a_node(V, R, P, allocatable=[GPU], offered=[GPU], name="b")
+    looked_at = NextNodes().of(replace(_fleet(*nodes, due), drivers=(VALIDATED,)))
+    assert (looked_at[0], len(looked_at)) == ("b", MAX_LOOKED_AT)

@@ -171,6 +171,19 @@ def test_an_account_may_come_and_go() -> None:
     assert condition(world) == ("False", "ServiceAccountNotFound")
 
 
+def test_an_account_that_may_not_be_read_any_more_replaces_no_pod() -> None:
+    """A Role that is made anew must not give all nodes the default profile for a while."""
+    world = gpus()
+    settle(world)
+    before = pod_of(world)
+    world.client.forbidden = (SERVICE_ACCOUNTS.path(namespace=NAMESPACE),)
+    world.now += SECONDS
+    settle(world)
+    assert pod_of(world) == before
+    assert condition(world) == ("False", "ServiceAccountNotFound")
+    assert "the pods keep its token" in world.status()["stages"]["message"]
+
+
 def test_what_nodes_lack_is_said_before_the_account() -> None:
     """It is worse."""
     world = gpus(WITH_AGENT)
