@@ -66,10 +66,13 @@ class ServiceAccount(NamedTuple):
         """Read the token.
 
         Raises:
-            OSError: the file does not exist.
+            OSError: the file does not exist, or is not a token.
         """
         with open(self.token_file, encoding="ascii") as file:  # noqa: PTH123 - one import less in a short-lived child
-            return {"Authorization": f"Bearer {file.read().strip()}"}
+            try:
+                return {"Authorization": f"Bearer {file.read().strip()}"}
+            except UnicodeDecodeError as error:
+                raise OSError(f"{self.token_file} is not a token: it has characters that are not ASCII") from error
 
     def pooled(self) -> Connection:
         """Connect for many requests, from several threads."""

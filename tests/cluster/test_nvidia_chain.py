@@ -192,7 +192,9 @@ def test_a_pod_without_privileges_has_one_card_and_the_libraries(
     assert open_files(guest) == 1 + len(opened)
 
 
-def test_a_label_of_the_node_shares_the_card_that_is_free(scenario: Scenario, guest: Guest, place: Place) -> None:
+def test_a_label_of_the_node_shares_the_card_that_is_free(
+    scenario: Scenario, guest: Guest, place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
     """By a profile that renames, with an account that is allowed; the pod's card and the stages stay as they are."""
     before = users(scenario)
     api_server_of_pods(scenario, guest)
@@ -213,6 +215,8 @@ def test_a_label_of_the_node_shares_the_card_that_is_free(scenario: Scenario, gu
     assert users(scenario) == before
     report = json.loads(guest.check("cat /run/driverwright-agent/gpu-sharing.json"))
     assert report["resources"][RESOURCE] == {"replicas": 4, "strategy": "time-slicing", "renamed": True}
+    with capsys.disabled():
+        print(f"\nmemory of the plugin's processes with a profile and a token, PSS in MiB: {memory(guest)}", flush=True)
     ask(scenario, "unheard-of")
     acts.wait_until(scenario, "it is refused", lambda: profile_of(scenario) == ("failed", "unheard-of", "shared"))
     assert "default, shared" in answer(scenario)["message"]
@@ -403,6 +407,16 @@ def profile_of(scenario: Scenario) -> tuple[str | None, str | None, str | None]:
     said = answer(scenario)
     state = scenario.cluster.labels(NODE).get(names.GPU_PROFILE_STATE_LABEL)
     return state, said.get("asked"), said.get("applied")
+
+
+def memory(guest: Guest) -> dict[str, float]:
+    """Return the memory of each process of the plugin, in MiB (PSS)."""
+    look = (
+        "for folder in /proc/[0-9]*; do words=$(tr '\\0' ' ' <$folder/cmdline 2>/dev/null); "
+        'case "$words" in *device?agent*" run "*|*nvml*) '
+        'echo "${folder#/proc/}=$(sed -n "s/^Pss: *\\([0-9]*\\) kB/\\1/p" $folder/smaps_rollup)";; esac; done'
+    )
+    return {pid: int(size) / 1024 for pid, size in (line.split("=") for line in guest.check(look).splitlines()) if size}
 
 
 def charts_agent(scenario: Scenario) -> list[Json]:

@@ -52,6 +52,14 @@ def test_what_is_no_pod_of_ours(folder: Path, environment: dict[str, str]) -> No
     assert service_account(environment, str(folder)) is None
 
 
+def test_a_file_that_is_no_token_is_an_error_of_the_file(folder: Path) -> None:
+    """It is told as one that is missing: no program ends by it."""
+    (folder / "token").write_bytes(b"\xff\xfe")
+    found = ServiceAccount("https://x", ca_file=str(folder / "ca.crt"), token_file=str(folder / "token"))
+    with pytest.raises(OSError, match="token is not a token: it has characters that are not ASCII"):
+        found.authorization()
+
+
 @pytest.mark.parametrize("file", ["token", "ca.crt"])
 def test_a_pod_without_a_mounted_account(folder: Path, file: str) -> None:
     """automountServiceAccountToken: false leaves the variables and takes the files."""
