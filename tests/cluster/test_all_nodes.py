@@ -56,7 +56,7 @@ def test_an_annotation_forces_a_rebuild_of_every_target(scenario: Scenario) -> N
     for guest in scenario.guests:
         assert_proven(scenario, guest)
     driver = scenario.cluster.driver(DRIVER)
-    assert set(driver["status"]["rebuild"]["requests"]) == {"DriverContainer"}
+    assert "DriverContainer" in driver["status"]["rebuild"]["requests"]
 
 
 def test_least_privileges_are_taken_up_by_the_next_pod(scenario: Scenario) -> None:
