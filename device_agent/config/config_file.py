@@ -7,8 +7,9 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from device_agent.config.yaml_file import plain_document, read_regular
+from device_agent.config.yaml_file import plain_document
 from device_agent.errors import ConfigurationError
+from device_agent.regular_file import read_regular
 from device_resources.kinds import Problem, nearest, shown
 from device_resources.resource import NVIDIA_DOMAIN, Resource
 from device_resources.resource_parser import InvalidResource, parse_resource
