@@ -84,6 +84,7 @@ class ProfiledFiles:
         self._reading = ProfileReading(self._folder, self._wake_up, moment=timing.moment, slow=timing.slow)
         self._asked: str | None = ""
         self._expected_since = 0.0
+        self._current: Current | None = None
         self._shared: frozenset[str] | None = None
         self._direct: Resources = {}
         self._made: dict[str, tuple[Unit, ...]] = {}
@@ -166,9 +167,11 @@ class ProfiledFiles:
         await self._reading.close()
 
     async def _read(self) -> Current | None:
-        """Read the profile that counts; None while it is not known, or the disk does not answer."""
+        """Read the profile that counts; the last one while the disk does not answer, None while there is none yet."""
         is_due = asyncio.get_running_loop().time() >= self._expected_since + self._timing.first_ask
-        return await self._reading.read(self._asked or "") if self._asked is not None or is_due else None
+        if self._asked is not None or is_due:
+            self._current = await self._reading.read(self._asked or "") or self._current
+        return self._current
 
     def _advance(self, current: Current) -> None:
         """Go one step with the resources that a profile shares or shared, and offer the others as they are."""
