@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from demo.cluster import NAMESPACE
-from demo.scenario import DRIVER, READY_LABEL, Scenario
+from demo.scenario import CONTROLLER, DRIVER, READY_LABEL, Scenario
 from driver_builder.objects import validated
 from kube_api import names
 from kube_api.resources import DRIVER_CONTAINERS, NODES
-from tests.cluster.test_loop import assert_proven, restart_controller, wait_for_another_pod, watch_labels
+from tests.cluster.test_loop import assert_proven, delete_pods, wait_for_another_pod, watch_labels
 from tests.support.real_parts import acts
 
 pytestmark = [pytest.mark.long]
@@ -41,12 +41,28 @@ def test_an_annotation_on_a_node_rebuilds_that_nodes_target_alone(scenario: Scen
 
 
 def test_a_restart_of_the_controller_repeats_no_rebuild(scenario: Scenario) -> None:
-    """Neither that nor the removal of the annotation rebuilds anything."""
+    """Neither that nor the removal of the annotation rebuilds anything; nodes stay ready without a controller."""
     before = {kernel: target["imageDigest"] for kernel, target in scenario.cluster.targets(DRIVER).items()}
     node = NODES.path(name="guest-b")
     scenario.cluster.client.patch(node, {"metadata": {"annotations": {names.REBUILD_ANNOTATION: None}}})
     restart_controller(scenario)
     assert before == {kernel: target["imageDigest"] for kernel, target in scenario.cluster.targets(DRIVER).items()}
+    assert {target["state"] for target in scenario.cluster.targets(DRIVER).values()} == {"Ready"}
+
+
+def restart_controller(scenario: Scenario) -> None:
+    """Delete the controller's pod, and wait for the next one; all nodes are ready at any time."""
+    old = {pod["metadata"]["uid"] for pod in scenario.cluster.pods(CONTROLLER)}
+    delete_pods(scenario, CONTROLLER)
+    watch_labels(scenario, times=10)
+    acts.wait_until(
+        scenario,
+        "the old controller is gone",
+        lambda: old.isdisjoint(pod["metadata"]["uid"] for pod in scenario.cluster.pods(CONTROLLER)),
+    )
+    scenario.wait_for_controller()
+    watch_labels(scenario, times=10)
+    assert "starting" not in scenario.cluster.log_tail(CONTROLLER, 200)
 
 
 def test_an_annotation_forces_a_rebuild_of_every_target(scenario: Scenario) -> None:

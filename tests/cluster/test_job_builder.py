@@ -621,6 +621,7 @@ def _pod_uids(place: Place, action: StartBuild) -> set[str]:
     return {pod["metadata"]["uid"] for pod in pods}
 
 
+@pytest.mark.long
 def test_a_controller_that_leaves_lets_its_build_go_on(place: Place, tmp_path: Path) -> None:
     """An update of the controller costs no build: the next one follows the Job that is there."""
     (opened,) = free_ports(1)

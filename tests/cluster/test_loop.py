@@ -9,14 +9,13 @@ import time
 import pytest
 
 from demo.cluster import NAMESPACE
-from demo.scenario import CONTROLLER, DRIVER, EDU_LABEL, READY_LABEL, REPOSITORY, Scenario
+from demo.scenario import DRIVER, EDU_LABEL, READY_LABEL, REPOSITORY, Scenario
 from demo.stage import LOAD_SECONDS
 from driver_builder.model import images
 from driver_builder.model.image_state import Present
 from driver_builder.registry.registry import RegistryClient
 from kube_api import names
 from kube_api.resources import DRIVER_CONTAINERS, NODES, PODS
-from testbed.guest.guest import Guest
 from tests.support.loopback import LOOPBACK
 from tests.support.real_parts import acts, product
 
@@ -149,29 +148,6 @@ def test_a_module_removed_by_hand_is_loaded_again(scenario: Scenario, removed_by
     assert scenario.run_workload("edu-factorial-again") == "10! = 3628800"
 
 
-def test_a_restart_of_the_controller_takes_no_label_away(scenario: Scenario) -> None:
-    """Nodes stay ready while no controller runs and while a new one starts, which builds nothing."""
-    before = {kernel: target["imageDigest"] for kernel, target in scenario.cluster.targets(DRIVER).items()}
-    restart_controller(scenario)
-    assert before == {kernel: target["imageDigest"] for kernel, target in scenario.cluster.targets(DRIVER).items()}
-    assert {target["state"] for target in scenario.cluster.targets(DRIVER).values()} == {"Ready"}
-
-
-def restart_controller(scenario: Scenario) -> None:
-    """Delete the controller's pod, and wait for the next one; all nodes are ready at any time."""
-    old = {pod["metadata"]["uid"] for pod in scenario.cluster.pods(CONTROLLER)}
-    delete_pods(scenario, CONTROLLER)
-    watch_labels(scenario, times=10)
-    acts.wait_until(
-        scenario,
-        "the old controller is gone",
-        lambda: old.isdisjoint(pod["metadata"]["uid"] for pod in scenario.cluster.pods(CONTROLLER)),
-    )
-    scenario.wait_for_controller()
-    watch_labels(scenario, times=10)
-    assert "starting" not in scenario.cluster.log_tail(CONTROLLER, 200)
-
-
 def watch_labels(scenario: Scenario, *, times: int) -> None:
     """Look every half a second whether all nodes are ready."""
     for _ in range(times):
@@ -225,71 +201,18 @@ def has_another_pod(scenario: Scenario, node: str, uid: str) -> bool:
     return uid not in {pod["metadata"]["uid"] for pod in pods} and [item["status"] for item in conditions] == ["True"]
 
 
-def hold_device(guest: Guest) -> None:
-    """Let a process of the guest use the driver's device until :func:`release_device`."""
-    acts.hold_device(guest, "/run/user-of-edu")
-    assert guest.run("cat /sys/module/edudrv/refcnt")[1].strip() != "0"
-
-
-def words_of_events(scenario: Scenario, reason: str) -> list[str]:
-    """Return what Events of the driver say for a reason; they come after the status that they are about."""
-    return [event["message"] for event in scenario.cluster.events(DRIVER) if event["reason"] == reason]
-
-
-def release_device(guest: Guest) -> None:
-    """End the device's user."""
-    assert guest.run("kill $(cat /run/user-of-edu)")[0] == 0
-
-
-def test_a_driver_in_use_beyond_the_deadline_stays_loaded_and_is_let_go(scenario: Scenario) -> None:
-    """An Event says that it is in use, the next that it stays until the node reboots; the finalizer is released."""
-    user, other = scenario.guests["guest-b"], scenario.guests["guest-a"]
-    hold_device(user)
+def test_a_driver_that_is_deleted_leaves_nothing(scenario: Scenario) -> None:
+    """Its modules are unloaded on both nodes; labels, DaemonSets and pods are gone with the DriverContainer."""
     scenario.cluster.client.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER))
-    acts.wait_until(
-        scenario, "the module is reported as in use", lambda: acts.unloading(scenario).get("reason") == "InUse"
-    )
-    acts.wait_for_events(scenario, "InUse")
-    acts.wait_until(scenario, "the other node is unloaded", lambda: other.run("ls /sys/module/edudrv")[0] != 0)
-    # A setting ends the ten minutes: the deadline counts from the deletion.
-    with acts.controller_with(scenario, DRIVER_BUILDER_UNLOAD_DEADLINE_SECONDS="1"):
-        scenario.wait_until_driver_is_gone()
-        acts.wait_for_events(scenario, "StaysLoaded")
-    words = "until the node reboots: guest-b: module edudrv is in use (refcnt 1, "
-    assert any(words in said for said in words_of_events(scenario, "StaysLoaded"))
-    assert user.run("cat /sys/module/edudrv/initstate")[1].strip() == "live"
-    release_device(user)
-
-
-def test_a_driver_that_comes_back_finds_its_module_live(scenario: Scenario) -> None:
-    """It is proven with what stayed loaded, and is unloaded with the next removal."""
-    scenario.apply_driver()
-    scenario.wait_for_ready()
-    assert_proven(scenario, "guest-b")
-
-
-def test_a_driver_deleted_in_use_is_unloaded_when_its_user_ends(scenario: Scenario) -> None:
-    """The condition names the node and what holds the module; the other node is unloaded at once.
-
-    Then labels, DaemonSets, pods and modules are gone with the DriverContainer.
-    """
-    user, other = scenario.guests["guest-b"], scenario.guests["guest-a"]
-    told_before = words_of_events(scenario, "StaysLoaded")
-    hold_device(user)
-    scenario.cluster.client.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER))
-    acts.wait_until(
-        scenario, "the module is reported as in use", lambda: acts.unloading(scenario).get("reason") == "InUse"
-    )
-    assert "guest-b: module edudrv is in use (refcnt 1, " in acts.unloading(scenario)["message"]
-    acts.wait_until(scenario, "the other node is unloaded", lambda: other.run("ls /sys/module/edudrv")[0] != 0)
-    assert READY_LABEL not in scenario.cluster.labels(user.name)
-    assert user.run("cat /sys/module/edudrv/initstate")[1].strip() == "live"
-    release_device(user)
     scenario.wait_until_driver_is_gone()
-    assert user.run("ls /sys/module/edudrv")[0] != 0
-    assert words_of_events(scenario, "StaysLoaded") == told_before
+    assert_gone(scenario)
+
+
+def assert_gone(scenario: Scenario) -> None:
+    """Find nothing of the driver, in the cluster and in the guests."""
     assert scenario.cluster.daemon_sets(DRIVER) == []
     assert scenario.cluster.driver_pods(DRIVER) == []
     for guest in scenario.guests.values():
         assert READY_LABEL not in scenario.cluster.labels(guest.name)
+        assert guest.run("ls /sys/module/edudrv")[0] != 0
         assert guest.run("ls /dev/edu0")[0] != 0

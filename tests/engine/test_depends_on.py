@@ -168,6 +168,7 @@ def test_a_module_is_built_with_the_symbols_in_another_drivers_image(first: Made
     assert module.crcs[SYMBOL] == exported.crc
 
 
+@pytest.mark.long
 def test_make_finds_the_symbols_in_a_tree_for_dkms(workshop: Workshop, first: Made, second: Made) -> None:
     """The module is the same one."""
     request = workshop.request(SECOND, first.exporter, **{"dkms.conf": DKMS})

@@ -255,7 +255,7 @@ def test_headers_come_from_the_base_images_repositories(api: docker.APIClient, n
     assert place.endswith(f" of {IMAGE}")
 
 
-@by_template(MIRRORED)
+@by_template(MIRRORED, long=(MIRRORED[0],))
 def test_a_mirror_has_what_the_repositories_have_not(
     api: docker.APIClient, archives: Archives, node: Node, tmp_path: Path
 ) -> None:
@@ -327,7 +327,7 @@ DKMS = ("bullseye", "bookworm", "trixie")
 """Suites with a dkms of each kind: before 3.0, as Ubuntu has it up to 22.04; before 3.0.11; since."""
 
 
-@pytest.mark.parametrize("suite", [*DKMS[:2], pytest.param(DKMS[2], marks=pytest.mark.long)])
+@pytest.mark.parametrize("suite", [DKMS[1], *(pytest.param(suite, marks=pytest.mark.long) for suite in DKMS[::2])])
 def test_every_release_of_dkms_builds_and_excludes_alike(
     engine_ground: Testbed, api: docker.APIClient, suite: str, tmp_path: Path
 ) -> None:

@@ -43,7 +43,7 @@ EVEN, ODD = range(10, 0, -2), range(9, 0, -2)
     ("action", "tenths"),
     [
         pytest.param("publish", EVEN, id="publish"),
-        pytest.param(UNPUBLISH, ODD, id="unpublish"),
+        pytest.param(UNPUBLISH, ODD, id="unpublish", marks=pytest.mark.long),
         pytest.param("publish", ODD, id="publish-between", marks=pytest.mark.long),
         pytest.param(UNPUBLISH, EVEN, id="unpublish-between", marks=pytest.mark.long),
     ],
