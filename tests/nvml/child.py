@@ -24,6 +24,8 @@ def plain(value):
         return {"kind": type(value).__name__, **{name: plain(one) for name, one in value._asdict().items()}}
     if isinstance(value, (tuple, list)):
         return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
     if isinstance(value, frozenset):
         return sorted(value)
     return value if isinstance(value, (str, int, float, bool, type(None))) else type(value).__name__
