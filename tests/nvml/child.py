@@ -42,7 +42,13 @@ for line in sys.stdin:
     print(json.dumps(answer), flush=True)
 """
 
-_IS_EXPRESSION = """
+_ROOT = Path(__file__).parents[2]
+"""Of this checkout: another one may be installed."""
+
+_IS_EXPRESSION = f"""
+import sys
+sys.path.insert(0, {str(_ROOT)!r})
+
 def line_is_expression(code):
     try:
         compile(code, "", "eval")
