@@ -1,4 +1,4 @@
-"""How much memory of a shared card a pod may use, as an admin says it by ``memory:``: checked and made a value. Pure."""
+"""How much of a shared card's memory a pod may use, as an admin says it by ``memory:``. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -50,11 +50,12 @@ class MemorySettings:
     dry_run: bool = False
 
 
+_MODES = Word(words=tuple(MemoryMode))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Mode:
     """A mode. YAML 1.1, which the agent and Kubernetes read, takes a bare ``off`` for false, and ``on`` for true."""
-
-    words: Word = Word(words=tuple(MemoryMode))
 
     def check(self, value: object, path: Path) -> list[Problem]:
         if value is False:
@@ -62,7 +63,7 @@ class _Mode:
         if value is True:
             message = f"true is no mode (YAML reads a bare 'on' and 'yes' as true): use one of {', '.join(MemoryMode)}"
             return [Problem(path=path, message=message)]
-        return self.words.check(value, path)
+        return _MODES.check(value, path)
 
     def schema(self) -> Json:
         """Write the same as an OpenAPI schema: without a type, since a structural schema has no two for one field."""
