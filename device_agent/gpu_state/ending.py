@@ -13,8 +13,8 @@ from device_agent.gpu_state.state_json import VERSION, parse_object
 from kube_api.text import printable
 
 END = "end"
-LONGEST = 2048
-"""Bytes of a request or an answer, without its newline."""
+LONGEST = 1 << 13
+"""Bytes of a request or an answer, without its newline; a reason of 500 characters may have 6000 in JSON."""
 MOST_PID = 1 << 22
 """The kernel's own limit of ``pid_max``."""
 

@@ -71,7 +71,9 @@ def _never(pid: int, proc: str) -> str:
         if pid == ours:
             return f"process {pid} is the container nvml itself, or has started it"
         stat = _read_stat(proc, ours)
-        if stat is None or stat.parent <= 1:
+        if stat is None:
+            break
+        if stat.parent <= 1:
             return ""
         ours = stat.parent
     return f"it cannot be said whether process {pid} has started the container nvml"
