@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from device_agent.memory_limits.accounts import Account
-from device_agent.users.pods import pod_uids
+from device_agent.users.pods import pod_uid, pod_uids
 
 _EXACT = 2 << 20
 """Bytes: what is read back may be rounded to the card's pages."""
@@ -96,7 +96,7 @@ def news(refused: Mapping[str, str], reported: Mapping[str, str]) -> dict[str, s
 def _is_of(uid: str, path: str) -> bool:
     """Return whether a folder is a pod's, and in no other pod's, where a container can make folders of any name."""
     above, _, name = path.rpartition("/")
-    return uid in pod_uids([name]) and not pod_uids(above.split("/"))
+    return pod_uid(name) == uid and not pod_uids(above.split("/"))
 
 
 def _is_kept(account: Account, limits: Sequence[CgroupLimit], read: Read) -> bool:

@@ -7,24 +7,16 @@ of the process (a pidfd) is opened first: the signal reaches what it was opened 
 import os
 import signal
 from collections.abc import Callable, Collection
-from typing import NamedTuple
 
+from device_agent.boot import read_text
 from device_agent.gpu_state.ending import EndRequest
-from device_agent.users.pods import plain_uid, pod_uids
+from device_agent.nvml_container.processes import read_process
 
-_LONGEST = 1 << 16
-"""Bytes of a file of a process. A line of ``cgroup`` has at most a path of 4 KiB; cgroup v1 has about 14 lines."""
+_LONGEST_STAT = 1 << 10
 _MOST_ANCESTORS = 64
 
 SendSignal = Callable[[int, int], None]
 ProcessesOfCard = Callable[[str], Collection[int] | None]
-
-
-class _Stat(NamedTuple):
-    """Of ``/proc/PID/stat``: the parent's PID, and when the process started, in clock ticks since the boot."""
-
-    parent: int
-    start: int
 
 
 def end_process(
@@ -63,35 +55,32 @@ def end_process(
 
 
 def _never(pid: int, proc: str) -> str:
-    """Say why a process is never ended, whoever asks: it is the node's first one, or one that this one hangs on."""
+    """Say why a process is never ended, whoever asks: it is the node's first one, or one that has started this one."""
     if pid <= 1:
         return f"process {pid} is the first one of the node, or none"
-    ours = os.getpid()
+    ours: int | None = os.getpid()
     for _ in range(_MOST_ANCESTORS):
-        if pid == ours:
-            return f"process {pid} is the container nvml itself, or has started it"
-        stat = _read_stat(proc, ours)
-        if stat is None:
+        if ours is None:
             break
-        if stat.parent <= 1:
+        if ours <= 1:
             return ""
-        ours = stat.parent
+        if ours == pid:
+            return f"process {pid} is the container nvml itself, or has started it"
+        ours = _read_parent(proc, ours)
     return f"it cannot be said whether process {pid} has started the container nvml"
 
 
 def _differs(request: EndRequest, proc: str) -> str:
     """Say in what the process with this PID is not the one that is meant."""
-    stat = _read_stat(proc, request.pid)
-    if stat is None:
+    now = read_process(proc, request.pid)
+    if now is None:
         return _has_ended(request)
-    if stat.start != request.start:
-        return f"process {request.pid} is another one now: it started at {stat.start} and not at {request.start}"
-    pod = _read_pod(proc, request.pid)
-    if not pod:
-        return f"process {request.pid} is in no pod"
-    if pod != request.uid:
-        return f"process {request.pid} is in another pod"
-    return f"process {request.pid} is in the pod of the agent" if pod == _read_pod(proc, os.getpid()) else ""
+    if now.start != request.start:
+        return f"process {request.pid} is another one now: it started at {now.start} and not at {request.start}"
+    if now.uid != request.uid:
+        return f"process {request.pid} is in {'another' if now.uid else 'no'} pod"
+    ours = read_process(proc, os.getpid())
+    return f"process {request.pid} is in the pod of the agent" if ours is None or ours.uid == now.uid else ""
 
 
 def _is_elsewhere(request: EndRequest, processes_of_card: ProcessesOfCard) -> str:
@@ -102,44 +91,10 @@ def _is_elsewhere(request: EndRequest, processes_of_card: ProcessesOfCard) -> st
     return "" if request.pid in listed else f"process {request.pid} does not use {request.card} any more"
 
 
-def _read_stat(proc: str, pid: int) -> _Stat | None:
-    """Read what is needed of a process; None if there is none. Its name, in parentheses, may hold any characters."""
-    fields = _read(f"{proc}/{pid}/stat").rpartition(b")")[2].split()
-    if len(fields) < 20 or not (fields[1].isdigit() and fields[19].isdigit()):
-        return None
-    return _Stat(parent=int(fields[1]), start=int(fields[19]))
-
-
-def _read_pod(proc: str, pid: int) -> str:
-    """Return the UID of the pod of a process; empty if it is in none, or in two."""
-    lines = os.fsdecode(_read(f"{proc}/{pid}/cgroup")).splitlines()
-    pods = {pod for line in lines if (pod := _outermost(line.split(":", 2)[-1]))}
-    return pods.pop() if len(pods) == 1 else ""
-
-
-def _outermost(path: str) -> str:
-    """Return the UID of the outermost folder that is a pod's: those below it are made by what runs in the pod."""
-    for name in path.split("/"):
-        for uid in pod_uids([name]):
-            return plain_uid(uid)
-    return ""
-
-
-def _read(path: str) -> bytes:
-    """Read a file of a process; empty if that has ended."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return b""
-    try:
-        content = b""
-        while len(content) < _LONGEST and (chunk := os.read(descriptor, _LONGEST)):
-            content += chunk
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)
-    return content
+def _read_parent(proc: str, pid: int) -> int | None:
+    """Read the PID of what has started a process; None if it is gone. Its name may hold blanks and parentheses."""
+    fields = read_text(f"{proc}/{pid}/stat", _LONGEST_STAT).rpartition(")")[2].split()
+    return int(fields[1]) if len(fields) > 1 and fields[1].isdecimal() else None
 
 
 def _has_ended(request: EndRequest) -> str:

@@ -172,7 +172,7 @@ _STREAMS = st.lists(st.tuples(st.integers(1, 5), _AGES, _SAMPLES), min_size=15, 
 def test_nobody_is_ended_who_is_not_over_the_limit_for_long_enough(
     stream: list[tuple[int, int, Sample | None]],
 ) -> None:
-    """Whatever comes: a process of a pod that has the card, over its limit now and since a grace, one for each grace."""
+    """Whatever comes: a process of a pod that has the card, over its limit now and for a grace, one in each."""
     before, now = NOTHING, 0.0
     last: dict[str, float] = {}
     over_since: dict[tuple[str, str], float] = {}

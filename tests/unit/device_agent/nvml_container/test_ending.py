@@ -16,6 +16,7 @@ from tests.unit.device_agent.nvml_container.real_processes import CARD, CGROUP, 
 from tests.unit.device_agent.nvml_container.running import REPOSITORY, SECONDS
 
 IN_POD = CGROUP.format(POD)
+IN_ANOTHER = CGROUP.format(OTHER_POD)
 NAMESPACE = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
 PROGRAM = "tests.unit.device_agent.nvml_container.real_processes"
 
@@ -47,11 +48,11 @@ def test_the_process_that_is_meant_is_ended_and_its_neighbour_lives(proc: Proc, 
 @pytest.mark.parametrize(
     ("cgroup", "why"),
     [
-        pytest.param(CGROUP.format(OTHER_POD), "is in another pod", id="another pod"),
+        pytest.param(IN_ANOTHER, "is in another pod", id="another pod"),
         pytest.param("0::/system.slice/cron.service\n", "is in no pod", id="a service of the node"),
         pytest.param("0::/\n", "is in no pod", id="the root"),
         pytest.param("", "is in no pod", id="a cgroup that cannot be read"),
-        pytest.param(f"{CGROUP.format(OTHER_POD).strip()}/kubepods.slice/kubepods-pod{POD}.slice\n", "is in another pod",
+        pytest.param(f"{IN_ANOTHER.strip()}/kubepods.slice/kubepods-pod{POD}.slice\n", "is in another pod",
                      id="a pod inside of another one"),
         pytest.param(f"2:memory:/kubepods/pod{POD}/0a\n1:pids:/kubepods/pod{OTHER_POD}/0a\n", "is in no pod",
                      id="two pods"),
