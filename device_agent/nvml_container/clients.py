@@ -88,7 +88,7 @@ class Clients:
         try:
             for line in lines:
                 if client.is_open:
-                    self._answer(client, parse_request(line), now)
+                    self._answer(client, parse_request(line).name, now)
         except StateInvalid as error:
             client.refuse(str(error))
             self._drop(client)
