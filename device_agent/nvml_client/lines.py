@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import Generic, NamedTuple, TypeVar
 
 from device_agent.errors import StateInvalid
-from device_agent.gpu_state.state_json import LONGEST_LINE
 
 Value = TypeVar("Value")
 
@@ -25,12 +24,14 @@ class Pauses(NamedTuple):
 class Conversation(NamedTuple, Generic[Value]):
     """What is said over the socket.
 
-    ``greeting``: the requests of each new connection. ``parse``: reads a line, or raises StateInvalid.
+    ``greeting``: the requests of each new connection. ``parse``: reads a line of at most ``longest`` bytes, or raises
+    StateInvalid.
     ``take``: is called with what each line says; ``lose`` with the reason, each time when there are no lines any more.
     """
 
     greeting: Callable[[], bytes]
     parse: Callable[[bytes], Value]
+    longest: int
     take: Callable[[Value], None]
     lose: Callable[[str], None]
 
@@ -74,7 +75,8 @@ class Lines(Generic[Value]):
         """Take lines until there are none any more; returns why."""
         try:
             async with asyncio.timeout(self._pauses.silence):
-                reader, writer = await asyncio.open_unix_connection(self._path, limit=LONGEST_LINE + 1)
+                limit = self._conversation.longest + 1
+                reader, writer = await asyncio.open_unix_connection(self._path, limit=limit)
         except TimeoutError:
             return "the container nvml does not answer: it accepts no connection"
         except OSError as error:
@@ -104,6 +106,6 @@ class Lines(Generic[Value]):
         except OSError as error:
             return f"the container nvml does not answer: {error.strerror or error}"
         except ValueError:  # of a line that is longer than the limit
-            return f"the container nvml said a line of more than {LONGEST_LINE} bytes"
+            return f"the container nvml said a line of more than {self._conversation.longest} bytes"
         except StateInvalid as error:
             return f"the container nvml said what is no state: {error}"

@@ -3,9 +3,9 @@
 import logging
 from collections.abc import Sequence
 
-from device_agent.gpu_state.requests import dump_follow_use
+from device_agent.gpu_state.requests import FOLLOW_USE, dump_request
 from device_agent.gpu_state.use import Use
-from device_agent.gpu_state.use_json import parse_use
+from device_agent.gpu_state.use_json import LONGEST_USE, parse_use
 from device_agent.nvml_client.lines import Conversation, Lines, Pauses
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,9 @@ class UseClient:
         self.use: Use | None = None
         self._pods: tuple[str, ...] | None = None
         self._silence = ""
-        self._lines = Lines(path, pauses, Conversation(self._greeting, parse_use, self._take, self._lose))
+        self._no_processes = ""
+        conversation = Conversation(self._greeting, parse_use, LONGEST_USE, self._take, self._lose)
+        self._lines = Lines(path, pauses, conversation)
 
     def ask(self, pods: Sequence[str] | None) -> None:
         """Have processes of these pods sampled, NAMESPACE/NAME; None: cards alone."""
@@ -38,12 +40,14 @@ class UseClient:
         await self._lines.close()
 
     def _greeting(self) -> bytes:
-        return dump_follow_use(self._pods)
+        return dump_request(FOLLOW_USE, self._pods)
 
     def _take(self, use: Use) -> None:
         if self._silence:
             log.info("use: the container nvml answers")
-        self.use, self._silence = use, ""
+        if use.processes and use.processes != self._no_processes:
+            log.warning("use: no process can be said to be of a pod: %s", use.processes)
+        self.use, self._silence, self._no_processes = use, "", use.processes
 
     def _lose(self, why: str) -> None:
         if why != self._silence:

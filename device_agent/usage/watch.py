@@ -7,6 +7,7 @@ from collections.abc import Callable
 from device_agent.config.options import Settings
 from device_agent.devices.model import DeviceNode
 from device_agent.errors import UsersUnknown
+from device_agent.gpu_state.checks import is_pod
 from device_agent.gpu_state.use import MOST_PODS, Use
 from device_agent.nvml_client.lines import Pauses
 from device_agent.nvml_client.use_client import USUAL, UseClient
@@ -93,7 +94,7 @@ class UseWatch:
         if not self._is_per_pod:
             self._client.ask(None)
         elif self._holders is not None:
-            pods = pods_of(self._holders, self._resources())
+            pods = [name for name in pods_of(self._holders, self._resources()) if is_pod(name)]
             if len(pods) > MOST_PODS and not self._has_too_many:
                 log.warning("use: %d pods have devices: processes are known of %d", len(pods), MOST_PODS)
             self._has_too_many = len(pods) > MOST_PODS

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from device_agent.gpu_state.requests import FOLLOW, MAKE_NODES, dump_request
 from device_agent.gpu_state.state import OK, State
-from device_agent.gpu_state.state_json import parse_state
+from device_agent.gpu_state.state_json import LONGEST_LINE, parse_state
 from device_agent.nvml_client.lines import Conversation, Lines, Pauses
 from device_agent.sources.nvidia.roster import is_read
 
@@ -73,7 +73,8 @@ class NvmlClient:
         self._has_heard = asyncio.Event()
         self._makes_nodes = False
         pauses = Pauses(timing.silence, timing.first_delay, timing.longest_delay)
-        self._lines = Lines(path, pauses, Conversation(self._greeting, parse_state, self._take, self._lose))
+        conversation = Conversation(self._greeting, parse_state, LONGEST_LINE, self._take, self._lose)
+        self._lines = Lines(path, pauses, conversation)
 
     async def first_state(self) -> None:
         """Wait for the first state, but not for ever."""
