@@ -137,8 +137,10 @@ class Agent:
             stack.callback(devices.close)
             self._loop.add_reader(devices.fileno(), self._on_devices, devices)
             stack.callback(self._loop.remove_reader, devices.fileno())
-        for where in filter(None, (self._settings.port, self._settings.socket)):
-            stack.callback((await serve(where, self._pages)).close)
+        if self._settings.port:
+            stack.callback((await serve(self._settings.port, self._pages)).close)
+        if self._settings.socket:
+            stack.callback((await serve(self._settings.socket, self._pages)).close)
 
     async def _leave(self) -> None:
         ends: list[Awaitable[None]] = [one.stop() for one in self._followed]

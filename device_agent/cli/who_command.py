@@ -1,4 +1,4 @@
-"""``device-agent who``: which container has which device, since when, and how much it uses. It asks the running agent."""
+"""``device-agent who``: which container has which device, since when, and how much it uses, as the agent says it."""
 
 import json
 import sys
@@ -59,7 +59,8 @@ def _row(one: Mapping[str, Any], now: float) -> tuple[str, ...]:
 
 def age(seconds: float) -> str:
     """Write how long ago something was, as kubectl does: ``4d2h``, ``3h5m``, ``12s``."""
-    rest, words = max(0, int(seconds)), []
+    words: list[str] = []
+    rest = max(0, int(seconds))
     for length, unit in _UNITS:
         count, rest = divmod(rest, length)
         if count or words or unit == "s":

@@ -1,4 +1,4 @@
-"""The configuration file: ``resources``, a list of descriptions, ``nvidia`` and ``exporter``. Text in, a description out.
+"""The configuration file: ``resources``, a list, ``nvidia`` and ``exporter``. Text in, a description out.
 
 Any key that has no meaning is an error: a misspelt one would otherwise be a device without its file.
 """
@@ -134,7 +134,9 @@ def _exporter(document: Mapping[Hashable, object], problems: list[Problem]) -> "
 def _unknown(key: str) -> Problem:
     place = _BELONGS.get(key)
     hint = f" here; it belongs to {place}" if place else nearest(key, _KEYS)
-    return Problem(path=(key,), message=f"there is no such field{hint or f'; there are {first_few(_KEYS, len(_KEYS))}'}")
+    return Problem(
+        path=(key,), message=f"there is no such field{hint or f'; there are {first_few(_KEYS, len(_KEYS))}'}"
+    )
 
 
 def _twice(names: Iterable[str]) -> list[Problem]:

@@ -131,9 +131,7 @@ class Exporter:
     # --- what is asked ------------------------------------------------------------------------------------------------
 
     def _resources(self) -> Resources:
-        return {
-            name: served.plugin.service.devices for one in self._followed for name, served in one.offers().items()
-        }
+        return {name: served.plugin.service.devices for one in self._followed for name, served in one.offers().items()}
 
     def _given(self) -> "Given":
         found: dict[tuple[str, str], Allocation] = {}

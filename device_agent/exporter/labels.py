@@ -1,7 +1,8 @@
 """The labels of series, as text: made once for each card and pod, and used by all their metrics. Pure.
 
-Names and values are those of NVIDIA's dcgm-exporter. The three labels of a pod are always there, empty where the series
-is nobody's: Prometheus would fill in absent ones from its target, and the exporter's own pod would seem to use the card.
+Names and values are those of NVIDIA's dcgm-exporter. The three labels of a pod are always there, empty where the
+series is nobody's: Prometheus would fill in absent ones from its target, and the exporter's own pod would seem to use
+the card.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -76,15 +77,17 @@ def lasting_pairs(gpu: str, uuid: str, host: Host) -> str:
 def _labelled(view: CardView, host: Host) -> Labelled:
     card, whole = view.card, view.parent or view.card
     instance = {"GPU_I_PROFILE": card.profile, "GPU_I_ID": "" if card.gi is None else str(card.gi)}
-    pairs = label_pairs({
-        "gpu": str(whole.index),
-        "UUID": whole.id,
-        "pci_bus_id": _bus_id(whole.pci),
-        "device": f"{'nvidia' if whole.driver == NVIDIA else 'card'}{whole.index}",
-        "modelName": printable(whole.name, _LONGEST_NAME),
-        **(instance if card.parent else {}),
-        host.label: host.name,
-    })
+    pairs = label_pairs(
+        {
+            "gpu": str(whole.index),
+            "UUID": whole.id,
+            "pci_bus_id": _bus_id(whole.pci),
+            "device": f"{'nvidia' if whole.driver == NVIDIA else 'card'}{whole.index}",
+            "modelName": printable(whole.name, _LONGEST_NAME),
+            **(instance if card.parent else {}),
+            host.label: host.name,
+        }
+    )
     pods = tuple((f"{pairs},{owner_pairs(one.owner)}", one) for one in view.pods)
     lasting = lasting_pairs(str(whole.index), whole.id, host)
     return Labelled(view, f"{pairs},{owner_pairs(view.owner)}", pods, lasting)

@@ -25,8 +25,9 @@ _PERCENT = 100.0
 
 
 class Health(NamedTuple):
-    """How the exporter is. ``age``: of what was said of use, in seconds; None: nothing was. ``is_fresh``: it counts.
+    """How far the exporter can be believed.
 
+    ``age``: of what was said of use, in seconds; None: nothing was. ``is_fresh``: it counts still.
     ``knows_holders``: the kubelet says who has devices. ``knows_processes``: processes can be said to be of pods; None
     where that is not asked for. ``dropped``: series that were left out.
     """
@@ -50,7 +51,7 @@ def card_families(cards: Sequence[Labelled]) -> Iterator[Family]:
                  "Used memory of a card; of a shared one also of each pod.", used)  # fmt: skip
     yield Family("device_agent_gpu_memory_total_bytes", "gauge", "Memory of a card.", total)
     yield Family("device_agent_gpu_busy_ratio", "gauge",
-                 "Share of time in which a card was busy, 0 to 1; of a shared one also of each pod.", ratio)  # fmt: skip
+                 "Time in which a card was busy, 0 to 1; of a shared one also of each pod.", ratio)  # fmt: skip
 
 
 def event_families(cards: Sequence[Labelled], xids: Iterable[XidCount], host: Host) -> Iterator[Family]:
@@ -58,10 +59,10 @@ def event_families(cards: Sequence[Labelled], xids: Iterable[XidCount], host: Ho
     throttled = [sample for one in cards if not one.card.parent for sample in _throttle(one)]
     yield Family("device_agent_gpu_throttle", "gauge", "1 if the clocks of a card are low for this reason.", throttled)
     lasting = {one.card.id: one.lasting for one in cards}
-    counts = [
-        (f"{lasting.get(one.uuid) or lasting_pairs('', one.uuid, host)},{label_pairs({'xid': str(one.xid)})}", one.count)
-        for one in xids
-    ]
+    counts = []
+    for one in xids:
+        pairs = lasting.get(one.uuid) or lasting_pairs("", one.uuid, host)
+        counts.append((f"{pairs},{label_pairs({'xid': str(one.xid)})}", one.count))
     yield Family("device_agent_gpu_xid_total", "counter",
                  "Xid errors of a card since the container nvml started.", counts)  # fmt: skip
 

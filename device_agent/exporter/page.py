@@ -18,10 +18,12 @@ def render_use(use: Use | None, held: Sequence[Allocated] | None, host: Host) ->
 
     ``use``: None where nothing is known of now. ``held``: None where it is not known who has what.
     """
-    families: list[Family] = [] if held is None else [allocated_family(held, host)]
+    families: list[Family] = []
     if use is not None:
         cards = labelled(card_views(use, held or ()), host)
         families += [*dcgm_families(cards, use.xids), *card_families(cards), *event_families(cards, use.xids, host)]
+    if held is not None:
+        families.append(allocated_family(held, host))
     kept, dropped = _bounded(families)
     return _text(kept), dropped
 

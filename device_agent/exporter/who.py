@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from device_agent.gpu_state.use import Use
@@ -21,19 +22,20 @@ class Clock(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What the page is made of. ``held``: None where it is not known who has what; ``problems``: what else is not known.
+    """What the page is made of.
 
-    ``use``: None where nothing is known of now. ``given``: what was given, and when.
+    ``held``: None where it is not known who has what. ``use``: None where nothing is known of now.
+    ``given``: what was given, and when. ``problems``: what is not known, for people.
     """
 
     held: Sequence[Allocated] | None
     use: Use | None = None
-    given: "Given" = {}
+    given: "Given" = MappingProxyType({})
     problems: tuple[str, ...] = ()
 
 
 def who_page(known: Known, now: Clock) -> str:
-    """Write the page, as ``device-agent who`` reads it. Memory in bytes, ``since`` in seconds since 1970; null: not known."""
+    """Write the page, as ``device-agent who`` reads it: memory in bytes, ``since`` since 1970; null: not known."""
     views = {view.card.id: view for view in card_views(known.use, known.held or ())} if known.use is not None else {}
     find = cards_by_device(known.use.cards if known.use is not None else ())
     rows = [
@@ -72,4 +74,5 @@ def _use_of(view: CardView, one: Allocated) -> tuple[float | None, float | None]
     if view.owner != NOBODY:
         return view.card.values.get("memory_used"), view.card.values.get("busy_percent")
     pod = (one.holder.namespace, one.holder.name)
-    return next(((use.memory, use.busy) for use in view.pods if (use.owner.namespace, use.owner.pod) == pod), (None, None))
+    mine = (use for use in view.pods if (use.owner.namespace, use.owner.pod) == pod)
+    return next(((use.memory, use.busy) for use in mine), (None, None))

@@ -10,13 +10,11 @@ from device_agent.nvml_client.lines import Conversation, Lines, Pauses
 
 log = logging.getLogger(__name__)
 
-USUAL = Pauses()
-
 
 class UseClient:
     """Follows use. ``use``: what was said last, however old it is by now; None: nothing yet."""
 
-    def __init__(self, path: str, pauses: Pauses = USUAL) -> None:
+    def __init__(self, path: str, pauses: Pauses) -> None:
         self.use: Use | None = None
         self._pods: tuple[str, ...] | None = None
         self._silence = ""

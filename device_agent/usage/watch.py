@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import NamedTuple
 
 from device_agent.config.options import Settings
 from device_agent.devices.model import DeviceNode
@@ -10,7 +11,7 @@ from device_agent.errors import UsersUnknown
 from device_agent.gpu_state.checks import is_pod
 from device_agent.gpu_state.use import MOST_PODS, Use
 from device_agent.nvml_client.lines import Pauses
-from device_agent.nvml_client.use_client import USUAL, UseClient
+from device_agent.nvml_client.use_client import UseClient
 from device_agent.sources.files.pci import pci_addresses
 from device_agent.sources.in_thread import in_thread
 from device_agent.usage.attribution import Addresses, Allocated, Resources, allocated, pods_of
@@ -18,8 +19,17 @@ from device_agent.users.pod_resources import Holders, fetch_holders
 
 log = logging.getLogger(__name__)
 
-_PERIOD = 5.0
 _ANSWER_SECONDS = 5.0
+
+
+class Timing(NamedTuple):
+    """``period``: seconds from one question to the kubelet to the next. ``pauses``: of the connection to ``nvml``."""
+
+    period: float = 5.0
+    pauses: Pauses = Pauses()
+
+
+USUAL = Timing()
 
 
 class UseWatch:
@@ -28,7 +38,7 @@ class UseWatch:
     ``held``: what containers have of that; None where the kubelet does not say it. ``why``: then, the reason.
     """
 
-    def __init__(self, settings: Settings, resources: Callable[[], Resources], pauses: Pauses = USUAL) -> None:
+    def __init__(self, settings: Settings, resources: Callable[[], Resources], timing: Timing = USUAL) -> None:
         self.held: tuple[Allocated, ...] | None = None
         self.why = "the kubelet was not asked yet"
         self._settings = settings
@@ -36,7 +46,8 @@ class UseWatch:
         self._is_per_pod = False
         self._has_too_many = False
         self._holders: Holders | None = None
-        self._client = UseClient(settings.nvml_socket, pauses)
+        self._period = timing.period
+        self._client = UseClient(settings.nvml_socket, timing.pauses)
         self._task = asyncio.create_task(self._follow())
 
     @property
@@ -64,7 +75,7 @@ class UseWatch:
     async def _follow(self) -> None:
         while True:
             await self._look()
-            await asyncio.sleep(_PERIOD)
+            await asyncio.sleep(self._period)
 
     async def _look(self) -> None:
         why = ""
@@ -105,7 +116,5 @@ def _find_addresses(root: str, holders: Holders, resources: Resources) -> Callab
     """Make what looks for the PCI addresses of units that containers have; it may wait for the node's files."""
     offered = (resources.get(resource, {}).get(device) for resource, device in holders)
     units = {device.unit.id: device.unit for device in offered if device is not None}
-    paths = {
-        name: [file.path for file in unit.files if isinstance(file, DeviceNode)] for name, unit in units.items()
-    }
+    paths = {name: [file.path for file in unit.files if isinstance(file, DeviceNode)] for name, unit in units.items()}
     return lambda: {name: pci_addresses(root, nodes) for name, nodes in paths.items() if nodes}
