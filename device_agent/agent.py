@@ -30,6 +30,7 @@ from kube_api.text import first_few
 
 if TYPE_CHECKING:
     from device_agent.allocations.remembered import Allocations
+    from device_agent.exporter.exporter import Exporter
     from device_agent.gpus import Gpus, MakeOwnNode
     from device_agent.sources.files.profiled_files import ProfiledFiles
 
@@ -68,6 +69,12 @@ class Agent:
         self._settings = settings
         self._own_node = own_node
         self._gpus: Gpus | None = None
+        self._exporter: Exporter | None = None
+        self._pages: dict[str, Callable[[], Page]] = {
+            "/healthz": lambda: health(self._trouble()),
+            "/readyz": lambda: health(self._missing()),
+            "/metrics": lambda: Page(render(self._counts())),
+        }
         self._description = description
         self._load = load
         self._given = given
@@ -130,20 +137,17 @@ class Agent:
             stack.callback(devices.close)
             self._loop.add_reader(devices.fileno(), self._on_devices, devices)
             stack.callback(self._loop.remove_reader, devices.fileno())
-        pages = {
-            "/healthz": lambda: health(self._trouble()),
-            "/readyz": lambda: health(self._missing()),
-            "/metrics": lambda: Page(render(self._counts())),
-        }
         if self._settings.port:
-            stack.callback((await serve(self._settings.port, pages)).close)
+            stack.callback((await serve(self._settings.port, self._pages)).close)
         if self._settings.socket:
-            stack.callback((await serve(self._settings.socket, pages)).close)
+            stack.callback((await serve(self._settings.socket, self._pages)).close)
 
     async def _leave(self) -> None:
         ends: list[Awaitable[None]] = [one.stop() for one in self._followed]
         if self._gpus is not None:
             ends.append(self._gpus.stop())
+        if self._exporter is not None:
+            ends.append(self._exporter.stop())
         await asyncio.gather(*ends)
 
     # --- what happens -------------------------------------------------------------------------------------------------
@@ -213,6 +217,8 @@ class Agent:
             self._add_gpus()
         for one in self._followed:
             one.configure(description)
+        if self._exporter is not None or (description.exporter is not None and description.exporter.enabled):
+            self._export()
         if self._files is not None:
             self._files.watch(self._places())
 
@@ -224,6 +230,13 @@ class Agent:
         self._add(gpus.source, self._given)
         if self._tasks is not None:
             gpus.follow(self._tasks)
+
+    def _export(self) -> None:
+        from device_agent.exporter.exporter import Exporter  # noqa: PLC0415 - most nodes do not need it
+
+        if self._exporter is None:
+            self._exporter = Exporter(self._settings, self._followed, self._pages)
+        self._exporter.configure(self._description.exporter)
 
     def _places(self) -> list[Place]:
         """Name the files whose change matters."""

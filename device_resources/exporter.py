@@ -3,12 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from device_resources.kinds import Fields, Flag, Json, Number, Path, Text
+from device_resources.kinds import Fields, Flag, Json, Number, Path, Problem, Text, shown
 from device_resources.resource_parser import InvalidResource
 
 PORT = 9400
 """That of NVIDIA's dcgm-exporter."""
 HOSTNAME_LABEL = "Hostname"
+
+OTHER_LABELS = frozenset({
+    "gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_ID", "GPU_I_PROFILE",
+    "namespace", "pod", "container", "resource", "xid", "reason",
+})  # fmt: skip
+"""The other labels of the exporter's series."""
 
 LABEL = Text(
     pattern="[A-Za-z][A-Za-z0-9_]*",
@@ -48,6 +54,10 @@ def parse_exporter(value: object, where: Path = ()) -> ExporterSettings:
         InvalidResource: naming each wrong field, its value and the remedy.
     """
     problems = EXPORTER_FIELDS.check(value, where)
+    label = value.get("hostnameLabel") if isinstance(value, Mapping) else None
+    if isinstance(label, str) and label in OTHER_LABELS:
+        message = f"{shown(label)} is another label of the same series: write another name, such as node"
+        problems.append(Problem(path=(*where, "hostnameLabel"), message=message))
     if problems or not isinstance(value, Mapping):
         raise InvalidResource(tuple(problems))
     return ExporterSettings(

@@ -1,7 +1,7 @@
 """Commands of the agent: settings, logging, exit codes.
 
 Exit status: 0 done, 1 a device of ``scan`` or a page of ``get`` is not healthy, the socket of ``nvml`` cannot be had,
-a profile is refused, or the cards are not known, 2 wrong usage or configuration.
+a profile is refused, the cards or who has devices are not known, 2 wrong usage or configuration.
 """
 
 import asyncio
@@ -45,6 +45,10 @@ def _run_parsed(arguments: Sequence[str], environment: Environment) -> int:
         from device_agent.cli.get_command import get_page  # noqa: PLC0415 - as above
 
         return get_page(parsed.page, environment)
+    if parsed.command == "who":
+        from device_agent.cli.who_command import print_who  # noqa: PLC0415 - as above
+
+        return print_who(parsed.output, environment)
     if parsed.command == "admission-policy":
         from device_agent.cli.policy_command import print_policy, print_rights  # noqa: PLC0415 - as above
 
