@@ -24,9 +24,13 @@ class Sample(NamedTuple):
 
 
 class Busy:
-    """How busy each process kept each GPU since the last look at it."""
+    """How busy each process kept each GPU since the last look at it; at the first one, as long as NVML remembers.
 
-    def __init__(self) -> None:
+    ``clock``: that of the day, in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
         self._newest: dict[str, int] = {}
         self._looked = 0.0
 
@@ -35,7 +39,7 @@ class Busy:
 
         ``uuid``: of the GPU or MIG device with this handle.
         """
-        now = time.time()
+        now = self._clock()
         if now < self._looked:
             # The driver's times are those of this clock, which was set back: new samples would count as old ones.
             self._newest.clear()

@@ -14,7 +14,7 @@ _HOPPER = 9
 _ROWS = {"rows_correctable": 0, "rows_uncorrectable": 1, "rows_failed": 3}
 """Places in the line ``rows``."""
 
-USE = {
+USE: dict[str, float] = {
     "sm_clock_mhz": 1980,
     "memory_clock_mhz": 2619,
     "temperature_c": 41,
@@ -87,6 +87,7 @@ class FakeGpu:
         self.faults: list[str] = []
         self.xids: list[str] = []
         self.processes: list[FakeProcess] = []
+        self.samples: list[str] = []
         self.is_there = True
 
     def set_use(self, mig: str, values: Mapping[str, float | None]) -> None:
@@ -117,7 +118,7 @@ class FakeGpu:
         blocks = [lines(self.facts), *self.faults]
         blocks += [f"link {link}" for link in self.links]
         blocks += [f"xid {xid}" for xid in self.xids[-_KEPT_XIDS:]]
-        blocks += self._users("")
+        blocks += [*self._users(""), *(f"busy {sample}" for sample in self.samples)]
         for mig in self.migs:
             blocks += ["mig", lines(mig), *self._users(mig["uuid"])]
         return blocks

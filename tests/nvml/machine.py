@@ -82,10 +82,11 @@ class FakeMachine:
         self.gpus[gpu].facts.pop(key, None)
         self.write()
 
-    def set_use(self, gpu: int, *, mig: str = "", **values: float | None) -> None:
+    def set_use(self, gpu: int, mig: str = "", /, **values: float | None) -> None:
         """Set how much a GPU, or the MIG device with this UUID, is used; None: it does not know that.
 
-        Names and units are those of :data:`device_agent.gpu_state.use.VALUES`; ``memory_free`` is what is left.
+        Names and units are those of :data:`device_agent.gpu_state.use.VALUES`; ``memory_free`` is what is left, and
+        without ``memory_used`` it is what the processes have. :data:`tests.nvml.gpu.USE` is a set of them.
         """
         self.gpus[gpu].set_use(mig, values)
         self.write()
@@ -111,6 +112,11 @@ class FakeMachine:
     def remove_process(self, gpu: int, pid: int) -> None:
         """Let a process end, as far as this GPU is concerned."""
         self.gpus[gpu].remove_process(pid)
+        self.write()
+
+    def add_sample(self, gpu: int, pid: int, percent: int, at: int) -> None:
+        """Add a sample of how busy a process kept a GPU until a time in microseconds; a later look has not seen it."""
+        self.gpus[gpu].samples.append(f"{pid} {percent} {at}")
         self.write()
 
     def limits(self) -> dict[tuple[str, str], tuple[int, int]]:
