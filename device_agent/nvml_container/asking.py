@@ -7,6 +7,7 @@ While the use of cards is followed it stays for a while without a driver of NVID
 import os
 import select
 import time
+from collections.abc import Callable, Sequence
 
 from device_agent.gpu_state.checks import is_word
 from device_agent.gpu_state.requests import LOOK, MAKE_NODES, Request, parse_request
@@ -23,7 +24,7 @@ from device_agent.nvml_container.sysfs import read_load, read_numa_node
 from kube_api.text import first_few, printable
 from nvml_inventory.errors import NvmlInventoryError
 from nvml_inventory.session import Session, open_session
-from nvml_inventory.values import Absent, Card, Unreadable, Xid
+from nvml_inventory.values import Absent, Card, DeviceUse, Unreadable, Xid
 
 _SLICE = 1.0
 """Seconds after which a request is seen, while events are waited for."""
@@ -82,7 +83,7 @@ class Asking:
         timing = self._timing
         end = time.monotonic() + (timing.absent_pause if read_load(self._places.root) else timing.unloaded_pause)
         while not self._is_asked() and self._sampling.is_followed and (rest := end - time.monotonic()) > 0:
-            self._sample(None)
+            self._sample(tuple)
             select.select([self._requests], [], [], min(rest, self._sampling.rest()))
 
     def _end(self, session: Session) -> None:
@@ -124,14 +125,14 @@ class Asking:
         end = time.monotonic() + self._timing.look
         watched = session.watched
         while not self._is_asked() and session.watched == watched and (rest := end - time.monotonic()) > 0:
-            self._sample(session)
+            self._sample(session.use)
             seen = session.wait(min(_SLICE, rest, self._sampling.rest()))
             if seen is not None:
                 self._say(_xid(seen))
 
-    def _sample(self, session: Session | None) -> None:
+    def _sample(self, read_devices: Callable[[], Sequence[DeviceUse]]) -> None:
         if self._sampling.rest() <= 0:
-            self._say(self._sampling.take(session))
+            self._say(self._sampling.take(read_devices))
 
     def _is_asked(self) -> bool:
         """Read requests; returns whether one asks for an inventory."""

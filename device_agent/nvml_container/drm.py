@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from device_agent.boot import read_line, read_text, seconds_since_boot
+from device_agent.gpu_state.checks import MOST
 from device_agent.gpu_state.use import CardUse, ProcessUse
 from device_agent.nvml_container.fdinfo import Client, Engines, list_descriptors, read_client
 from device_agent.nvml_container.processes import Process, read_start
@@ -64,6 +65,12 @@ def _read_values(root: str, device: str) -> dict[str, float]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+def _memory(clients: Iterable[Client]) -> int | None:
+    """Add what clients have; None where nothing is known of it, and where it makes no sense."""
+    known = [client.memory for client in clients if client.memory is not None]
+    return sum(known) if known and sum(known) <= MOST else None
+
+
 def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 15 else None
 
@@ -88,9 +95,8 @@ class Clients:
             descriptors = list_descriptors(self._proc, process.pid, left[process.uid])
             left[process.uid] -= len(descriptors)
             for card, clients in self._of_process(process, descriptors, seen).items():
-                known = [client.memory for client in clients if client.memory is not None]
-                memory, busy = sum(known) if known else None, self._engines.busy(clients, seconds_since_boot())
-                used.setdefault(card, []).append(ProcessUse(*process, pods[process.uid], memory, busy))
+                busy = self._engines.busy(clients, seconds_since_boot())
+                used.setdefault(card, []).append(ProcessUse(*process, pods[process.uid], _memory(clients), busy))
         self._engines.turn()
         return used
 

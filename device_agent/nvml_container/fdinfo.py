@@ -9,7 +9,7 @@ from device_agent.boot import read_text
 
 _LONGEST = 1 << 13
 _MOST_LINES = 256
-_MOST_DIGITS = 18
+_MOST_DIGITS = 20
 _UNITS = {"": 1, "ns": 1, "KiB": 1 << 10, "MiB": 1 << 20}
 _REGION_KINDS = ("resident", "memory", "total")
 """Of a region the first of these counts that a driver writes; ``memory`` is amdgpu's older name of ``resident``."""

@@ -1,7 +1,7 @@
 """How much cards are used now, and by which processes of the pods that are asked for. In the child: it may hang."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from device_agent.boot import seconds_since_boot
@@ -14,7 +14,6 @@ from device_agent.nvml_container.pod_logs import read_pod_names
 from device_agent.nvml_container.processes import Processes, read_process, why_unseen
 from device_agent.nvml_container.settings import Places
 from kube_api.text import printable
-from nvml_inventory.session import Session
 from nvml_inventory.values import DeviceUse
 
 _NEVER = float("inf")
@@ -58,12 +57,12 @@ class Sampling:
         """Return the seconds until the next sample is due."""
         return max(0.0, self._due - time.monotonic()) if self.is_followed else _NEVER
 
-    def take(self, session: Session | None) -> Use:
-        """Take a sample; without a session, of the cards of other drivers alone."""
+    def take(self, read_devices: Callable[[], Sequence[DeviceUse]]) -> Use:
+        """Take a sample, of what NVML says by ``read_devices`` and of the cards of other drivers."""
         self._taken = time.monotonic()
         self._due = self._taken + self._every
         at = seconds_since_boot()
-        devices = () if session is None else session.use()
+        devices = read_devices()
         cards = (*map(_card, devices), *read_cards(self._places.root))
         pods = self._pods()
         used = self._used(devices, cards, pods.names, at)

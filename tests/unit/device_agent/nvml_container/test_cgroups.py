@@ -27,10 +27,10 @@ def v2(path: str) -> str:
 
 
 # The names are those that the kubelet makes (Kubernetes, pkg/kubelet/cm: cgroup_manager_linux.go and
-# pod_container_manager_linux.go), and below them those of the runtimes: containerd's CRI (getCgroupsPath: SLICE:cri-containerd:ID with
-# systemd, PARENT/ID with cgroupfs), CRI-O (internal/config/cgmgr: crio-ID.scope, crio-ID, crio-conmon-ID), Docker
-# (docker-ID.scope, PARENT/ID). runc's systemd driver makes of SLICE:PREFIX:NAME the scope PREFIX-NAME.scope
-# (docs/systemd.md of runc).
+# pod_container_manager_linux.go), and below them those of the runtimes: containerd's CRI (getCgroupsPath:
+# SLICE:cri-containerd:ID with systemd, PARENT/ID with cgroupfs), CRI-O (internal/config/cgmgr: crio-ID.scope, crio-ID,
+# crio-conmon-ID), Docker (docker-ID.scope, PARENT/ID). runc's systemd driver makes of SLICE:PREFIX:NAME the scope
+# PREFIX-NAME.scope (docs/systemd.md of runc).
 PODS = [
     pytest.param(v2(f"/{SLICE}/cri-containerd-{ID}.scope"), PLAIN, id="containerd, systemd, v2"),
     pytest.param(v1(f"/{SLICE}/cri-containerd-{ID}.scope"), PLAIN, id="containerd, systemd, v1"),
@@ -130,7 +130,7 @@ def test_what_is_nested_in_a_pod_is_that_pods(text: str, uid: str, nested: str) 
 
 WORDS = st.sampled_from(
     ["", "..", "kubepods", "kubepods.slice", "burstable", "kubepods-besteffort.slice", f"pod{INNER}", "docker", ":",
-     "x\x0b0:", "x\u20280:", f"kubepods-pod{INNER_PLAIN}.slice", f"kubepods-pod{INNER_PLAIN}.slice:cri-containerd:x", "x"]
+     "x\x0b0:", "x\u20280:", f"kubepods-pod{INNER_PLAIN}.slice", f"kubepods-pod{INNER_PLAIN}.slice:crio:x", "x"]
 )  # fmt: skip
 
 

@@ -28,8 +28,8 @@ I915 = HEAD + (
 )
 XE = HEAD + (
     "drm-driver:\txe\ndrm-client-id:\t3\ndrm-pdev:\t0000:03:00.0\ndrm-total-system:\t8192\ndrm-resident-system:\t4096\n"
-    "drm-total-vram0:\t512 KiB\ndrm-resident-vram0:\t256 KiB\ndrm-cycles-rcs:\t28257900\ndrm-total-cycles-rcs:\t7655183225\n"
-    "drm-cycles-vcs:\t0\ndrm-total-cycles-vcs:\t7655183225\ndrm-engine-capacity-vcs:\t2\n"
+    "drm-total-vram0:\t512 KiB\ndrm-resident-vram0:\t256 KiB\n"
+    "drm-cycles-rcs:\t28257900\ndrm-total-cycles-rcs:\t7655183225\ndrm-cycles-vcs:\t0\ndrm-total-cycles-vcs:\t7655183225\ndrm-engine-capacity-vcs:\t2\n"
 )
 
 
