@@ -4,12 +4,13 @@ Three sources are put together: podresources says which pod has which device, wh
 that is, and the container ``nvml`` says which processes use the card.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from device_agent.allocations.given import Given
 from device_agent.devices.model import unit_of
 from device_agent.gpu_state.use import CardUse, ProcessUse, Use
+from device_agent.memory_limits.driver import PodLimit
 from device_agent.memory_limits.limits import Part, limit_of, part_of
 from device_resources.memory_limits import MemorySettings
 
@@ -53,6 +54,13 @@ def accounts(
 
     Processes of pods that do not have the card count for nobody. Where one name stands for pods of two UIDs, as while
     a pod is replaced, it cannot be said which of them has the card: nothing is known of its use then.
+
+    Args:
+        use: what the container ``nvml`` said last.
+        holders: what podresources said a few seconds ago at most.
+        given: what is remembered of allocations.
+        settings: what an admin says.
+        card_of: which card a device is of.
     """
     cards = {card.id: card for card in use.cards}
     uids, spoken_of = _uids(use), frozenset(use.pods or ())
@@ -64,6 +72,11 @@ def accounts(
         is_known = not use.processes and pod in spoken_of and len(uids.get(pod, ())) <= 1
         found.append(_used(account, card) if card is not None and is_known else account)
     return tuple(found)
+
+
+def pod_limits(every: Iterable[Account]) -> tuple[PodLimit, ...]:
+    """Return what a driver has to know of the pods that have a limit."""
+    return tuple(PodLimit(one.card, one.pod, one.limit, one.devices) for one in every if one.limit is not None)
 
 
 def _parts(holders: Holders, given: Given, card_of: CardOf) -> dict[tuple[str, str], list[Part]]:

@@ -3,16 +3,26 @@
 NVML sets a limit for a folder of cgroup v2 on a card. Where the kernel has the controller ``dmem``, the folder has to
 be that of a container; otherwise the driver looks for the nearest folder above a process that has a limit, and the
 pod's is enough.
+
+The container ``nvml`` imports this: NamedTuples, because ``dataclasses`` would cost it 2.8 MiB.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from device_agent.memory_limits.accounts import Account
 from device_agent.users.pods import pod_uid, pod_uids
 
 _EXACT = 2 << 20
 """Bytes: what is read back may be rounded to the card's pages."""
+
+
+class PodLimit(NamedTuple):
+    """What a pod may use of a card, in bytes. ``pod``: NAMESPACE/NAME. ``devices``: how many it has of the card."""
+
+    card: str
+    pod: str
+    limit: int
+    devices: int = 1
 
 
 class Folders(NamedTuple):
@@ -54,19 +64,21 @@ def limited_folders(uid: str, folders: Folders) -> tuple[str, ...]:
     )
 
 
-def wanted_limits(
-    accounts: Iterable[Account], uids: Mapping[str, Collection[str]], folders: Folders
-) -> tuple[CgroupLimit, ...]:
-    """Say which folder gets which limit. ``uids``: of pods by NAMESPACE/NAME, also of earlier ones of the same name.
+def wanted_limits(limits: Iterable[PodLimit], pods: Mapping[str, str], folders: Folders) -> tuple[CgroupLimit, ...]:
+    """Say which folder gets which limit.
 
     Each container gets the whole limit of its pod: nobody says which container a folder is of. What they use together
-    is watched (:func:`still_watched`).
+    is watched (:func:`kept_by_driver`).
+
+    Args:
+        limits: of pods.
+        pods: NAMESPACE/NAME by UID, also of earlier pods of the same name.
+        folders: what there is.
     """
     return tuple(
-        CgroupLimit(account.card, folder, account.limit, account.pod)
-        for account in accounts
-        if account.limit is not None
-        for uid in sorted(uids.get(account.pod, ()))
+        CgroupLimit(one.card, folder, one.limit, one.pod)
+        for one in limits
+        for uid in sorted(uid for uid, pod in pods.items() if pod == one.pod)
         for folder in limited_folders(uid, folders)
     )
 
@@ -76,16 +88,22 @@ def limits_to_set(wanted: Iterable[CgroupLimit], read: Read) -> tuple[CgroupLimi
     return tuple(limit for limit in wanted if not _is_in_force(limit, read))
 
 
-def still_watched(accounts: Iterable[Account], wanted: Sequence[CgroupLimit], read: Read) -> tuple[Account, ...]:
-    """Return the pods whose limits the driver does not keep by itself: they are watched.
+def kept_by_driver(limits: Iterable[PodLimit], wanted: Iterable[CgroupLimit], read: Read) -> frozenset[tuple[str, str]]:
+    """Return card and pod of the limits that the driver keeps by itself; all others have to be watched.
 
-    These are pods without a limit that was read back, and those of several containers that may use the card, each with
-    a limit of its own.
+    Not kept is a limit that was not read back from all its folders, and that of a pod whose containers may use the card
+    with several devices, each container with a limit of its own.
     """
-    limits: dict[tuple[str, str], list[CgroupLimit]] = {}
+    by_pod: dict[tuple[str, str], list[CgroupLimit]] = {}
     for limit in wanted:
-        limits.setdefault((limit.card, limit.pod), []).append(limit)
-    return tuple(one for one in accounts if not _is_kept(one, limits.get((one.card, one.pod), []), read))
+        by_pod.setdefault((limit.card, limit.pod), []).append(limit)
+    return frozenset(
+        (one.card, one.pod)
+        for one in limits
+        if (own := by_pod.get((one.card, one.pod)))
+        and (one.devices == 1 or len(own) == 1)
+        and all(_is_in_force(limit, read) for limit in own)
+    )
 
 
 def news(refused: Mapping[str, str], reported: Mapping[str, str]) -> dict[str, str]:
@@ -97,11 +115,6 @@ def _is_of(uid: str, path: str) -> bool:
     """Return whether a folder is a pod's, and in no other pod's, where a container can make folders of any name."""
     above, _, name = path.rpartition("/")
     return pod_uid(name) == uid and not pod_uids(above.split("/"))
-
-
-def _is_kept(account: Account, limits: Sequence[CgroupLimit], read: Read) -> bool:
-    is_one = account.devices == 1 or len(limits) == 1
-    return bool(limits) and is_one and all(_is_in_force(limit, read) for limit in limits)
 
 
 def _is_in_force(limit: CgroupLimit, read: Read) -> bool:

@@ -1,9 +1,12 @@
 """What each pod uses of each card, and may use."""
 
+from dataclasses import replace
+
 import pytest
 
 from device_agent.gpu_state.use import Use
-from device_agent.memory_limits.accounts import Account, Holders, accounts
+from device_agent.memory_limits.accounts import Account, Holders, accounts, pod_limits
+from device_agent.memory_limits.driver import PodLimit
 from device_resources.memory_limits import MemorySettings
 from tests.unit.device_agent.memory_limits.examples import (
     CARD,
@@ -91,6 +94,7 @@ def test_devices_of_one_card_are_one_account() -> None:
     given = {**GIVEN, **given_as(4, "GPU-0::2", resource="nvidia.com/l4.shared")}
     (found,) = accounts(use(card()), holders, given, SETTINGS)
     assert (found.limit, found.devices) == (20 * GIB, 2)
+    assert pod_limits([found, replace(found, limit=None)]) == (PodLimit(CARD, A, 20 * GIB, 2),)
 
 
 def test_a_device_of_files_is_on_the_card_that_the_agent_says() -> None:

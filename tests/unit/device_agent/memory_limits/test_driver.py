@@ -1,16 +1,18 @@
 """Which cgroup gets which limit, and what is still to be done."""
 
+from collections.abc import Collection
+
 import pytest
 
-from device_agent.memory_limits.accounts import Account
 from device_agent.memory_limits.driver import (
     CgroupLimit,
     Folders,
+    PodLimit,
     Read,
+    kept_by_driver,
     limited_folders,
     limits_to_set,
     news,
-    still_watched,
     wanted_limits,
 )
 from tests.unit.device_agent.memory_limits.examples import CARD, GIB, OTHER_CARD, A, B
@@ -51,27 +53,23 @@ def test_containers_have_the_limit_where_the_kernel_has_dmem(folders: Folders, f
     assert limited_folders(PLAIN, folders) == found
 
 
-def account(pod: str = A, card: str = CARD, limit: int | None = 10 * GIB, devices: int = 1) -> Account:
-    """Make an account, of which a driver needs no more."""
-    return Account(card=card, pod=pod, limit=limit, devices=devices)
-
-
-UIDS = {A: [PLAIN], B: ["ffffffff"]}
+PODS = {PLAIN: A, "ffffffff": B}
 FOLDERS = Folders(paths=[SYSTEMD, OTHER])
+LIMIT = PodLimit(CARD, A, 10 * GIB)
 
 
-def test_each_pod_with_a_limit_has_one_on_each_card() -> None:
-    """A pod without a limit, or whose UID is not known yet, has none."""
-    found = wanted_limits(
-        [account(), account(card=OTHER_CARD, limit=5 * GIB), account(B, limit=None), account("team/new")], UIDS, FOLDERS
+def test_each_pod_has_its_limit_on_each_card() -> None:
+    """A pod whose UID is not known yet has none."""
+    limits = [LIMIT, PodLimit(OTHER_CARD, A, 5 * GIB), PodLimit(CARD, "team/new", GIB)]
+    assert wanted_limits(limits, PODS, FOLDERS) == (
+        CgroupLimit(CARD, SYSTEMD, 10 * GIB, A),
+        CgroupLimit(OTHER_CARD, SYSTEMD, 5 * GIB, A),
     )
-    assert found == (CgroupLimit(CARD, SYSTEMD, 10 * GIB, A), CgroupLimit(OTHER_CARD, SYSTEMD, 5 * GIB, A))
 
 
 def test_a_pod_that_was_made_anew_is_found_beside_the_one_before() -> None:
     """The kubelet keeps the logs of the earlier one for a while; its cgroup is gone, or goes soon."""
-    found = wanted_limits([account()], {A: [PLAIN, "eeee"]}, FOLDERS)
-    assert [limit.folder for limit in found] == [SYSTEMD]
+    assert [limit.folder for limit in wanted_limits([LIMIT], {"eeee": A, **PODS}, FOLDERS)] == [SYSTEMD]
 
 
 WANTED = (CgroupLimit(CARD, SYSTEMD, 10 * GIB, A),)
@@ -91,26 +89,33 @@ WANTED = (CgroupLimit(CARD, SYSTEMD, 10 * GIB, A),)
 def test_what_is_not_in_force_is_set(read: Read, to_set: tuple[CgroupLimit, ...]) -> None:
     """Again and again, until it is read back; and nothing is set twice. What is not set is watched."""
     assert limits_to_set(WANTED, read) == to_set
-    assert bool(still_watched([account()], WANTED, read)) is bool(to_set)
+    assert kept_by_driver([LIMIT], WANTED, read) == (frozenset() if to_set else {(CARD, A)})
 
 
 @pytest.mark.parametrize(
-    ("devices", "is_watched"), [pytest.param(1, False, id="one device"), pytest.param(2, True, id="two devices")]
+    ("devices", "kept"),
+    [pytest.param(1, {(CARD, A)}, id="one device"), pytest.param(2, frozenset(), id="two devices")],
 )
-def test_containers_that_may_share_a_limit_are_watched_together(devices: int, *, is_watched: bool) -> None:
+def test_containers_that_may_share_a_limit_are_watched_together(
+    devices: int, kept: Collection[tuple[str, str]]
+) -> None:
     """Each container has the limit of the pod: two that use the card could use twice as much."""
-    one = account(devices=devices)
-    wanted = wanted_limits([one], UIDS, Folders(paths=[SYSTEMD, FIRST, SECOND], dmem=[FIRST, SECOND]))
+    limits = [LIMIT._replace(devices=devices)]
+    wanted = wanted_limits(limits, PODS, Folders(paths=[SYSTEMD, FIRST, SECOND], dmem=[FIRST, SECOND]))
     read = {(limit.card, limit.folder): limit.limit for limit in wanted}
     assert len(wanted) == 2
     assert limits_to_set(wanted, read) == ()
-    assert bool(still_watched([one], wanted, read)) is is_watched
+    assert kept_by_driver(limits, wanted, read) == kept
 
 
-def test_a_pod_of_two_devices_with_one_folder_is_not_watched() -> None:
+def test_the_limit_of_a_pod_of_two_devices_is_kept_by_its_one_folder() -> None:
     """Its slice has the limit of all of it."""
-    one = account(devices=2)
-    assert still_watched([one], WANTED, {(CARD, SYSTEMD): 10 * GIB}) == ()
+    assert kept_by_driver([LIMIT._replace(devices=2)], WANTED, {(CARD, SYSTEMD): 10 * GIB}) == {(CARD, A)}
+
+
+def test_a_pod_without_a_folder_is_not_kept() -> None:
+    """Nothing was set for it, so nothing can be wrong with it."""
+    assert kept_by_driver([LIMIT], (), {}) == frozenset()
 
 
 def test_a_card_that_keeps_no_limits_is_reported_once() -> None:

@@ -165,7 +165,7 @@ _SAMPLES = st.sampled_from([*range(9), "missing", "away"]).flatmap(
     )
 )
 _AGES = st.sampled_from([0, 0, 0, 0, 0, 1, 2, 6])
-_STREAMS = st.lists(st.tuples(st.integers(1, 5), _AGES, _SAMPLES), min_size=15, max_size=40)
+_STREAMS = st.lists(st.tuples(st.integers(1, 5), _AGES, _SAMPLES), min_size=15, max_size=25)
 
 
 @given(_STREAMS)
