@@ -49,6 +49,11 @@ class MemorySettings:
     grace_seconds: int = GRACE_SECONDS
     dry_run: bool = False
 
+    @property
+    def is_on(self) -> bool:
+        """Return whether anybody keeps limits."""
+        return self.mode is not MemoryMode.OFF
+
 
 _MODES = Word(words=tuple(MemoryMode))
 

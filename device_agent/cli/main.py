@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
+    from device_agent.memory_limits.tell import Create
     from device_agent.node.asked import Asked
     from device_agent.node.own_node import OwnNode
 
@@ -85,7 +86,7 @@ def _run(flags: Flags, environment: Environment) -> int:
     follow_signals()
     load = partial(read_description, settings.config_file)
     own_node = partial(_own_node, settings.node_name, environment)
-    asyncio.run(Agent(settings, load(), load, own_node=own_node).run())
+    asyncio.run(Agent(settings, load(), load, own_node=own_node, connect=partial(_connect, environment)).run())
     return 0
 
 
@@ -93,6 +94,13 @@ def _own_node(name: str, environment: Environment, on_asked: "Callable[[Asked], 
     from device_agent.node.follow import own_node  # noqa: PLC0415 - only with profiles of GPUs
 
     return own_node(name, environment, on_asked)
+
+
+def _connect(environment: Environment) -> "Create | None":
+    from device_agent.node.connect import connect_with_token  # noqa: PLC0415 - only with limits of memory
+
+    client = connect_with_token(environment)
+    return client.create if client is not None else None
 
 
 def _with_logging(settings: Settings) -> Settings:

@@ -1,4 +1,4 @@
-"""The configuration file: ``resources``, a list, ``nvidia`` and ``exporter``. Text in, a description out.
+"""The configuration file: ``resources``, ``nvidia``, ``exporter`` and ``memory``. Text in, a description out.
 
 Any key that has no meaning is an error: a misspelt one would otherwise be a device without its file.
 """
@@ -17,17 +17,19 @@ from kube_api.text import first_few
 
 if TYPE_CHECKING:
     from device_resources.exporter import ExporterSettings
+    from device_resources.memory_limits import MemorySettings
     from device_resources.nvidia import NvidiaSettings
 
 MAX_FILE = 1 << 18
 MAX_RESOURCES = 64
 _MAX_LISTED = 5
-_RESOURCES, _NVIDIA, _EXPORTER = "resources", "nvidia", "exporter"
-_KEYS = (_RESOURCES, _NVIDIA, _EXPORTER)
+_RESOURCES, _NVIDIA, _EXPORTER, _MEMORY = "resources", "nvidia", "exporter", "memory"
+_KEYS = (_RESOURCES, _NVIDIA, _EXPORTER, _MEMORY)
 _BELONGS = {
     **dict.fromkeys(("name", "groups", "health", "environment"), f"an entry of {_RESOURCES}"),
     **dict.fromkeys(("migStrategy", "libraries", "sharedDevicesAllocationPolicy"), _NVIDIA),
     **dict.fromkeys(("enabled", "port", "perPod", "hostnameLabel"), _EXPORTER),
+    **dict.fromkeys(("mode", "limits", "graceSeconds", "dryRun"), _MEMORY),
 }
 """Fields that stand at the top by mistake, and where they belong."""
 
@@ -39,11 +41,19 @@ class Description:
     ``resources``: those that are files of the node.
     ``nvidia``: how the devices of NVIDIA's driver are offered; None: they are not.
     ``exporter``: how the use of cards is exported; None: nothing is said of it.
+    ``memory``: how the memory of shared cards is limited; None: it is not.
     """
 
     resources: tuple[Resource, ...] = ()
     nvidia: "NvidiaSettings | None" = None
     exporter: "ExporterSettings | None" = None
+    memory: "MemorySettings | None" = None
+
+    @property
+    def is_monitored(self) -> bool:
+        """Return whether the use of cards has to be followed."""
+        is_exported = self.exporter is not None and self.exporter.enabled
+        return is_exported or (self.memory is not None and self.memory.is_on)
 
 
 def read_description(path: str) -> Description:
@@ -72,12 +82,13 @@ def parse_description(text: str, path: str) -> Description:
         resources = _resources(document, problems)
         nvidia = _nvidia(document, resources, problems) if _NVIDIA in document else None
         exporter = _exporter(document, problems) if _EXPORTER in document else None
+        memory = _memory(document, problems) if _MEMORY in document else None
     else:
         found = "empty" if document is None else shown(document)
         problems.append(Problem(path=(), message=f"the file is {found}: write {_RESOURCES}: and a list below it"))
     if problems:
         raise ConfigurationError(f"{path}: {first_few(problems, _MAX_LISTED, separator='; ')}")
-    return Description(resources=resources, nvidia=nvidia, exporter=exporter)
+    return Description(resources=resources, nvidia=nvidia, exporter=exporter, memory=memory)
 
 
 def _resources(document: Mapping[Hashable, object], problems: list[Problem]) -> tuple[Resource, ...]:
@@ -127,6 +138,16 @@ def _exporter(document: Mapping[Hashable, object], problems: list[Problem]) -> "
 
     try:
         return parse_exporter(document[_EXPORTER], (_EXPORTER,))
+    except InvalidResource as error:
+        problems += error.problems
+        return None
+
+
+def _memory(document: Mapping[Hashable, object], problems: list[Problem]) -> "MemorySettings | None":
+    from device_resources.memory_limits import parse_memory  # noqa: PLC0415 - most nodes do not need it
+
+    try:
+        return parse_memory(document[_MEMORY], (_MEMORY,))
     except InvalidResource as error:
         problems += error.problems
         return None

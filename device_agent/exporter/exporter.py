@@ -14,17 +14,15 @@ from device_agent.exporter.labels import Host
 from device_agent.exporter.ours import Health
 from device_agent.exporter.page import render_health, render_use
 from device_agent.exporter.who import Clock, Known, who_page
-from device_agent.followed import Followed
 from device_agent.gpu_state.use import Use
-from device_agent.sources.in_thread import in_thread
 from device_agent.telemetry import serve
-from device_agent.usage.attribution import Allocated, Resources, fresh
+from device_agent.usage.attribution import Allocated, fresh
 from device_agent.usage.watch import UseWatch
 from device_resources.exporter import ExporterSettings
 from kube_api.pages import Page, health
 
 if TYPE_CHECKING:
-    from device_agent.allocations.given import Allocation, Given
+    from device_agent.allocations.given import Given
 
 log = logging.getLogger(__name__)
 
@@ -49,37 +47,32 @@ class _Written(NamedTuple):
 
 
 class Exporter:
-    """Exports what is known of the resources of ``followed``. ``pages``: those of the agent, which get ``/who``."""
+    """Exports what is known. ``pages``: those of the agent, which get ``/who``; ``given``: what was given, and when."""
 
-    def __init__(self, settings: Settings, followed: Sequence[Followed], pages: Pages) -> None:
+    def __init__(self, settings: Settings, pages: Pages, given: "Callable[[], Given]") -> None:
         self._settings = settings
-        self._followed = followed
         self._pages = pages
+        self._given = given
         self._asked = ExporterSettings()
         self._watch: UseWatch | None = None
         self._listening: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
         self._written = _Written(None, None, Host("", ""), "", 0)
 
-    def configure(self, asked: ExporterSettings | None) -> None:
-        """Export as this says, from now on. What the pod's manifest has to give is logged where it is missing."""
-        before, self._asked = self._asked, asked or ExporterSettings()
+    def configure(self, asked: ExporterSettings, usage: UseWatch | None) -> None:
+        """Export as this says, from now on, what ``usage`` has seen; without it nothing."""
+        before, self._asked = self._asked, asked
+        self._watch = usage if asked.enabled else None
         if (before.enabled, before.port) != (self._asked.enabled, self._asked.port):
             self._listen()
         if not self._asked.enabled:
             self._pages.pop(_WHO, None)
-            if self._watch is not None:
-                self._end(self._watch.close())
-                self._watch = None
-            return
-        if self._watch is None:
-            self._watch = UseWatch(self._settings, self._resources)
-        self._watch.ask_processes(self._asked.per_pod)
-        self._pages[_WHO] = self._who
+        else:
+            self._pages[_WHO] = self._who
 
     async def stop(self) -> None:
         """End what was started."""
-        self.configure(None)
+        self.configure(ExporterSettings(), None)
         while self._ending:
             await asyncio.wait(self._ending)
 
@@ -103,7 +96,6 @@ class Exporter:
     async def _serve(self, port: int, before: asyncio.Task[None] | None) -> None:
         if before is not None:
             await asyncio.wait([before])
-        await self._load_given()
         pages = {"/healthz": lambda: health(""), "/metrics": self._metrics}
         server, said = None, ""
         while server is None:
@@ -120,24 +112,7 @@ class Exporter:
         finally:
             server.close()
 
-    async def _load_given(self) -> None:
-        """Read since when containers have what they have, as far as it was remembered."""
-        for given in [one.given for one in self._followed if one.given is not None]:
-            try:
-                await in_thread(given.load, "exporter")
-            except OSError as error:
-                log.warning("exporter: cannot read what was given in %s: %s", given.path, error.strerror or error)
-
     # --- what is asked ------------------------------------------------------------------------------------------------
-
-    def _resources(self) -> Resources:
-        return {name: served.plugin.service.devices for one in self._followed for name, served in one.offers().items()}
-
-    def _given(self) -> "Given":
-        found: dict[tuple[str, str], Allocation] = {}
-        for one in self._followed:
-            found |= (one.given.given if one.given is not None else None) or {}
-        return found
 
     def _metrics(self) -> Page:
         """Write the page for Prometheus: of what was sampled before, whoever asks how often."""

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from device_agent.errors import StateInvalid
 from device_agent.gpu_state.checks import optional, pod, several
+from device_agent.gpu_state.ending import END_REQUEST, EndRequest
 from device_agent.gpu_state.state_json import VERSION, parse_object
 from device_agent.gpu_state.use import MOST_PODS
 
@@ -18,26 +19,38 @@ FOLLOW_USE = "follow-use"
 """Send about every three seconds how cards are used, and by which processes of :attr:`Request.pods`."""
 LEAVE_USE = "leave-use"
 """Send no more of it."""
+END = "end"
+"""End :attr:`Request.process`, if it still is what that says. What became of it is said with the use of cards."""
 
-REQUESTS = (FOLLOW, MAKE_NODES, LOOK, FOLLOW_USE, LEAVE_USE)
+REQUESTS = (FOLLOW, MAKE_NODES, LOOK, FOLLOW_USE, LEAVE_USE, END)
 
 LONGEST_REQUEST = 1 << 19
 """Bytes of a request, without its newline."""
 
 _PODS = optional(several(pod, MOST_PODS))
 _MOST_COMMAS = MOST_PODS + 4
+_MORE = {FOLLOW_USE: ("pods",), END: ("process",)}
+"""What requests have besides."""
 
 
 class Request(NamedTuple):
-    """One request. ``pods``: of FOLLOW_USE alone, as NAMESPACE/NAME; None: cards alone, without processes."""
+    """One request.
+
+    ``pods``: of FOLLOW_USE alone, as NAMESPACE/NAME; None: cards alone, without processes. ``process``: of END alone.
+    """
 
     name: str
     pods: tuple[str, ...] | None = None
+    process: EndRequest | None = None
 
 
-def dump_request(name: str, pods: tuple[str, ...] | None = None) -> bytes:
+def dump_request(name: str, pods: tuple[str, ...] | None = None, process: EndRequest | None = None) -> bytes:
     """Write a request as a line."""
-    plain = {"version": VERSION, "request": name, **({"pods": pods} if name == FOLLOW_USE else {})}
+    plain: dict[str, object] = {"version": VERSION, "request": name}
+    if name == FOLLOW_USE:
+        plain["pods"] = pods
+    if process is not None:
+        plain["process"] = process._asdict()
     return json.dumps(plain, separators=(",", ":")).encode() + b"\n"
 
 
@@ -57,9 +70,11 @@ def parse_request(line: bytes) -> Request:
         raise StateInvalid(f"a request has at most {MOST_PODS} pods")
     plain = parse_object(line, LONGEST_REQUEST)
     name = plain.get("request")
-    fields = {"version", "request", *(["pods"] if name == FOLLOW_USE else [])}
-    if type(name) is not str or name not in REQUESTS or plain.keys() != fields:
+    if type(name) is not str or name not in REQUESTS or plain.keys() != {"version", "request", *_MORE.get(name, ())}:
         raise StateInvalid(
-            f"a request is one of {', '.join(REQUESTS)}, with a version and nothing else, except pods of {FOLLOW_USE}"
+            f"a request is one of {', '.join(REQUESTS)}, with a version and nothing else, except pods of {FOLLOW_USE} "
+            f"and the process of {END}"
         )
+    if name == END:
+        return Request(name, process=END_REQUEST(plain["process"], "process"))
     return Request(name, _PODS(plain.get("pods"), "pods"))

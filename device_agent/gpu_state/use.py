@@ -6,6 +6,8 @@ Of any vendor: NVIDIA's cards as NVML sees them, others as the kernel's DRM driv
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from device_agent.gpu_state.ending import Ended
+
 MOST_PROCESSES = 1024
 """Processes of a card; of a longer list those with most memory are kept."""
 MOST_DEVICES, MOST_IN_ALL = 256, 2048
@@ -103,6 +105,7 @@ class Use(NamedTuple):
     ``session``: of the container ``nvml``, as in its state. ``at``: when the oldest value was read, in seconds of
     CLOCK_BOOTTIME. ``processes``: why no process can be said to be of a pod; empty if they can, or none was asked for.
     ``pods``: the pods, NAMESPACE/NAME, whose processes this speaks of; None: processes were not asked for.
+    ``ended``: what became of the last requests that a process be ended, the last one last.
     """
 
     session: str
@@ -111,3 +114,4 @@ class Use(NamedTuple):
     xids: tuple[XidCount, ...] = ()
     pods: tuple[str, ...] | None = None
     processes: str = ""
+    ended: tuple[Ended, ...] = ()

@@ -5,6 +5,7 @@ from typing import Any
 
 from device_agent.errors import StateInvalid
 from device_agent.gpu_state.checks import Check, integer, number, optional, pod, record, seconds, several, text, word
+from device_agent.gpu_state.ending import ENDED, MOST_ENDED
 from device_agent.gpu_state.state_json import VERSION, parse_object
 from device_agent.gpu_state.use import (
     MOST_DEVICES,
@@ -69,6 +70,7 @@ _USE = record(
         "xids": several(_XID, MOST_XID_COUNTS),
         "pods": optional(several(pod, MOST_PODS)),
         "processes": text,
+        "ended": several(ENDED, MOST_ENDED),
     },
 )
 
@@ -89,10 +91,9 @@ def check_use(value: object) -> Use:
 
 def dump_use(use: Use) -> bytes:
     """Write the use of cards as one line, without its newline."""
-    cards, xids = [plain_card_use(one) for one in use.cards], [one._asdict() for one in use.xids]
-    return json.dumps(
-        {"version": VERSION, "use": {**use._asdict(), "cards": cards, "xids": xids}}, separators=(",", ":")
-    ).encode()
+    xids, ended = ([one._asdict() for one in many] for many in (use.xids, use.ended))
+    plain = {**use._asdict(), "cards": [plain_card_use(one) for one in use.cards], "xids": xids, "ended": ended}
+    return json.dumps({"version": VERSION, "use": plain}, separators=(",", ":")).encode()
 
 
 def plain_card_use(card: CardUse) -> dict[str, Any]:

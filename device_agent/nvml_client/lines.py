@@ -48,7 +48,7 @@ class Lines(Generic[Value]):
         self._task = asyncio.create_task(self._run())
 
     def send(self, request: bytes) -> None:
-        """Send a request by this connection, if there is one; it has to be in the greeting as well."""
+        """Send a request by this connection, if there is one; one that has to outlive it is in the greeting as well."""
         if self._writer is not None:
             self._writer.write(request)
 

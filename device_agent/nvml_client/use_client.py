@@ -3,7 +3,8 @@
 import logging
 from collections.abc import Sequence
 
-from device_agent.gpu_state.requests import FOLLOW_USE, dump_request
+from device_agent.gpu_state.ending import EndRequest
+from device_agent.gpu_state.requests import END, FOLLOW_USE, dump_request
 from device_agent.gpu_state.use import Use
 from device_agent.gpu_state.use_json import LONGEST_USE, parse_use
 from device_agent.nvml_client.lines import Conversation, Lines, Pauses
@@ -28,6 +29,10 @@ class UseClient:
         if asked != self._pods:
             self._pods = asked
             self._lines.send(self._greeting())
+
+    def end(self, process: EndRequest) -> None:
+        """Have a process ended, if it still is what this says; what became of it is said with the use."""
+        self._lines.send(dump_request(END, process=process))
 
     def check(self) -> None:
         """Raise the error with which following has ended: none is expected."""

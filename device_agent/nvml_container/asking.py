@@ -7,14 +7,17 @@ While the use of cards is followed it stays for a while without a driver of NVID
 import os
 import select
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Collection
 
 from device_agent.gpu_state.checks import is_word
+from device_agent.gpu_state.ending import MOST_ENDED, Ended, EndRequest
 from device_agent.gpu_state.requests import LOOK, MAKE_NODES, Request, parse_request
 from device_agent.gpu_state.state import ABSENT, FAILED, OK, CardState, NodeState
 from device_agent.gpu_state.use import Use
 from device_agent.nvml_container.cards import card_states
 from device_agent.nvml_container.child_process import Wanted
+from device_agent.nvml_container.drm import is_pci, uses_card
+from device_agent.nvml_container.ending import end_process
 from device_agent.nvml_container.log import Log
 from device_agent.nvml_container.messages import Look, XidSeen, dump_message
 from device_agent.nvml_container.nodes import Nodes, unusable, usable
@@ -24,7 +27,7 @@ from device_agent.nvml_container.sysfs import read_load, read_numa_node
 from kube_api.text import first_few, printable
 from nvml_inventory.errors import NvmlInventoryError
 from nvml_inventory.session import Session, open_session
-from nvml_inventory.values import Absent, Card, DeviceUse, Unreadable, Xid
+from nvml_inventory.values import Absent, Card, Unreadable, Xid
 
 _SLICE = 1.0
 """Seconds after which a request is seen, while events are waited for."""
@@ -48,6 +51,7 @@ class Asking:
         self._lines = lines
         self._nodes = Nodes(places, log, may_make=wanted.makes_nodes)
         self._sampling = Sampling(places, timing.use, wanted.use)
+        self._endings: list[EndRequest] = []
         self._received = b""
         self._unwatched: frozenset[str] = frozenset()
 
@@ -83,7 +87,7 @@ class Asking:
         timing = self._timing
         end = time.monotonic() + (timing.absent_pause if read_load(self._places.root) else timing.unloaded_pause)
         while not self._is_asked() and self._sampling.is_followed and (rest := end - time.monotonic()) > 0:
-            self._sample(tuple)
+            self._sample(None)
             select.select([self._requests], [], [], min(rest, self._sampling.rest()))
 
     def _end(self, session: Session) -> None:
@@ -125,14 +129,30 @@ class Asking:
         end = time.monotonic() + self._timing.look
         watched = session.watched
         while not self._is_asked() and session.watched == watched and (rest := end - time.monotonic()) > 0:
-            self._sample(session.use)
+            self._sample(session)
             seen = session.wait(min(_SLICE, rest, self._sampling.rest()))
             if seen is not None:
                 self._say(_xid(seen))
 
-    def _sample(self, read_devices: Callable[[], Sequence[DeviceUse]]) -> None:
+    def _sample(self, session: Session | None) -> None:
+        requests, self._endings = self._endings, []
+        for request in requests:
+            self._sampling.note(self._end_process(request, session))
         if self._sampling.rest() <= 0:
-            self._say(self._sampling.take(read_devices))
+            self._say(self._sampling.take(session.use if session is not None else tuple))
+
+    def _end_process(self, request: EndRequest, session: Session | None) -> Ended:
+        proc_root = self._places.proc_root
+
+        def users(card: str) -> Collection[int] | None:
+            if is_pci(card):
+                return {request.pid} if uses_card(f"{proc_root.rstrip('/')}/proc", request.pid, card) else ()
+            listed = session.processes(card) if session is not None else None
+            return None if listed is None else {one.pid for one in listed}
+
+        why = end_process(request, users, proc_root)
+        self._log.warning(f"process {request.pid} of pod {request.uid} on {request.card}: {why or 'ended (SIGKILL)'}")
+        return Ended(request.pid, request.start, printable(why))
 
     def _is_asked(self) -> bool:
         """Read requests; returns whether one asks for an inventory."""
@@ -148,6 +168,8 @@ class Asking:
     def _obey(self, request: Request) -> str:
         if request.name == MAKE_NODES:
             self._nodes.may_make = True
+        elif request.process is not None:
+            self._endings = [*self._endings, request.process][-MOST_ENDED:]
         elif request.name != LOOK:
             self._sampling.follow(request)
         return request.name

@@ -30,6 +30,7 @@ Work = Callable[[int, int, Wanted], int]
 its exit status."""
 
 _CHUNK = 1 << 16
+_MOST_WAITING = 64
 _REQUESTS, _LINES = 0, 3
 _STANDARD_ERROR = 2
 _PR_SET_PDEATHSIG = 1
@@ -80,8 +81,9 @@ class Child:
 
     def ask(self, request: Request) -> None:
         """Have a request written when the pipe takes it. Until then one of its kind takes its place."""
-        kind = FOLLOW_USE if request.name == LEAVE_USE else request.name
-        self._waiting[kind] = request
+        kind = FOLLOW_USE if request.name == LEAVE_USE else f"{request.name} {request.process or ''}"
+        if kind in self._waiting or len(self._waiting) < _MOST_WAITING:
+            self._waiting[kind] = request
         self.write()
 
     @property

@@ -39,6 +39,17 @@ def _read_card(root: str, index: int) -> Iterator[CardUse]:
         yield CardUse(pci, pci, driver, index, name=name, values=_read_values(root, f"{_CARDS}/card{index}/device"))
 
 
+def is_pci(card: str) -> bool:
+    """Return whether a card is known by its PCI address, as those of other drivers than NVIDIA's are."""
+    return _PCI.fullmatch(card) is not None
+
+
+def uses_card(proc: str, pid: int, card: str) -> bool:
+    """Return whether a process has a card open, by its PCI address."""
+    clients = (read_client(proc, pid, one) for one in list_descriptors(proc, pid, _MOST_DESCRIPTORS))
+    return any(client is not None and client.card == card for client in clients)
+
+
 def _target(link: str) -> str:
     """Return the last part of where a link leads; empty where there is none."""
     try:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from device_agent.boot import seconds_since_boot
 from device_agent.errors import StateInvalid
+from device_agent.gpu_state.ending import MOST_ENDED, Ended
 from device_agent.gpu_state.requests import FOLLOW_USE, Request
 from device_agent.gpu_state.use import MOST_DEVICES, MOST_IN_ALL, MOST_PROCESSES, CardUse, ProcessUse, Use
 from device_agent.gpu_state.use_json import CARD_USE, plain_card_use
@@ -42,6 +43,7 @@ class Sampling:
         self._known: frozenset[str] = frozenset()
         self._processes = Processes(self._proc)
         self._clients = Clients(self._proc)
+        self._ended: tuple[Ended, ...] = ()
 
     @property
     def is_followed(self) -> bool:
@@ -52,6 +54,11 @@ class Sampling:
         """Take samples as it is asked for from now on, the first one soon."""
         self._request = request
         self._due = min(self._due, self._taken + min(_SOON, self._every))
+
+    def note(self, ended: Ended) -> None:
+        """Say what became of a request that a process be ended, with a sample that is due now."""
+        self._ended = (*self._ended, ended)[-MOST_ENDED:]
+        self._due = -_NEVER
 
     def rest(self) -> float:
         """Return the seconds until the next sample is due."""
@@ -67,7 +74,7 @@ class Sampling:
         pods = self._pods()
         used = self._used(devices, cards, pods.names, at)
         full = (card._replace(processes=tuple(used.get(card.id, ()))) for card in cards)
-        return Use("", at, _sensible(full), pods=self._request.pods, processes=pods.why)
+        return Use("", at, _sensible(full), pods=self._request.pods, processes=pods.why, ended=self._ended)
 
     def _pods(self) -> _Pods:
         if self._request.pods is None:

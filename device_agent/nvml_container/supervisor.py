@@ -240,6 +240,10 @@ class Supervisor:
     # ------------------------------------------------------------ what clients and signals ask for
 
     def _asked(self, request: Request) -> None:
+        if request.process is not None:  # without a child there is nobody who could compare what it says
+            if self._child is not None:
+                self._child.ask(request)
+            return
         if request.name == MAKE_NODES and not self._wanted.makes_nodes:
             self._wanted = self._wanted._replace(makes_nodes=True)
             self._log.info("device nodes are made from now on")

@@ -9,6 +9,7 @@ from device_agent.config.options import Settings
 from device_agent.devices.model import DeviceNode
 from device_agent.errors import UsersUnknown
 from device_agent.gpu_state.checks import is_pod
+from device_agent.gpu_state.ending import EndRequest
 from device_agent.gpu_state.use import MOST_PODS, Use
 from device_agent.nvml_client.lines import Pauses
 from device_agent.nvml_client.use_client import UseClient
@@ -59,6 +60,10 @@ class UseWatch:
         """Have the processes of pods sampled, too, or no more."""
         self._is_per_pod = is_per_pod
         self._ask()
+
+    def end(self, process: EndRequest) -> None:
+        """Have a process ended, as :meth:`UseClient.end`."""
+        self._client.end(process)
 
     def check(self) -> None:
         """Raise the error with which following has ended: none is expected."""
