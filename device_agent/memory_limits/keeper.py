@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from device_agent.boot import seconds_since_boot
 from device_agent.gpu_state.ending import Ended, EndRequest
@@ -12,7 +12,6 @@ from device_agent.memory_limits.accounts import Account, accounts
 from device_agent.memory_limits.report import Kills, Row, counted, samples, words
 from device_agent.memory_limits.watch import NOTHING, Ending, Sample, watch
 from device_agent.usage.attribution import Allocated, cards_by_device
-from device_agent.usage.watch import UseWatch
 from device_resources.memory_limits import MemorySettings
 
 if TYPE_CHECKING:
@@ -28,6 +27,24 @@ Tell = Callable[[Ending], Awaitable[None]]
 """Writes the Event of a decision; it returns soon, whether that could be written or not."""
 
 
+class Usage(Protocol):
+    """Who uses what, as :class:`device_agent.usage.watch.UseWatch` says it."""
+
+    @property
+    def use(self) -> Use | None:
+        """Return what was said last."""
+        ...
+
+    @property
+    def held(self) -> tuple[Allocated, ...] | None:
+        """Return what containers have; None where that is not known."""
+        ...
+
+    def end(self, process: EndRequest) -> None:
+        """Have a process ended."""
+        ...
+
+
 class _Asked(NamedTuple):
     """A request under way. ``before``: how many answers about the same process there were when it was sent."""
 
@@ -39,7 +56,7 @@ class _Asked(NamedTuple):
 class Keeper:
     """Keeps limits until it is closed. ``usage``: who uses what; ``given``: what is remembered of allocations."""
 
-    def __init__(self, usage: UseWatch, given: "Callable[[], Given]", tell: Tell, memory: MemorySettings) -> None:
+    def __init__(self, usage: Usage, given: "Callable[[], Given]", tell: Tell, memory: MemorySettings) -> None:
         self._usage = usage
         self._given = given
         self._tell = tell

@@ -54,7 +54,7 @@ class Child:
         self.has_spoken = self.is_closed = False
         self.why = ""
         self.status: int | None = None
-        self._waiting: dict[str, Request] = {}
+        self._waiting: dict[object, Request] = {}
         self._under_way = memoryview(b"")
         self._received = bytearray()
         self._has_ended = False
@@ -81,7 +81,7 @@ class Child:
 
     def ask(self, request: Request) -> None:
         """Have a request written when the pipe takes it. Until then one of its kind takes its place."""
-        kind = FOLLOW_USE if request.name == LEAVE_USE else f"{request.name} {request.process or ''}"
+        kind: object = FOLLOW_USE if request.name == LEAVE_USE else request.process or request.name
         if kind in self._waiting or len(self._waiting) < _MOST_WAITING:
             self._waiting[kind] = request
         self.write()
