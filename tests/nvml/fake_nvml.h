@@ -45,8 +45,8 @@
  * PLACE is for the machine: init shutdown driver cuda count eventset wait; for a GPU: handle and what questions.c and
  * events.c name in their QUESTIONs.
  *
- * nvmlInit, nvmlShutdown, nvmlGpmSampleAlloc and nvmlGpmSampleFree append what they did to the file FAKE_NVML_LOG. Built
- * with -DOLD_DRIVER it is the library of a driver that lacks newer functions: see OLD_DRIVER.
+ * nvmlInit, nvmlShutdown, nvmlGpmSampleAlloc and nvmlGpmSampleFree append what they did to the file FAKE_NVML_LOG.
+ * Built with -DOLD_DRIVER it is the library of a driver that lacks newer functions: see OLD_DRIVER.
  */
 #ifndef FAKE_NVML_H
 #define FAKE_NVML_H
