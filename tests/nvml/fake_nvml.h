@@ -42,8 +42,8 @@
  *   crash PLACE             abort                         run PLACE     start a program that does not end, and wait for
  *                                                         it, as NVIDIA's library does with nvidia-modprobe
  *
- * PLACE is for the machine: init shutdown driver cuda count eventset wait; for a GPU: handle and what questions.c and
- * events.c name in their QUESTIONs.
+ * PLACE is for the machine: init shutdown driver cuda count eventset wait gpmalloc gpmmetrics; for a GPU: handle and what
+ * the other files name in their QUESTIONs.
  *
  * nvmlInit, nvmlShutdown, nvmlGpmSampleAlloc and nvmlGpmSampleFree append what they did to the file FAKE_NVML_LOG.
  * Built with -DOLD_DRIVER it is the library of a driver that lacks newer functions: see OLD_DRIVER.
