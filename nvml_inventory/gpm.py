@@ -14,7 +14,7 @@ _LEAST_SECONDS = 0.1
 
 
 class _Sample(NamedTuple):
-    """NVML's sample, which has to be freed, and when it was taken, in seconds of the monotonic clock."""
+    """NVML's sample, which has to be freed, and until when it was taken, in seconds of the monotonic clock."""
 
     sample: Any
     at: float
@@ -58,7 +58,6 @@ def _take(handle: Any, gi: int | None) -> _Sample | None:
     sample = answer(nvml.nvmlGpmSampleAlloc)
     if sample is None:
         return None
-    at = time.monotonic()
     try:
         if gi is None:
             nvml.nvmlGpmSampleGet(handle, sample)
@@ -67,7 +66,7 @@ def _take(handle: Any, gi: int | None) -> _Sample | None:
     except nvml.NVMLError:
         _free(sample)
         return None
-    return _Sample(sample, at)
+    return _Sample(sample, time.monotonic())
 
 
 def _compare(older: Any, newer: Any) -> Iterator[tuple[str, float | None]]:

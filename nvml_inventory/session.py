@@ -60,7 +60,7 @@ class Session:
     def processes(self, uuid: str) -> tuple[Process, ...]:
         """Ask for the processes of one GPU or MIG device of the last inventory now, without how busy they are.
 
-        None where it is not there, where NVML does not say, and for a GPU in MIG mode: those are of its MIG devices.
+        Empty where it is not there, where NVML does not say, and for a GPU in MIG mode: they are of its MIG devices.
         """
         return self._meter.processes(uuid)
 

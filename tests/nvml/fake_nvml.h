@@ -29,8 +29,8 @@
  *
  *   temperature_c 41        see AMOUNT_NAMES in parse.c; without memory_used it is what the processes have together
  *   sm_active 0.25          by GPM, see GPM_NAMES in parse.c; gpm 1 of a GPU: it supports GPM
- *   process 4242 1048576    a process and its memory, or "none" where NVML does not know it; a third word, graphics, for
- *                           the list of graphics instead of compute
+ *   process 4242 1048576    a process and its memory, or "none" where NVML does not know it; "graphics" behind that
+ *                           puts it into that list instead of compute's
  *   busy 4242 37            a sample of a process' SM utilization, which each question finds new;
  *   busy 4242 37 1000       one of this time
  *   nosamples 6             the answer where no sample is new, 0 or 6; without it the question is not supported
@@ -42,11 +42,11 @@
  *   crash PLACE             abort                         run PLACE     start a program that does not end, and wait for
  *                                                         it, as NVIDIA's library does with nvidia-modprobe
  *
- * PLACE is for the machine: init shutdown driver cuda count eventset wait; for a GPU: handle and what questions.c and
- * events.c name in their QUESTIONs.
+ * PLACE is for the machine: init shutdown driver cuda count eventset wait gpmalloc gpmmetrics; for a GPU: handle and what
+ * the other files name in their QUESTIONs.
  *
- * nvmlInit, nvmlShutdown, nvmlGpmSampleAlloc and nvmlGpmSampleFree append their names to the file FAKE_NVML_LOG. Built with -DOLD_DRIVER it is the library of
- * a driver that lacks newer functions: see OLD_DRIVER in questions.c.
+ * nvmlInit, nvmlShutdown, nvmlGpmSampleAlloc and nvmlGpmSampleFree append what they did to the file FAKE_NVML_LOG.
+ * Built with -DOLD_DRIVER it is the library of a driver that lacks newer functions: see OLD_DRIVER.
  */
 #ifndef FAKE_NVML_H
 #define FAKE_NVML_H

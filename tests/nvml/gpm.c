@@ -87,8 +87,10 @@ API int nvmlGpmMetricsGet(metrics_t *metrics)
     MACHINE_QUESTION("gpmmetrics");
     if (metrics->version != VERSION)
         return VERSION_MISMATCH;
-    if (metrics->one->device != metrics->other->device || metrics->other->time - metrics->one->time < 100)
+    if (metrics->one->device != metrics->other->device || metrics->other->time - metrics->one->time < 100) {
+        note("gpm refused");
         return INVALID_ARGUMENT;
+    }
     for (unsigned int i = 0; i < metrics->count; i++)
         fill_metric(metrics->one->device, &metrics->metrics[i]);
     return SUCCESS;

@@ -62,6 +62,14 @@ def test_a_second_look_knows_what_was_active(library: Path, machine: FakeMachine
         assert child.ask("look()") == [{"engine_active": 0.97, "dram_active": 1.0}, {}]
 
 
+def test_samples_that_are_too_close_are_not_compared(library: Path, machine: FakeMachine, log: Path) -> None:
+    """NVML would refuse them; a look right after another one keeps the sample that is there."""
+    with open_session(library, machine, log) as child:
+        assert child.ask("look()") == [SHARES, {}]
+        assert child.ask("look()") == [SHARES, {}]
+    assert "gpm refused" not in log.read_text()
+
+
 def test_samples_are_freed(library: Path, machine: FakeMachine, log: Path) -> None:
     """One is kept of each GPU with GPM: none of one that fails or is lost, and none at the end."""
     made = 'count("gpm alloc")'
