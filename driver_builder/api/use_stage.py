@@ -14,6 +14,9 @@ from driver_builder.api.stage_settings import UseSettings
 
 Json = dict[str, Any]
 
+OWN_PORT = 8080
+"""Of the agent's own pages, in the pod that the exporter serves in."""
+
 FIELDS_OF_USE = {"exporter": EXPORTER_FIELDS, "memory": MEMORY_FIELDS}
 
 
@@ -26,6 +29,8 @@ def read_use(plugin: Reader) -> UseSettings | None:
     good = {name: value for name, value in given.items() if value is not None and _is_good(plugin, name, value)}
     exporter, memory = parse_exporter(good.get("exporter", {})), parse_memory(good.get("memory", {}))
     is_limited = memory.mode is not MemoryMode.OFF
+    if exporter.port == OWN_PORT:
+        plugin.wrong(f"{OWN_PORT} is the port of the agent's own pages: write another one", "exporter", "port")
     on = {"exporter": exporter.enabled, "memory": is_limited}
     if not any(on.values()):
         return None

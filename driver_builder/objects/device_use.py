@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from driver_builder.api.stage_settings import UseSettings
+from driver_builder.api.use_stage import OWN_PORT
 from kube_api.names import GROUP
 
 Json = dict[str, Any]
@@ -17,7 +18,6 @@ EXPORTER_LABEL = f"{GROUP}/exporter"
 """On pods with the exporter, and on nothing else: by it a Service and a PodMonitor select them."""
 EXPORTER_PORT = "exporter"
 
-_PAGES_PORT = 8080
 _USERS = "/var/lib/kubelet/pod-resources"
 _POD_LOGS = "/var/log/pods"
 _CGROUPS = "/sys/fs/cgroup"
@@ -51,10 +51,10 @@ def _agent(agent: Json, use: UseSettings) -> Json:
     if use.port is None:
         return made
     node = {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
-    ports = {"http": _PAGES_PORT, EXPORTER_PORT: use.port}
+    ports = {"http": OWN_PORT, EXPORTER_PORT: use.port}
     return {
         **made,
-        "args": [f"--port={_PAGES_PORT}" if word == "--port=0" else word for word in agent["args"]],
+        "args": [f"--port={OWN_PORT}" if word == "--port=0" else word for word in agent["args"]],
         "env": _named(agent["env"], [node]),
         "ports": [{"name": name, "containerPort": number} for name, number in ports.items()],
         **{name: _over_http(probe) for name, probe in agent.items() if name.endswith("Probe")},
