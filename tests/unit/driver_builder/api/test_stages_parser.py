@@ -166,7 +166,7 @@ WRONG: list[Any] = [
     pytest.param({"devicePlugin": {**PLUGIN, "memory": {"mode": "on"}}}, "spec.stages.devicePlugin.memory.mode",
                  "use one of off, watch, driver", id="a mode"),
     pytest.param({"devicePlugin": {**PLUGIN, "memory": {"limits": {"example.com/edu": "10"}}}},
-                 "spec.stages.devicePlugin.memory.limits[example.com/edu]", "with its unit", id="a limit"),
+                 "spec.stages.devicePlugin.memory.limits.example.com/edu", "with its unit", id="a limit"),
     pytest.param({"devicePlugin": {**VENDOR, "exporter": {}, "memory": {}}}, "spec.stages.devicePlugin",
                  "image excludes exporter, memory, which belong to resource and nvidia", id="use of a vendor's"),
     pytest.param({"devicePlugin": {}}, "spec.stages.devicePlugin", "exactly one of resource, image", id="neither"),
