@@ -72,7 +72,10 @@ VALUES: dict[str, Json] = {
         "deviceAgent": {
             **AGENT,
             "exporter": {
-                "enabled": True, "port": 9401, "hostnameLabel": "node", "service": {"annotations": {"a": "b"}},
+                "enabled": True,
+                "port": 9401,
+                "hostnameLabel": "node",
+                "service": {"annotations": {"a": "b"}},
                 "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
             },
         },
@@ -85,7 +88,9 @@ VALUES: dict[str, Json] = {
     "exporter by pods": {"deviceAgent": {"enabled": True, "exporter": {"enabled": True, "perPod": True}}},
     "exporter and limits": {
         "deviceAgent": {
-            **AGENT, "nvidia": {**NVIDIA, "profiles": PROFILES}, "exporter": {"enabled": True},
+            **AGENT,
+            "nvidia": {**NVIDIA, "profiles": PROFILES},
+            "exporter": {"enabled": True},
             "memory": {"mode": "driver", "limits": {"nvidia.com/gpu": "10Gi", "example.com/a": 10737418240}},
         },
     },
@@ -237,7 +242,7 @@ def test_the_schema_accepts(values: Json) -> None:
         ({"deviceAgent": {"exporter": {"podMonitor": {"interval": "often"}}}}, "interval"),
         ({"deviceAgent": {"memory": {"mode": "watch"}}}, "enabled"),
         ({"deviceAgent": {"memory": {"mode": True}}}, "mode"),  # a bare "on"
-        ({"deviceAgent": {"memory": {"limits": {"nvidia.com/gpu": "ten"}}}}, "nvidia.com/gpu"),
+        ({"deviceAgent": {"memory": {"limits": {"a/b": "ten"}}}}, "a~1b"),
         ({"deviceAgent": {"memory": {"graceSeconds": 0}}}, "graceSeconds"),
         ({"deviceAgent": {"nvidia": {"profiles": {"configMap": "x"}}}}, "configMap"),
         ({"deviceAgent": {"nvidia": {"profiles": {"name": "Shared"}}}}, "name"),

@@ -1,4 +1,4 @@
-"""The exporter and limits of memory in the chart: what the agent's pods get for them, who finds them, and what stays."""
+"""The exporter and limits of memory in the chart: what the agent's pods get for them, and who finds them."""
 
 import json
 from typing import Any
@@ -145,7 +145,7 @@ def test_a_configuration_that_has_it_already_is_refused(name: str, values: Json)
 
 
 def test_one_label_selects_all_exporters_and_no_other_pod() -> None:
-    """Of the chart's agent here; drivers' have the same. Selectors of workloads, which cannot change, are without it."""
+    """Of the chart's agent here; drivers' have the same. No selector of a workload, which cannot change, has it."""
     found = rendered("exporter")
     agent = one(found, "DaemonSet", "device-agent")["spec"]
     assert agent["template"]["metadata"]["labels"][EXPORTER_LABEL] == "true"
