@@ -47,15 +47,18 @@ def with_use(pod: Json, use: UseSettings) -> Json:
 def _agent(agent: Json, use: UseSettings) -> Json:
     """Let it see who has which device, and answer on ports of the pod."""
     users = {"name": "pod-resources", "mountPath": _USERS, "readOnly": True}
-    made = {**agent, "volumeMounts": _named(agent["volumeMounts"], [users])}
+    node = {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+    made = {
+        **agent,
+        "env": _named(agent["env"], [node]),
+        "volumeMounts": _named(agent["volumeMounts"], [users]),
+    }
     if use.port is None:
         return made
-    node = {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
     ports = {"http": OWN_PORT, EXPORTER_PORT: use.port}
     return {
         **made,
         "args": [f"--port={OWN_PORT}" if word == "--port=0" else word for word in agent["args"]],
-        "env": _named(agent["env"], [node]),
         "ports": [{"name": name, "containerPort": number} for name, number in ports.items()],
         **{name: _over_http(probe) for name, probe in agent.items() if name.endswith("Probe")},
     }

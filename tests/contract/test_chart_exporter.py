@@ -10,6 +10,7 @@ from device_resources.exporter import ExporterSettings, parse_exporter
 from device_resources.memory_limits import MemoryMode, parse_memory
 from device_resources.nvidia import parse_nvidia
 from driver_builder.objects.device_use import EXPORTER_LABEL, EXPORTER_PORT
+from kube_api.connection import SERVICE_ACCOUNT
 from tests.contract.test_chart import AGENT, NVIDIA, VALUES, container, objects, one, pod, rendered
 from tests.contract.test_chart_profiles import mounts
 from tests.support import monitoring
@@ -100,6 +101,31 @@ def test_the_agent_itself_gets_no_right_for_it() -> None:
     more = mounts(found).keys() - mounts(objects({"deviceAgent": {"enabled": True}})).keys()
     assert more == {"/run/device-agent", "/var/lib/kubelet/pod-resources"}
     assert pod(found, "device-agent")["automountServiceAccountToken"] is False
+
+
+def test_limits_of_memory_come_with_a_token_that_writes_events_and_nothing_else() -> None:
+    """In the namespaces of all pods; the account is that of profiles where there are some, and nvml has no token."""
+    found = objects({"deviceAgent": {"enabled": True, "memory": {"mode": "watch"}}})
+    spec = pod(found, "device-agent")
+    assert spec["automountServiceAccountToken"] is False
+    assert [SERVICE_ACCOUNT in mounts(found, number) for number in (0, 1)] == [True, False]
+    assert mounts(found)[SERVICE_ACCOUNT] == mounts(rendered("profiles"))[SERVICE_ACCOUNT]
+    assert container(found, "device-agent")["env"] == [NODE]
+    role = one(found, "ClusterRole", "driverwright-device-agent-events")
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}]
+    for item, account in ((found, "device-agent"), (rendered("exporter and limits"), "device-agent-profiles")):
+        bindings = [one(item, "ClusterRoleBinding", role["metadata"]["name"])]
+        bindings += (
+            []
+            if account != "device-agent"
+            else [
+                other
+                for other in item
+                if other["kind"] == "RoleBinding" and "device-agent" in other["metadata"]["name"]
+            ]
+        )
+        assert [subject["name"] for binding in bindings for subject in binding["subjects"]] == [account]
+        assert pod(item, "device-agent")["serviceAccountName"] == account
 
 
 def test_cgroups_are_writable_for_limits_of_the_driver_alone() -> None:
