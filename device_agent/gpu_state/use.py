@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 MOST_PROCESSES = 1024
 """Processes of a card; of a longer list those with most memory are kept."""
+MOST_DEVICES, MOST_IN_ALL = 256, 2048
+"""Cards with their MIG devices, and processes of all of them."""
 MOST_PODS = 1024
 MOST_XID_COUNTS = 256
 

@@ -59,7 +59,7 @@ class Nvml:
         self._tasks.add(task)
         try:
             while line := await reader.readline():
-                self._answer(parse_request(line[:-1]), writer)
+                self._answer(parse_request(line[:-1]).name, writer)
         except ConnectionError:
             pass
         finally:
