@@ -95,7 +95,10 @@ def test_every_field_of_nvidias_devices_is_documented() -> None:
 @pytest.mark.parametrize(("name", "fields"), use_stage.FIELDS_OF_USE.items(), ids=use_stage.FIELDS_OF_USE)
 def test_every_field_of_the_use_of_devices_is_documented(name: str, fields: Fields) -> None:
     """In the table of its page and in that of a DriverContainer, and no others."""
-    table = PAGES["gpu-metrics.md"].partition(f"| field of `{name}` |")[2].partition("\n\n")[0]
+    page, head = {"exporter": ("gpu-metrics.md", "| field of `exporter` |"), "memory": ("gpu-memory.md", "| field |")}[
+        name
+    ]
+    table = PAGES[page].partition(head)[2].partition("\n\n")[0]
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == fields.kinds.keys()
     (row,) = re.findall(rf"^\| `stages\.devicePlugin\.{name}\.(.*?)` \|", PAGES["drivercontainer.md"], re.MULTILINE)
     assert set(row.split("`, `.")) == fields.kinds.keys()
