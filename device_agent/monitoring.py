@@ -15,7 +15,7 @@ from device_agent.sources.in_thread import in_thread
 from device_agent.usage.attribution import Resources
 from device_agent.usage.watch import UseWatch
 from device_resources.exporter import ExporterSettings
-from device_resources.memory_limits import MemorySettings
+from device_resources.memory_limits import MemoryMode, MemorySettings
 from kube_api.pages import Page
 
 if TYPE_CHECKING:
@@ -107,6 +107,8 @@ class Monitoring:
         from device_agent.memory_limits.keeper import Keeper  # noqa: PLC0415 - only with limits
         from device_agent.memory_limits.tell import Teller  # noqa: PLC0415 - as above
 
+        if memory.mode is MemoryMode.DRIVER:
+            log.warning("memory: limits by the driver itself are not there yet: with mode driver they are watched")
         create = self._connect()
         if create is None:
             log.info("memory: decisions are in this log alone: there is no token of a service account, or a proxy")

@@ -186,7 +186,7 @@ def test_promtool_reads_the_page() -> None:
     """It finds nothing but names that are DCGM's own."""
 
     def check(port: int) -> None:
-        command = [program("promtool"), "check", "metrics"]
+        command = [str(program("promtool")), "check", "metrics"]
         done = subprocess.run(command, input=_page(port), capture_output=True, text=True, check=False, timeout=300)
         assert done.returncode in (0, 3), done.stderr
         remarks = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]

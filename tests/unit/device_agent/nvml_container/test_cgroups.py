@@ -30,7 +30,7 @@ def v2(path: str) -> str:
 # pod_container_manager_linux.go), and below them those of the runtimes: containerd's CRI (getCgroupsPath:
 # SLICE:cri-containerd:ID with systemd, PARENT/ID with cgroupfs), CRI-O (internal/config/cgmgr: crio-ID.scope, crio-ID,
 # crio-conmon-ID), Docker (docker-ID.scope, PARENT/ID). runc's systemd driver makes of SLICE:PREFIX:NAME the scope
-# PREFIX-NAME.scope (docs/systemd.md of runc).
+# PREFIX-NAME.scope (runc's page on systemd).
 PODS = [
     pytest.param(v2(f"/{SLICE}/cri-containerd-{ID}.scope"), PLAIN, id="containerd, systemd, v2"),
     pytest.param(v1(f"/{SLICE}/cri-containerd-{ID}.scope"), PLAIN, id="containerd, systemd, v1"),
