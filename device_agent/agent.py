@@ -31,6 +31,7 @@ from kube_api.text import first_few
 if TYPE_CHECKING:
     from device_agent.allocations.remembered import Allocations
     from device_agent.gpus import Gpus, MakeOwnNode
+    from device_agent.monitoring import Connect, Monitoring
     from device_agent.sources.files.profiled_files import ProfiledFiles
 
 log = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class Agent:
     configuration asks for it.
     ``given``: remembers what was given; made where a source of its own has resources that are checked.
     ``own_node``: makes what follows the agent's own Node, whose label chooses a profile; called only with profiles.
+    ``connect``: connects to the API server, if there is a token; called only with limits of memory.
     """
 
     def __init__(
@@ -64,10 +66,18 @@ class Agent:
         given: "Allocations | None" = None,
         *,
         own_node: "MakeOwnNode" = lambda _: None,
+        connect: "Connect" = lambda: None,
     ) -> None:
         self._settings = settings
         self._own_node = own_node
         self._gpus: Gpus | None = None
+        self._connect = connect
+        self._monitoring: Monitoring | None = None
+        self._pages: dict[str, Callable[[], Page]] = {
+            "/healthz": lambda: health(self._trouble()),
+            "/readyz": lambda: health(self._missing()),
+            "/metrics": lambda: Page(render(self._counts()) + (self._monitoring.metrics() if self._monitoring else "")),
+        }
         self._description = description
         self._load = load
         self._given = given
@@ -130,20 +140,17 @@ class Agent:
             stack.callback(devices.close)
             self._loop.add_reader(devices.fileno(), self._on_devices, devices)
             stack.callback(self._loop.remove_reader, devices.fileno())
-        pages = {
-            "/healthz": lambda: health(self._trouble()),
-            "/readyz": lambda: health(self._missing()),
-            "/metrics": lambda: Page(render(self._counts())),
-        }
         if self._settings.port:
-            stack.callback((await serve(self._settings.port, pages)).close)
+            stack.callback((await serve(self._settings.port, self._pages)).close)
         if self._settings.socket:
-            stack.callback((await serve(self._settings.socket, pages)).close)
+            stack.callback((await serve(self._settings.socket, self._pages)).close)
 
     async def _leave(self) -> None:
         ends: list[Awaitable[None]] = [one.stop() for one in self._followed]
         if self._gpus is not None:
             ends.append(self._gpus.stop())
+        if self._monitoring is not None:
+            ends.append(self._monitoring.stop())
         await asyncio.gather(*ends)
 
     # --- what happens -------------------------------------------------------------------------------------------------
@@ -213,6 +220,8 @@ class Agent:
             self._add_gpus()
         for one in self._followed:
             one.configure(description)
+        if self._monitoring is not None or description.is_monitored:
+            self._monitor()
         if self._files is not None:
             self._files.watch(self._places())
 
@@ -224,6 +233,13 @@ class Agent:
         self._add(gpus.source, self._given)
         if self._tasks is not None:
             gpus.follow(self._tasks)
+
+    def _monitor(self) -> None:
+        from device_agent.monitoring import Monitoring  # noqa: PLC0415 - most nodes do not need it
+
+        if self._monitoring is None:
+            self._monitoring = Monitoring(self._settings, self._followed, self._pages, self._connect)
+        self._monitoring.configure(self._description)
 
     def _places(self) -> list[Place]:
         """Name the files whose change matters."""

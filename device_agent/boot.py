@@ -19,13 +19,18 @@ def read_boot_id(root: str) -> str:
 
 def read_line(root: str, path: str) -> str:
     """Read a short file of /proc or /sys; empty when it cannot be read."""
+    return read_text(f"{root.rstrip('/')}/{path}", _LONGEST).strip()
+
+
+def read_text(path: str, most: int) -> str:
+    """Read the first bytes of a file of /proc or /sys; empty when it cannot be read."""
     try:
-        descriptor = os.open(f"{root.rstrip('/')}/{path}", os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return ""
     try:
-        return os.read(descriptor, _LONGEST).decode(errors="replace").strip()
-    except OSError:
+        return os.read(descriptor, most).decode(errors="replace")
+    except OSError:  # such as of a process that has just ended
         return ""
     finally:
         os.close(descriptor)

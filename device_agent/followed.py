@@ -46,7 +46,7 @@ class Followed:
         self.has_looked = False
         self._settings = settings
         self._beside = beside
-        self._given = given
+        self.given = given
         self._refused: set[str] = set()
         self._on_look = on_look
         self._loop = asyncio.get_running_loop()
@@ -167,7 +167,7 @@ class Followed:
             owner = next((other.source.name for other in self._beside if name in other._served), None)
             if owner is None:
                 traits = self.source.traits(name)
-                self._served[name] = Served(Plugin(name, self._settings.plugin_dir, self.wake, traits, self._given))
+                self._served[name] = Served(Plugin(name, self._settings.plugin_dir, self.wake, traits, self.given))
                 continue
             refused.add(name)
             if name not in self._refused:

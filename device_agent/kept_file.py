@@ -2,27 +2,25 @@
 
 import errno
 import os
-import stat
 from contextlib import suppress
 
 from device_agent.errors import FileInvalid
+from device_agent.regular_file import read_regular
 
 
 def read_kept(path: str, longest: int) -> bytes:
-    """Read a file of at most so many bytes. A pipe would never end, and a device may act when it is opened.
+    """Read a file of at most so many bytes, as :func:`read_regular`.
 
     Raises:
         FileInvalid: it is no regular file, or longer.
         OSError: it is not there, or cannot be read.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - pathlib would cost the resident process 1 MiB
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise FileInvalid("it is not a regular file")
-        content = file.read(longest + 1)
-    if len(content) > longest:
-        raise FileInvalid(f"it is longer than {longest} bytes")
-    return content
+    try:
+        return read_regular(path, longest)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.EFBIG):
+            raise
+        raise FileInvalid(str(error.strerror)) from error
 
 
 def write_kept(path: str, content: bytes) -> None:

@@ -44,8 +44,26 @@ def render(counts: Counts) -> str:
     return "".join(
         line
         for name, kind, description, samples in _metrics(counts)
-        for line in _metric(f"device_agent_{name}", kind, description, samples)
+        for line in family(
+            f"device_agent_{name}", kind, description, ((label_pairs(labels), int(value)) for labels, value in samples)
+        )
     )
+
+
+def label_pairs(labels: Labels) -> str:
+    """Write labels as they stand between braces."""
+    return ",".join(f'{label}="{text.translate(_ESCAPES)}"' for label, text in labels.items())
+
+
+def family(name: str, kind: str, description: str, samples: Iterable[tuple[str, float]]) -> Iterator[str]:
+    """Write a metric and its samples: labels as :func:`label_pairs` writes them, and a value."""
+    yield f"# HELP {name} {description}\n# TYPE {name} {kind}\n"
+    for pairs, value in samples:
+        yield f"{name}{{{pairs}}} {_number(value)}\n" if pairs else f"{name} {_number(value)}\n"
+
+
+def _number(value: float) -> str:
+    return str(int(value)) if value == int(value) else repr(float(value))
 
 
 def _metrics(counts: Counts) -> Iterator[tuple[str, str, str, Iterable[Sample]]]:
@@ -96,10 +114,3 @@ def _metrics(counts: Counts) -> Iterator[tuple[str, str, str, Iterable[Sample]]]
 
 def _by(label: str, values: Mapping[str, Mapping[str, int]]) -> list[Sample]:
     return [({"resource": name, label: key}, n) for name, numbers in values.items() for key, n in numbers.items()]
-
-
-def _metric(name: str, kind: str, description: str, samples: Iterable[Sample]) -> Iterator[str]:
-    yield f"# HELP {name} {description}\n# TYPE {name} {kind}\n"
-    for labels, value in samples:
-        pairs = ",".join(f'{label}="{text.translate(_ESCAPES)}"' for label, text in labels.items())
-        yield f"{name}{{{pairs}}} {int(value)}\n" if pairs else f"{name} {int(value)}\n"

@@ -11,8 +11,10 @@ _LONGEST_HEAD = 8192
 _SECONDS = 5.0
 
 
-async def serve(where: int | str, pages: Pages) -> asyncio.Server:
+async def serve(where: int | str, pages: Pages, remedy: str = "") -> asyncio.Server:
     """Listen on a port of all addresses, of which 0 lets the system choose one, or on a Unix socket.
+
+    ``remedy``: how another one is chosen, if not by the flags of ``run``.
 
     Raises:
         ConfigurationError: when it cannot be had.
@@ -37,7 +39,7 @@ async def serve(where: int | str, pages: Pages) -> asyncio.Server:
         return await asyncio.start_server(answer, None, where, limit=_LONGEST_HEAD)
     except OSError as error:
         place = f"socket {where}" if isinstance(where, str) else f"port {where}"
-        remedy = "--socket" if isinstance(where, str) else "--port, or 0 for none"
+        remedy = remedy or ("--socket" if isinstance(where, str) else "--port, or 0 for none")
         raise ConfigurationError(
             f"cannot listen on {place}: {error.strerror or error}; choose another with {remedy}"
         ) from error

@@ -145,7 +145,7 @@ class Pairs:
     """A mapping with keys of an admin's choice. A schema cannot say what keys look like."""
 
     keys: Text
-    values: Text
+    values: Kind
     most: int
 
     def check(self, value: object, path: Path) -> list[Problem]:

@@ -1,1 +1,1 @@
-"""What the programs have in common: the only code that calls the Kubernetes API server, names, texts, pages."""
+"""What the programs have in common: the only code that calls the API server, names, texts, quantities, pages."""

@@ -1,25 +1,22 @@
 """What a GPU says of its own health. No answer is no complaint: a GPU that is lost is known from the inventory."""
 
 import ctypes
-from collections.abc import Callable
 from typing import Any
 
 from nvml_inventory.binding import nvml
+from nvml_inventory.questions import answer, read_field
 from nvml_inventory.values import Conditions
 
 _STATE_NAMES = {1: "not started", 2: "in progress"}
 """``nvmlGpuFabricState_t``; 0 is "there is no fabric", 3 "completed"."""
 
-_VALUE_NAMES = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-"""The member of the union for each ``nvmlValueType_t``."""
-
 
 def read_conditions(index: int) -> Conditions:
     """Ask the GPU of this index of NVML's."""
-    handle = _answer(nvml.nvmlDeviceGetHandleByIndex, index)
+    handle = answer(nvml.nvmlDeviceGetHandleByIndex, index)
     if handle is None:
         return Conditions()
-    rows = _answer(nvml.nvmlDeviceGetRemappedRows, handle)
+    rows = answer(nvml.nvmlDeviceGetRemappedRows, handle)
     return Conditions(
         recovery_action=_recovery_action(handle),
         row_remap_failed=bool(rows and rows[3]),
@@ -27,24 +24,14 @@ def read_conditions(index: int) -> Conditions:
     )
 
 
-def _answer(question: Callable[..., Any], *arguments: Any) -> Any:
-    try:
-        return question(*arguments)
-    except nvml.NVMLError:
-        return None
-
-
 def _recovery_action(handle: Any) -> int | None:
-    """Ask for the field. The whole question may fail, and each field has a result of its own."""
-    fields = _answer(nvml.nvmlDeviceGetFieldValues, handle, [nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
-    if not fields or fields[0].nvmlReturn != nvml.NVML_SUCCESS or fields[0].valueType >= len(_VALUE_NAMES):
-        return None
-    return int(getattr(fields[0].value, _VALUE_NAMES[fields[0].valueType]))
+    action = read_field(handle, nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)
+    return None if action is None else int(action)
 
 
 def _fabric(handle: Any) -> str:
     info = nvml.c_nvmlGpuFabricInfoV_t()
-    if _answer(nvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info)) is None:
+    if answer(nvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info)) is None:
         return ""
     if info.state in _STATE_NAMES:
         return (

@@ -1,4 +1,4 @@
-"""A live session with NVML: inventories, conditions and Xid errors, until it is closed.
+"""A live session with NVML: inventories, conditions, use and Xid errors, until it is closed.
 
 In a child process only, and in one thread: every call may hang in the kernel for as long as it likes. A session belongs
 to the driver that was loaded when it was opened; while it is open the driver cannot be unloaded, and no GPU reset.
@@ -7,7 +7,9 @@ to the driver that was loaded when it was opened; while it is open the driver ca
 from nvml_inventory.conditions import read_conditions
 from nvml_inventory.events import Watch
 from nvml_inventory.inventory import read, start, stop
-from nvml_inventory.values import Absent, Card, Conditions, Inventory, Unreadable, Xid
+from nvml_inventory.memory_limits import read_memory_limit, set_memory_limit
+from nvml_inventory.use import Meter
+from nvml_inventory.values import Absent, Card, Conditions, DeviceUse, Inventory, Process, Unreadable, Xid
 
 
 def open_session(root: str = "/", library: str = "") -> "Session | Absent":
@@ -27,6 +29,7 @@ class Session:
 
     def __init__(self) -> None:
         self._watch = Watch()
+        self._meter = Meter()
         self._names: tuple[tuple[str, str], ...] = ()
 
     def read(self) -> Inventory:
@@ -37,6 +40,7 @@ class Session:
         """
         inventory, handles = read()
         self._watch.follow(handles)
+        self._meter.follow(inventory, handles)
         cards = name_unreadable(inventory.cards, self._names)
         self._names = tuple(_name(card) for card in cards)
         return inventory._replace(cards=cards)
@@ -44,6 +48,34 @@ class Session:
     def conditions(self, index: int) -> Conditions:
         """Ask a GPU, by NVML's index, for its health; one that is lost has no complaint here."""
         return read_conditions(index)
+
+    def use(self) -> tuple[DeviceUse, ...]:
+        """Ask how much each GPU and MIG device of the last inventory is used, since the last such question.
+
+        Never fails: of a GPU that is lost nothing is known, and a MIG device that is gone is not there. Before
+        a first inventory there is nothing.
+        """
+        return self._meter.read()
+
+    def processes(self, uuid: str) -> tuple[Process, ...]:
+        """Ask for the processes of one GPU or MIG device of the last inventory now, without how busy they are.
+
+        Empty where it is not there, where NVML does not say, and for a GPU in MIG mode: they are of its MIG devices.
+        """
+        return self._meter.processes(uuid)
+
+    def set_memory_limit(self, uuid: str, cgroup_folder: str, hard: int) -> str:
+        """Limit a cgroup's memory on a GPU, in bytes, by the driver; returns why not, empty if it is done.
+
+        ``cgroup_folder``: its full path below /sys/fs/cgroup.
+        """
+        handle = self._meter.handle_of(uuid)
+        return f"there is no GPU {uuid}" if handle is None else set_memory_limit(handle, cgroup_folder, hard)
+
+    def memory_limit(self, uuid: str, cgroup_folder: str) -> int | None:
+        """Read back the limit of a cgroup's memory on a GPU; None where there is none, or the driver does not say."""
+        handle = self._meter.handle_of(uuid)
+        return None if handle is None else read_memory_limit(handle, cgroup_folder)
 
     def wait(self, seconds: float) -> Xid | None:
         """Wait for the next Xid error at most this long; None without one.
@@ -61,6 +93,7 @@ class Session:
     def close(self) -> None:
         """Shut NVML down. Nothing can be asked afterwards."""
         self._watch.close()
+        self._meter.close()
         stop()
 
 

@@ -3,6 +3,7 @@
 NamedTuples, because ``dataclasses`` would cost a process 2.8 MiB.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 
@@ -114,3 +115,33 @@ class Xid(NamedTuple):
     xid: int
     gi: int | None
     ci: int | None
+
+
+class Process(NamedTuple):
+    """A process on a GPU or MIG device, by its number in the driver's, the node's, PID namespace.
+
+    ``memory``: bytes; None where NVML does not know. ``busy``: percent of the GPU's time since the last look; None
+    where it is not known.
+    """
+
+    pid: int
+    memory: int | None = None
+    busy: float | None = None
+
+
+class DeviceUse(NamedTuple):
+    """How much a GPU, or a MIG device, is used now. ``index``: NVML's, of the GPU. ``pci``: spelt as in sysfs.
+
+    ``parent``, ``profile``, ``gi``: of a MIG device: its GPU's UUID, its profile, its GPU instance.
+    ``values``: what the GPU knows, by the names of :data:`device_agent.gpu_state.use.VALUES`.
+    """
+
+    uuid: str
+    pci: str
+    index: int  # type: ignore[assignment]  # as above
+    name: str = ""
+    parent: str = ""
+    profile: str = ""
+    gi: int | None = None
+    values: Mapping[str, float] = {}
+    processes: tuple[Process, ...] = ()

@@ -16,7 +16,7 @@ SLICES: Mapping[str, tuple[str, ...]] = {
     "elsewhere-and-later": ("tests/contract/test_anywhere.py",),
     "engine": ("tests/engine",),
     "release": ("tests/engine/test_release.py", "tests/engine/test_offline_build.py"),
-    "kernels": ("tests/kernel",),
+    "kernels": ("tests/kernel", "tests/cluster/test_nvidia_devices_long.py"),
     "waves": ("tests/cluster/test_waves.py",),
     "stages": ("tests/cluster/test_stages.py",),
     "dependent-drivers": ("tests/cluster/test_dependent_drivers.py",),
@@ -28,7 +28,6 @@ SLICES: Mapping[str, tuple[str, ...]] = {
         "tests/cluster/test_device_agent.py",
         "tests/cluster/test_device_sources.py",
         "tests/cluster/test_job_kernel_discovery.py",
-        "tests/cluster/test_nvidia_devices_long.py",
     ),
     "without-an-engine": ("tests/cluster/test_without_an_engine.py",),
     "controller": ("tests/api", "tests/kernel/test_worker_hotplug.py"),
@@ -52,7 +51,7 @@ SLICES: Mapping[str, tuple[str, ...]] = {
     "nvidia-chain": ("tests/cluster/test_nvidia_chain.py",),
     "silent-node": ("tests/cluster/test_silent_node.py",),
     "trouble": ("tests/cluster/test_trouble.py", "tests/cluster/test_all_nodes.py"),
-    "profiles": ("tests/cluster/test_gpu_profiles_long.py",),
+    "profiles": ("tests/cluster/test_gpu_profiles_long.py", "tests/cluster/test_gpu_use_long.py"),
 }
 """What each runs: files, and folders without what another slice names."""
 BY_HAND = ("tests/api/test_soak.py",)

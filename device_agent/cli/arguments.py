@@ -43,7 +43,14 @@ examples:
   device-agent profiles check profiles/
   device-agent profiles check profiles/ --cards cards.yaml"""
 
-_COMMANDS = ("run", "scan", "get", "admission-policy", "nvml", "profiles", "cards")
+_WHO_EXAMPLES = """\
+Exit status 1: the exporter is off, or it is not known who has devices.
+
+examples:
+  kubectl -n driverwright exec daemonset/device-agent -c device-agent -- device-agent who
+  kubectl -n driverwright exec daemonset/device-agent -c device-agent -- device-agent who -o json"""
+
+_COMMANDS = ("run", "scan", "get", "who", "admission-policy", "nvml", "profiles", "cards")
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -72,6 +79,8 @@ def _parser() -> argparse.ArgumentParser:
         commands, "get", "print a page of the agent that runs here; exits with 1 if it is not healthy", _GET_EXAMPLES
     )
     get.add_argument("page", metavar="PAGE", help="/healthz, /readyz or /metrics")
+    who = _add(commands, "who", "show which pod has which device, and how much it uses", _WHO_EXAMPLES)
+    who.add_argument("-o", "--output", choices=("table", "json"), default="table", help="format (default: table)")
     short = "print the ValidatingAdmissionPolicy of the agent's account"
     policy = _add(commands, "admission-policy", short, _POLICY_EXAMPLES)
     account = "the agent's service account (default: driverwright/device-agent)"

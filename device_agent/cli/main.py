@@ -1,7 +1,7 @@
 """Commands of the agent: settings, logging, exit codes.
 
 Exit status: 0 done, 1 a device of ``scan`` or a page of ``get`` is not healthy, the socket of ``nvml`` cannot be had,
-a profile is refused, or the cards are not known, 2 wrong usage or configuration.
+a profile is refused, the cards or who has devices are not known, 2 wrong usage or configuration.
 """
 
 import asyncio
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
+    from device_agent.memory_limits.tell import Create
     from device_agent.node.asked import Asked
     from device_agent.node.own_node import OwnNode
 
@@ -45,6 +46,10 @@ def _run_parsed(arguments: Sequence[str], environment: Environment) -> int:
         from device_agent.cli.get_command import get_page  # noqa: PLC0415 - as above
 
         return get_page(parsed.page, environment)
+    if parsed.command == "who":
+        from device_agent.cli.who_command import print_who  # noqa: PLC0415 - as above
+
+        return print_who(parsed.output, environment)
     if parsed.command == "admission-policy":
         from device_agent.cli.policy_command import print_policy, print_rights  # noqa: PLC0415 - as above
 
@@ -81,7 +86,7 @@ def _run(flags: Flags, environment: Environment) -> int:
     follow_signals()
     load = partial(read_description, settings.config_file)
     own_node = partial(_own_node, settings.node_name, environment)
-    asyncio.run(Agent(settings, load(), load, own_node=own_node).run())
+    asyncio.run(Agent(settings, load(), load, own_node=own_node, connect=partial(_connect, environment)).run())
     return 0
 
 
@@ -89,6 +94,13 @@ def _own_node(name: str, environment: Environment, on_asked: "Callable[[Asked], 
     from device_agent.node.follow import own_node  # noqa: PLC0415 - only with profiles of GPUs
 
     return own_node(name, environment, on_asked)
+
+
+def _connect(environment: Environment) -> "Create | None":
+    from device_agent.node.connect import connect_with_token  # noqa: PLC0415 - only with limits of memory
+
+    client = connect_with_token(environment)
+    return client.create if client is not None else None
 
 
 def _with_logging(settings: Settings) -> Settings:

@@ -4,7 +4,6 @@ import json
 import sys
 from typing import Any, NamedTuple
 
-from device_agent.config.yaml_file import read_regular
 from device_agent.errors import ConfigurationError, ProfileRefused
 from device_agent.gpu_state.state import CardState
 from device_agent.profiles.cards_file import LONGEST_FILE, parse_cards
@@ -12,6 +11,7 @@ from device_agent.profiles.folder import Texts, read_profiles
 from device_agent.profiles.parse import parse_profile
 from device_agent.profiles.strategy import by_strategy
 from device_agent.profiles.summary import Line, lines_of
+from device_agent.regular_file import read_regular
 from device_resources.nvidia import MigStrategy
 from kube_api.text import printable
 

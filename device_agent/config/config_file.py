@@ -1,4 +1,4 @@
-"""The configuration file: ``resources``, a list of descriptions, and ``nvidia``. Text in, a description out.
+"""The configuration file: ``resources``, ``nvidia``, ``exporter`` and ``memory``. Text in, a description out.
 
 Any key that has no meaning is an error: a misspelt one would otherwise be a device without its file.
 """
@@ -7,20 +7,31 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from device_agent.config.yaml_file import plain_document, read_regular
+from device_agent.config.yaml_file import plain_document
 from device_agent.errors import ConfigurationError
+from device_agent.regular_file import read_regular
 from device_resources.kinds import Problem, nearest, shown
 from device_resources.resource import NVIDIA_DOMAIN, Resource
 from device_resources.resource_parser import InvalidResource, parse_resource
 from kube_api.text import first_few
 
 if TYPE_CHECKING:
+    from device_resources.exporter import ExporterSettings
+    from device_resources.memory_limits import MemorySettings
     from device_resources.nvidia import NvidiaSettings
 
 MAX_FILE = 1 << 18
 MAX_RESOURCES = 64
 _MAX_LISTED = 5
-_RESOURCES, _NVIDIA = "resources", "nvidia"
+_RESOURCES, _NVIDIA, _EXPORTER, _MEMORY = "resources", "nvidia", "exporter", "memory"
+_KEYS = (_RESOURCES, _NVIDIA, _EXPORTER, _MEMORY)
+_BELONGS = {
+    **dict.fromkeys(("name", "groups", "health", "environment"), f"an entry of {_RESOURCES}"),
+    **dict.fromkeys(("migStrategy", "libraries", "sharedDevicesAllocationPolicy"), _NVIDIA),
+    **dict.fromkeys(("enabled", "port", "perPod", "hostnameLabel"), _EXPORTER),
+    **dict.fromkeys(("mode", "limits", "graceSeconds", "dryRun"), _MEMORY),
+}
+"""Fields that stand at the top by mistake, and where they belong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +40,20 @@ class Description:
 
     ``resources``: those that are files of the node.
     ``nvidia``: how the devices of NVIDIA's driver are offered; None: they are not.
+    ``exporter``: how the use of cards is exported; None: nothing is said of it.
+    ``memory``: how the memory of shared cards is limited; None: it is not.
     """
 
     resources: tuple[Resource, ...] = ()
     nvidia: "NvidiaSettings | None" = None
+    exporter: "ExporterSettings | None" = None
+    memory: "MemorySettings | None" = None
+
+    @property
+    def is_monitored(self) -> bool:
+        """Return whether the use of cards has to be followed."""
+        is_exported = self.exporter is not None and self.exporter.enabled
+        return is_exported or (self.memory is not None and self.memory.is_on)
 
 
 def read_description(path: str) -> Description:
@@ -57,15 +78,17 @@ def parse_description(text: str, path: str) -> Description:
     document = plain_document(text, path)
     problems: list[Problem] = []
     if isinstance(document, dict):
-        problems += [_unknown(str(key)[:100]) for key in document if key not in (_RESOURCES, _NVIDIA)]
+        problems += [_unknown(str(key)[:100]) for key in document if key not in _KEYS]
         resources = _resources(document, problems)
         nvidia = _nvidia(document, resources, problems) if _NVIDIA in document else None
+        exporter = _exporter(document, problems) if _EXPORTER in document else None
+        memory = _memory(document, problems) if _MEMORY in document else None
     else:
         found = "empty" if document is None else shown(document)
         problems.append(Problem(path=(), message=f"the file is {found}: write {_RESOURCES}: and a list below it"))
     if problems:
         raise ConfigurationError(f"{path}: {first_few(problems, _MAX_LISTED, separator='; ')}")
-    return Description(resources=resources, nvidia=nvidia)
+    return Description(resources=resources, nvidia=nvidia, exporter=exporter, memory=memory)
 
 
 def _resources(document: Mapping[Hashable, object], problems: list[Problem]) -> tuple[Resource, ...]:
@@ -110,13 +133,32 @@ def _nvidia(
         return None
 
 
+def _exporter(document: Mapping[Hashable, object], problems: list[Problem]) -> "ExporterSettings | None":
+    from device_resources.exporter import parse_exporter  # noqa: PLC0415 - most nodes do not need it
+
+    try:
+        return parse_exporter(document[_EXPORTER], (_EXPORTER,))
+    except InvalidResource as error:
+        problems += error.problems
+        return None
+
+
+def _memory(document: Mapping[Hashable, object], problems: list[Problem]) -> "MemorySettings | None":
+    from device_resources.memory_limits import parse_memory  # noqa: PLC0415 - most nodes do not need it
+
+    try:
+        return parse_memory(document[_MEMORY], (_MEMORY,))
+    except InvalidResource as error:
+        problems += error.problems
+        return None
+
+
 def _unknown(key: str) -> Problem:
-    hint = nearest(key, [_RESOURCES, _NVIDIA])
-    if not hint and key in ("name", "groups", "health", "environment"):
-        hint = f" here; it belongs to an entry of {_RESOURCES}"
-    if not hint and key in ("migStrategy", "libraries", "sharedDevicesAllocationPolicy"):
-        hint = f" here; it belongs to {_NVIDIA}"
-    return Problem(path=(key,), message=f"there is no such field{hint or f'; there are {_RESOURCES} and {_NVIDIA}'}")
+    place = _BELONGS.get(key)
+    hint = f" here; it belongs to {place}" if place else nearest(key, _KEYS)
+    return Problem(
+        path=(key,), message=f"there is no such field{hint or f'; there are {first_few(_KEYS, len(_KEYS))}'}"
+    )
 
 
 def _twice(names: Iterable[str]) -> list[Problem]:

@@ -1,8 +1,5 @@
 """Files of YAML to plain values, within bounds. The values are still to be checked."""
 
-import errno
-import os
-import stat
 from collections.abc import Hashable
 from typing import Any
 
@@ -11,26 +8,6 @@ import yaml
 from device_agent.errors import ConfigurationError
 from device_resources.kinds import Path, Problem, shown
 from feature_rules.yaml_nodes import compose, excess
-
-
-def read_regular(path: str, most: int) -> bytes:
-    """Read a regular file of at most so many bytes: a pipe would never end, and a device may act when it is opened.
-
-    Raises:
-        OSError: it cannot be read, is not a regular file, or is too long.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file")
-        content = b""
-        while len(content) <= most and (chunk := os.read(descriptor, most + 1)):
-            content += chunk
-    finally:
-        os.close(descriptor)
-    if len(content) > most:
-        raise OSError(errno.EFBIG, f"it is longer than {most} bytes")
-    return content
 
 
 def plain_document(text: str, path: str) -> object:

@@ -12,7 +12,12 @@ Check = Callable[[object, str], T]
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+-]*")
 _PATH = re.compile(r"/dev/[A-Za-z0-9/_:-]+")
+_POD = re.compile(  # a label of DNS, and a name of DNS
+    r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
+)
 _LONGEST_WORD = 128
+_LONGEST_NAME = 253
+_LONGEST_POD = 63 + 1 + _LONGEST_NAME
 MOST = 2**53
 """The largest number: JSON's readers keep no larger one exactly."""
 
@@ -26,6 +31,22 @@ def word(value: object, place: str) -> str:
     """Check a UUID, a PCI address, a version or the like; or an empty text."""
     if type(value) is not str or not (value == "" or is_word(value)):
         raise _wrong(value, place, "is not a short word")
+    return value
+
+
+def is_pod(value: str) -> bool:
+    """Return whether a text may be NAMESPACE/NAME of a pod."""
+    return (
+        len(value) <= _LONGEST_POD
+        and _POD.fullmatch(value) is not None
+        and len(value.partition("/")[2]) <= _LONGEST_NAME
+    )
+
+
+def pod(value: object, place: str) -> str:
+    """Check NAMESPACE/NAME of a pod."""
+    if type(value) is not str or not is_pod(value):
+        raise _wrong(value, place, "is not NAMESPACE/NAME of a pod")
     return value
 
 
@@ -66,6 +87,17 @@ def seconds(value: object, place: str) -> float:
     if type(value) not in (int, float) or not 0 <= value <= MOST:  # type: ignore[operator] # a number, as just checked
         raise _wrong(value, place, "is not a number of seconds")
     return float(value)  # type: ignore[arg-type] # see above
+
+
+def number(least: float = -MOST, most: float = MOST) -> Check[float]:
+    """Make a check of a number, of which an integer stays one."""
+
+    def check(value: object, place: str) -> float:
+        if type(value) not in (int, float) or not least <= value <= most:  # type: ignore[operator] # as with seconds
+            raise _wrong(value, place, f"is not a number from {least} to {most}")
+        return value  # type: ignore[return-value] # see above
+
+    return check
 
 
 def one_of(*words: str) -> Check[str]:

@@ -1,9 +1,13 @@
 """What the container ``nvml`` can be asked: a closed set, without a path and without a command."""
 
 import json
+from typing import NamedTuple
 
 from device_agent.errors import StateInvalid
+from device_agent.gpu_state.checks import optional, pod, several
+from device_agent.gpu_state.ending import END_REQUEST, EndRequest
 from device_agent.gpu_state.state_json import VERSION, parse_object
+from device_agent.gpu_state.use import MOST_PODS
 
 FOLLOW = "follow"
 """Send the state at once, whenever it changes, and at least every ten seconds."""
@@ -11,16 +15,43 @@ MAKE_NODES = "make-nodes"
 """Make what is missing in ``/dev``, from now on."""
 LOOK = "look"
 """Read the inventory now."""
+FOLLOW_USE = "follow-use"
+"""Send about every three seconds how cards are used, and by which processes of :attr:`Request.pods`."""
+LEAVE_USE = "leave-use"
+"""Send no more of it."""
+END = "end"
+"""End :attr:`Request.process`, if it still is what that says. What became of it is said with the use of cards."""
 
-REQUESTS = (FOLLOW, MAKE_NODES, LOOK)
+REQUESTS = (FOLLOW, MAKE_NODES, LOOK, FOLLOW_USE, LEAVE_USE, END)
 
-LONGEST_REQUEST = 4096
+LONGEST_REQUEST = 1 << 19
 """Bytes of a request, without its newline."""
 
+_PODS = optional(several(pod, MOST_PODS))
+_MOST_COMMAS = MOST_PODS + 4
+_MORE = {FOLLOW_USE: ("pods",), END: ("process",)}
+"""What requests have besides."""
 
-def dump_request(request: str) -> bytes:
+
+class Request(NamedTuple):
+    """One request.
+
+    ``pods``: of FOLLOW_USE alone, as NAMESPACE/NAME; None: cards alone, without processes. ``process``: of END alone.
+    """
+
+    name: str
+    pods: tuple[str, ...] | None = None
+    process: EndRequest | None = None
+
+
+def dump_request(name: str, pods: tuple[str, ...] | None = None, process: EndRequest | None = None) -> bytes:
     """Write a request as a line."""
-    return json.dumps({"version": VERSION, "request": request}, separators=(",", ":")).encode() + b"\n"
+    plain: dict[str, object] = {"version": VERSION, "request": name}
+    if name == FOLLOW_USE:
+        plain["pods"] = pods
+    if process is not None:
+        plain["process"] = process._asdict()
+    return json.dumps(plain, separators=(",", ":")).encode() + b"\n"
 
 
 def dump_error(message: str) -> bytes:
@@ -28,14 +59,22 @@ def dump_error(message: str) -> bytes:
     return json.dumps({"version": VERSION, "error": message}, separators=(",", ":")).encode() + b"\n"
 
 
-def parse_request(line: bytes) -> str:
-    """Read a client's line; returns one of :data:`REQUESTS`.
+def parse_request(line: bytes) -> Request:
+    """Read a client's line.
 
     Raises:
-        StateInvalid: it is none of them.
+        StateInvalid: it is none of :data:`REQUESTS`.
     """
+    # Each value of a list needs memory of its own, many times its text's: they are counted before they are made.
+    if len(line) <= LONGEST_REQUEST and line.count(b",") > _MOST_COMMAS:
+        raise StateInvalid(f"a request has at most {MOST_PODS} pods")
     plain = parse_object(line, LONGEST_REQUEST)
-    request = plain.get("request")
-    if plain.keys() != {"version", "request"} or type(request) is not str or request not in REQUESTS:
-        raise StateInvalid(f"a request is one of {', '.join(REQUESTS)}, with a version and nothing else")
-    return request
+    name = plain.get("request")
+    if type(name) is not str or name not in REQUESTS or plain.keys() != {"version", "request", *_MORE.get(name, ())}:
+        raise StateInvalid(
+            f"a request is one of {', '.join(REQUESTS)}, with a version and nothing else, except pods of {FOLLOW_USE} "
+            f"and the process of {END}"
+        )
+    if name == END:
+        return Request(name, process=END_REQUEST(plain["process"], "process"))
+    return Request(name, _PODS(plain.get("pods"), "pods"))

@@ -2,7 +2,7 @@
 
 ::
 
-    agent  <-- socket --  supervisor (resident, touches no driver)  <-- pipe --  child (NVML, /dev, /proc/driver)
+    agent  <-- socket --  supervisor (resident, touches no driver)  <-- pipe --  child (NVML, /dev, /proc, DRM drivers)
 
-Only the child's modules (``asking``, ``cards``) import nvml_inventory.
+Only the child's modules (``asking``, ``cards``, ``sampling``) import nvml_inventory.
 """

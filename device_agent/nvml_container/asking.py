@@ -1,20 +1,29 @@
 """The work of the child: asks NVML again and again, and says what it said. NVML may never answer.
 
 The child ends when there is no driver, or when NVML cannot be asked: it holds no device then, and a driver can go.
+While the use of cards is followed it stays for a while without a driver of NVIDIA's, and looks at cards of others.
 """
 
 import os
 import select
 import time
+from collections.abc import Collection
 
 from device_agent.gpu_state.checks import is_word
+from device_agent.gpu_state.ending import MOST_ENDED, Ended, EndRequest
+from device_agent.gpu_state.requests import LOOK, MAKE_NODES, Request, parse_request
 from device_agent.gpu_state.state import ABSENT, FAILED, OK, CardState, NodeState
+from device_agent.gpu_state.use import Use
 from device_agent.nvml_container.cards import card_states
+from device_agent.nvml_container.child_process import Wanted
+from device_agent.nvml_container.drm import is_pci, uses_card
+from device_agent.nvml_container.ending import end_process
 from device_agent.nvml_container.log import Log
-from device_agent.nvml_container.messages import LOOK_NOW, MAKE_NODES, Look, XidSeen, dump_message
+from device_agent.nvml_container.messages import Look, XidSeen, dump_message
 from device_agent.nvml_container.nodes import Nodes, unusable, usable
+from device_agent.nvml_container.sampling import Sampling
 from device_agent.nvml_container.settings import Places, Timing
-from device_agent.nvml_container.sysfs import read_numa_node
+from device_agent.nvml_container.sysfs import read_load, read_numa_node
 from kube_api.text import first_few, printable
 from nvml_inventory.errors import NvmlInventoryError
 from nvml_inventory.session import Session, open_session
@@ -22,6 +31,9 @@ from nvml_inventory.values import Absent, Card, Unreadable, Xid
 
 _SLICE = 1.0
 """Seconds after which a request is seen, while events are waited for."""
+_MOMENT = 0.1
+"""Seconds in which the rest of a request is waited for."""
+_CHUNK = 1 << 16
 _MOST_U32 = 2**32 - 1
 _MOST_LEFT = 256
 """How many Xid events are said at the end of a session; one of a storm more or less changes nothing."""
@@ -31,15 +43,16 @@ _MOST_SHOWN = 3
 class Asking:
     """Asks NVML, as long as there is a driver; ``requests`` and ``lines`` are the descriptors of both pipes."""
 
-    def __init__(
-        self, *, places: Places, timing: Timing, log: Log, requests: int, lines: int, may_make_nodes: bool
-    ) -> None:
+    def __init__(self, *, places: Places, timing: Timing, log: Log, requests: int, lines: int, wanted: Wanted) -> None:
         self._places = places
         self._timing = timing
         self._log = log
         self._requests = requests
         self._lines = lines
-        self._nodes = Nodes(places, log, may_make=may_make_nodes)
+        self._nodes = Nodes(places, log, may_make=wanted.makes_nodes)
+        self._sampling = Sampling(places, timing.use, wanted.use)
+        self._endings: list[EndRequest] = []
+        self._received = b""
         self._unwatched: frozenset[str] = frozenset()
 
     def run(self) -> int:
@@ -58,6 +71,7 @@ class Asking:
             session = open_session(self._places.root, self._places.library)
             if isinstance(session, Absent):
                 self._say(_nothing(session.reason, nodes))
+                self._stay()
                 return False
             try:
                 self._follow(session, nodes)
@@ -67,6 +81,14 @@ class Asking:
             self._say(Look(FAILED, printable(str(error)), nodes=nodes))
             return False
         return True
+
+    def _stay(self) -> None:
+        """Look at the use of other drivers' cards, until it is time to look for NVIDIA's, or that is asked for."""
+        timing = self._timing
+        end = time.monotonic() + (timing.absent_pause if read_load(self._places.root) else timing.unloaded_pause)
+        while not self._is_asked() and self._sampling.is_followed and (rest := end - time.monotonic()) > 0:
+            self._sample(None)
+            select.select([self._requests], [], [], min(rest, self._sampling.rest()))
 
     def _end(self, session: Session) -> None:
         """Say the Xid events that have arrived meanwhile, and close the session: the next one does not get them."""
@@ -103,23 +125,54 @@ class Asking:
         return card_states(cards, conditions, numa_nodes)
 
     def _wait(self, session: Session) -> None:
-        """Say Xid events until it is time for the next inventory, or something asks for one."""
+        """Say Xid events and samples until it is time for the next inventory, or something asks for one."""
         end = time.monotonic() + self._timing.look
         watched = session.watched
         while not self._is_asked() and session.watched == watched and (rest := end - time.monotonic()) > 0:
-            seen = session.wait(min(_SLICE, rest))
+            self._sample(session)
+            seen = session.wait(min(_SLICE, rest, self._sampling.rest()))
             if seen is not None:
                 self._say(_xid(seen))
 
+    def _sample(self, session: Session | None) -> None:
+        requests, self._endings = self._endings, []
+        for request in requests:
+            self._sampling.note(self._end_process(request, session))
+        if self._sampling.rest() <= 0:
+            self._say(self._sampling.take(session.use if session is not None else tuple))
+
+    def _end_process(self, request: EndRequest, session: Session | None) -> Ended:
+        proc_root = self._places.proc_root
+
+        def users(card: str) -> Collection[int] | None:
+            if is_pci(card):
+                return {request.pid} if uses_card(f"{proc_root.rstrip('/')}/proc", request.pid, card) else ()
+            listed = session.processes(card) if session is not None else None
+            return None if listed is None else {one.pid for one in listed}
+
+        why = end_process(request, users, proc_root)
+        self._log.warning(f"process {request.pid} of pod {request.uid} on {request.card}: {why or 'ended (SIGKILL)'}")
+        return Ended(request.pid, request.start, printable(why))
+
     def _is_asked(self) -> bool:
-        """Read requests; returns whether there was one."""
-        if not select.select([self._requests], [], [], 0)[0]:
-            return False
-        asked = os.read(self._requests, 4096)
-        if not asked:
-            raise _SupervisorGone
-        self._nodes.may_make = self._nodes.may_make or MAKE_NODES in asked
-        return LOOK_NOW in asked or MAKE_NODES in asked
+        """Read requests; returns whether one asks for an inventory."""
+        names: set[str] = set()
+        while select.select([self._requests], [], [], _MOMENT if self._received else 0)[0]:
+            chunk = os.read(self._requests, _CHUNK)
+            if not chunk:
+                raise _SupervisorGone
+            *lines, self._received = (self._received + chunk).split(b"\n")
+            names |= {self._obey(parse_request(line)) for line in lines}
+        return bool(names & {LOOK, MAKE_NODES})
+
+    def _obey(self, request: Request) -> str:
+        if request.name == MAKE_NODES:
+            self._nodes.may_make = True
+        elif request.process is not None:
+            self._endings = [*self._endings, request.process][-MOST_ENDED:]
+        elif request.name != LOOK:
+            self._sampling.follow(request)
+        return request.name
 
     def _report_unwatched(self, session: Session, cards: tuple[CardState, ...]) -> None:
         unwatched = frozenset(card.uuid for card in cards if not card.why) - session.watched
@@ -128,7 +181,7 @@ class Asking:
             names = first_few(sorted(unwatched), _MOST_SHOWN) or "no GPU that can be read"
             self._log.warning(f"NVML reports no Xid errors of {names}")
 
-    def _say(self, message: Look | XidSeen) -> None:
+    def _say(self, message: Look | XidSeen | Use) -> None:
         rest = memoryview(dump_message(message))
         try:
             while rest:

@@ -6,16 +6,31 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from device_agent.errors import StateInvalid
-from device_agent.gpu_state.state_json import LONGEST_LINE
+from device_agent.gpu_state.requests import FOLLOW_USE, LEAVE_USE, Request, dump_request
+from device_agent.nvml_container.messages import LONGEST_MESSAGE
 
-Work = Callable[[int, int, bool], int]
-"""What a child does, with the descriptors of requests and of its lines, and whether it may make device nodes; returns
+
+class Wanted(NamedTuple):
+    """What clients want from now on. ``use``: the request to follow the use of cards, or to leave it."""
+
+    makes_nodes: bool = False
+    use: Request = Request(LEAVE_USE)
+
+    @property
+    def is_used(self) -> bool:
+        """Return whether the use of cards is followed."""
+        return self.use.name == FOLLOW_USE
+
+
+Work = Callable[[int, int, Wanted], int]
+"""What a child does, with the descriptors of requests and of its lines, and with what is wanted when it starts; returns
 its exit status."""
 
 _CHUNK = 1 << 16
+_MOST_WAITING = 64
 _REQUESTS, _LINES = 0, 3
 _STANDARD_ERROR = 2
 _PR_SET_PDEATHSIG = 1
@@ -33,12 +48,14 @@ class Child:
     def __init__(self, pid: int, lines: int, requests: int, now: float) -> None:
         self.pid = pid
         self.lines = lines
+        self.requests = requests
         self.started = self.heard = now
         self.killed: float | None = None
         self.has_spoken = self.is_closed = False
         self.why = ""
         self.status: int | None = None
-        self._requests = requests
+        self._waiting: dict[object, Request] = {}
+        self._under_way = memoryview(b"")
         self._received = bytearray()
         self._has_ended = False
 
@@ -55,17 +72,37 @@ class Child:
                 return None
             self._received += chunk
         *lines, rest = self._received.split(b"\n")
-        if len(rest) > LONGEST_LINE:
-            raise StateInvalid(f"a line has more than {LONGEST_LINE} bytes")
+        if len(rest) > LONGEST_MESSAGE:
+            raise StateInvalid(f"a line has more than {LONGEST_MESSAGE} bytes")
         self._received = rest
         if lines:
             self.heard = now
         return [bytes(line) for line in lines]
 
-    def ask(self, request: bytes) -> None:
-        """Write a request. One that finds the pipe full is one of many; a dead child's end is its answer."""
-        with suppress(BlockingIOError, BrokenPipeError):
-            os.write(self._requests, request)
+    def ask(self, request: Request) -> None:
+        """Have a request written when the pipe takes it. Until then one of its kind takes its place."""
+        kind: object = FOLLOW_USE if request.name == LEAVE_USE else request.process or request.name
+        if kind in self._waiting or len(self._waiting) < _MOST_WAITING:
+            self._waiting[kind] = request
+        self.write()
+
+    @property
+    def is_asked(self) -> bool:
+        """Return whether something has to be written."""
+        return bool(self._under_way or self._waiting)
+
+    def write(self) -> None:
+        """Write what the pipe takes. The end of a child that has ended is its answer."""
+        try:
+            while self.is_asked:
+                if not self._under_way:
+                    request = self._waiting.pop(next(iter(self._waiting)))
+                    self._under_way = memoryview(dump_request(*request))
+                self._under_way = self._under_way[os.write(self.requests, self._under_way) :]
+        except BlockingIOError:
+            pass
+        except BrokenPipeError:
+            self._waiting, self._under_way = {}, memoryview(b"")
 
     def kill(self, now: float) -> None:
         """End it and its programs at once, as far as the kernel lets them end."""
@@ -86,7 +123,7 @@ class Child:
         if self.status is None or self._kill_group():
             return None
         os.close(self.lines)
-        os.close(self._requests)
+        os.close(self.requests)
         return self.status
 
     def _reap_group(self) -> None:
@@ -107,7 +144,7 @@ class Child:
         return True
 
 
-def start_child(work: Work, may_make_nodes: bool, now: float) -> Child:
+def start_child(work: Work, wanted: Wanted, now: float) -> Child:
     """Start a child. Only for a process with one thread.
 
     Raises:
@@ -124,7 +161,7 @@ def start_child(work: Work, may_make_nodes: bool, now: float) -> Child:
         raise
     else:
         if not pid:
-            _be_child(work, (requests_reader, lines_writer), may_make_nodes, supervisor)
+            _be_child(work, (requests_reader, lines_writer), wanted, supervisor)
     finally:
         os.close(lines_writer)
         os.close(requests_reader)
@@ -134,7 +171,7 @@ def start_child(work: Work, may_make_nodes: bool, now: float) -> Child:
     return Child(pid, lines_reader, requests_writer, now)
 
 
-def _be_child(work: Work, pipes: tuple[int, int], may_make_nodes: bool, supervisor: int) -> NoReturn:
+def _be_child(work: Work, pipes: tuple[int, int], wanted: Wanted, supervisor: int) -> NoReturn:
     """Be the child: have nothing of the supervisor's but its memory, work, and end without its clean-up."""
     status = 1
     try:
@@ -151,7 +188,7 @@ def _be_child(work: Work, pipes: tuple[int, int], may_make_nodes: bool, supervis
         _close_others()
         # Collections of the child leave alone what it shares with the supervisor.
         gc.freeze()
-        status = work(_REQUESTS, _LINES, may_make_nodes)
+        status = work(_REQUESTS, _LINES, wanted)
     except BaseException:  # noqa: BLE001 - the end of a process: nothing above it would log it
         sys.excepthook(*sys.exc_info())
     finally:

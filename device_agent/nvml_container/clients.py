@@ -6,23 +6,32 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from device_agent.errors import StateInvalid
-from device_agent.gpu_state.requests import FOLLOW, LONGEST_REQUEST, dump_error, parse_request
+from device_agent.gpu_state.requests import (
+    FOLLOW,
+    FOLLOW_USE,
+    LEAVE_USE,
+    LONGEST_REQUEST,
+    Request,
+    dump_error,
+    parse_request,
+)
 
 MOST_CLIENTS = 8
 _CHUNK = 1 << 16
 
 
 class Clients:
-    """Accepts clients, reads what they ask, and sends the state to those that follow it.
+    """Accepts clients, reads what they ask, and sends state and use of cards to those that follow them.
 
-    ``asked``: is called with each request. ``idle``: seconds in which a client has to ask or to read something.
+    ``asked``: is called with each request that is about neither. ``idle``: seconds in which a client has to ask or to
+    read something.
     """
 
     def __init__(
         self,
         listening: socket.socket,
         selector: selectors.BaseSelector,
-        asked: Callable[[str], None],
+        asked: Callable[[Request], None],
         idle: float,
     ) -> None:
         self._selector = selector
@@ -30,15 +39,26 @@ class Clients:
         self._asked = asked
         self._idle = idle
         self._clients: dict[int, _Client] = {}
+        self._using: dict[_Client, Request] = {}
         self._line = b""
         selector.register(listening, selectors.EVENT_READ, self._accept)
 
     def send(self, line: bytes, now: float) -> None:
         """Send a state, without its newline, to each client that follows, and at once to each one that will."""
         self._line = line + b"\n"
-        for client in [client for client in self._clients.values() if client.follows]:
-            client.put(self._line, now)
-            self._write(client, now)
+        for client in [client for client in self._clients.values() if FOLLOW in client.follows]:
+            self._put(client, FOLLOW, self._line, now)
+
+    def send_use(self, line: bytes, now: float) -> None:
+        """Send the use of cards, without its newline, to each client that follows it."""
+        line += b"\n"
+        for client in list(self._using):
+            self._put(client, FOLLOW_USE, line, now)
+
+    @property
+    def use(self) -> Request:
+        """Return the newest request to follow the use of cards, of clients that still do; that to leave it without."""
+        return next(reversed(self._using.values()), Request(LEAVE_USE))
 
     def next_deadline(self) -> float:
         """Return when the first client has been idle for too long."""
@@ -96,15 +116,31 @@ class Clients:
         if client.has_ended:
             self._drop(client)
 
-    def _answer(self, client: "_Client", request: str, now: float) -> None:
+    def _answer(self, client: "_Client", request: Request, now: float) -> None:
         client.touch(now)
-        if request != FOLLOW:
+        if request.name == FOLLOW:
+            self._follow(client, now)
+        elif request.name in {FOLLOW_USE, LEAVE_USE}:
+            self._follow_use(client, request)
+        else:
             self._asked(request)
-        elif not client.follows:
-            client.follows = True
+
+    def _follow(self, client: "_Client", now: float) -> None:
+        if FOLLOW not in client.follows:
+            client.follows.add(FOLLOW)
             if self._line:
-                client.put(self._line, now)
-                self._write(client, now)
+                self._put(client, FOLLOW, self._line, now)
+
+    def _follow_use(self, client: "_Client", request: Request) -> None:
+        self._using.pop(client, None)
+        client.follows.discard(FOLLOW_USE)
+        if request.name == FOLLOW_USE:
+            self._using[client] = request  # as the newest one
+            client.follows.add(FOLLOW_USE)
+
+    def _put(self, client: "_Client", kind: str, line: bytes, now: float) -> None:
+        client.put(kind, line, now)
+        self._write(client, now)
 
     def _write(self, client: "_Client", now: float) -> None:
         try:
@@ -119,23 +155,24 @@ class Clients:
         if client.is_open:
             self._selector.unregister(client.connection)
             del self._clients[client.connection.fileno()]
+            self._using.pop(client, None)
             client.connection.close()
 
 
 class _Client:
-    """One connection. Of states that it does not read, the newest one waits besides the one that is under way.
+    """One connection. Of lines that it does not read, the newest one of each kind waits besides what is under way.
 
-    ``since``: when it last asked, or read, something.
+    ``follows``: what is sent to it: FOLLOW, FOLLOW_USE. ``since``: when it last asked, or read, something.
     """
 
     def __init__(self, connection: socket.socket, now: float) -> None:
         self.connection = connection
-        self.follows = False
+        self.follows: set[str] = set()
         self.has_ended = False
         self.since = now
         self._received = bytearray()
         self._under_way = memoryview(b"")
-        self._next = b""
+        self._next: dict[str, bytes] = {}
 
     @property
     def is_open(self) -> bool:
@@ -163,14 +200,16 @@ class _Client:
         chunk = self.connection.recv(_CHUNK)
         self.has_ended = not chunk
         self._received += chunk
+        if b"\n" not in chunk and len(self._received) <= LONGEST_REQUEST:
+            return []
         *lines, self._received = self._received.split(b"\n")
         # Of a line that is too long, enough is kept to refuse it.
         return [bytes(line) for line in (*lines, *([self._received] if len(self._received) > LONGEST_REQUEST else ()))]
 
-    def put(self, line: bytes, now: float) -> None:
-        """Have a line sent, in place of one that is not under way yet."""
+    def put(self, kind: str, line: bytes, now: float) -> None:
+        """Have a line sent, in place of one of its kind that is not under way yet."""
         if self.is_sending:
-            self._next = line
+            self._next[kind] = line
         else:
             self._under_way = memoryview(line)
             self.touch(now)
@@ -185,8 +224,8 @@ class _Client:
             while self._under_way:
                 self._under_way = self._under_way[self.connection.send(self._under_way) :]
                 self.touch(now)
-                if not self._under_way:
-                    self._under_way, self._next = memoryview(self._next), b""
+                if not self._under_way and self._next:
+                    self._under_way = memoryview(self._next.pop(next(iter(self._next))))
 
     def refuse(self, message: str) -> None:
         """Answer with an error, if there is room for it."""

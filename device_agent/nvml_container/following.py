@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from device_agent.gpu_state.state import ABSENT, FAILED, MOST_XIDS, OK, CardState, State, XidEvent
+from device_agent.gpu_state.use import MOST_XID_COUNTS, XidCount
 from device_agent.nvml_container.messages import Look, XidSeen
 from device_agent.nvml_container.settings import Timing
 
@@ -42,6 +43,13 @@ def after_xid(state: State, seen: XidSeen, at: float) -> State:
     return state._replace(xids=(*others, event)[-MOST_XIDS:])
 
 
+def count_xid(counts: tuple[XidCount, ...], seen: XidSeen) -> tuple[XidCount, ...]:
+    """Count an Xid event in, as the last one. Of too many kinds, the one that was not seen for longest is forgotten."""
+    others = tuple(one for one in counts if one[:2] != seen[:2])
+    before = sum(one.count for one in counts if one[:2] == seen[:2])
+    return (*others, XidCount(seen.uuid, seen.xid, before + 1))[-MOST_XID_COUNTS:]
+
+
 def is_news(state: State, seen: XidSeen, at: float) -> bool:
     """Return whether there was no event of its kind for a while before it."""
     return all(_kind(event) != seen or at >= event.at + _NEWS_AFTER for event in state.xids)
@@ -74,8 +82,13 @@ def _known(card: CardState, known: CardState | None, present: set[str]) -> CardS
     return known._replace(why=card.why, error=card.error, recovery_action=None, row_remap_failed=False, fabric="")
 
 
-def pause(state: State, failures: int, timing: Timing) -> float:
-    """Return the seconds until the next child starts, after one that has ended."""
+def pause(state: State, failures: int, timing: Timing, *, is_used: bool = False) -> float:
+    """Return the seconds until the next child starts, after one that has ended.
+
+    ``is_used``: whether the use of cards is followed. A child has waited itself then, where there is no driver.
+    """
+    if state.status == ABSENT and is_used:
+        return timing.first_pause
     if state.status == ABSENT:
         return timing.absent_pause if state.load else timing.unloaded_pause
     if state.status == OK:

@@ -6,10 +6,12 @@ from typing import NamedTuple
 from device_agent.errors import StateInvalid
 from device_agent.gpu_state.checks import Check, integer, one_of, optional, record, text, word
 from device_agent.gpu_state.state import ABSENT, FAILED, OK, CardState, NodeState
-from device_agent.gpu_state.state_json import CARDS, LONGEST_LINE, NODES, VERSION, parse_object, plain_card
+from device_agent.gpu_state.state_json import CARDS, NODES, VERSION, parse_object, plain_card
+from device_agent.gpu_state.use import Use
+from device_agent.gpu_state.use_json import LONGEST_USE, check_use, dump_use
 
-LOOK_NOW, MAKE_NODES = b"l", b"m"
-"""What the supervisor writes to its child: read the inventory now; make device nodes from now on."""
+LONGEST_MESSAGE = LONGEST_USE
+"""Bytes of a line, without its newline."""
 
 
 class Look(NamedTuple):
@@ -40,8 +42,10 @@ _XID: Check[XidSeen] = record(
 )
 
 
-def dump_message(message: Look | XidSeen) -> bytes:
-    """Write a message as a line."""
+def dump_message(message: Look | XidSeen | Use) -> bytes:
+    """Write a message as a line. The use of cards is without session and Xid counts: those are the supervisor's."""
+    if isinstance(message, Use):
+        return dump_use(message) + b"\n"
     if isinstance(message, XidSeen):
         return _line({"xid": message._asdict()})
     cards, nodes = [plain_card(one) for one in message.cards], [one._asdict() for one in message.nodes]
@@ -52,16 +56,18 @@ def _line(plain: dict[str, object]) -> bytes:
     return json.dumps({"version": VERSION, **plain}, separators=(",", ":")).encode() + b"\n"
 
 
-def parse_message(line: bytes) -> Look | XidSeen:
+def parse_message(line: bytes) -> Look | XidSeen | Use:
     """Read a line of the child, without its newline.
 
     Raises:
         StateInvalid: it is no message.
     """
-    plain = parse_object(line, LONGEST_LINE)
+    plain = parse_object(line, LONGEST_MESSAGE)
     match list(plain):
         case ["version", "look"]:
             return _LOOK(plain["look"], "the inventory")
         case ["version", "xid"]:
             return _XID(plain["xid"], "the Xid event")
-    raise StateInvalid("a line is neither an inventory nor an Xid event")
+        case ["version", "use"]:
+            return check_use(plain["use"])
+    raise StateInvalid("a line is neither an inventory nor an Xid event nor a use of cards")

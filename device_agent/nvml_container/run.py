@@ -8,6 +8,7 @@ from types import ModuleType
 
 from device_agent.boot import read_boot_id
 from device_agent.errors import ConfigurationError, SocketUnusable
+from device_agent.nvml_container.child_process import Wanted
 from device_agent.nvml_container.listen import listening
 from device_agent.nvml_container.log import Log
 from device_agent.nvml_container.settings import Settings, build_settings, read_flags
@@ -49,11 +50,9 @@ def supervise(settings: Settings) -> int:
     log = Log(settings.log_level, settings.log_format)
     log.follow_signals()
 
-    def work(requests: int, lines: int, may_make_nodes: bool) -> int:
+    def work(requests: int, lines: int, wanted: Wanted) -> int:
         places, timing = settings.places, settings.timing
-        return Asking(
-            places=places, timing=timing, log=log, requests=requests, lines=lines, may_make_nodes=may_make_nodes
-        ).run()
+        return Asking(places=places, timing=timing, log=log, requests=requests, lines=lines, wanted=wanted).run()
 
     state = new_state(read_boot_id(settings.places.proc_root))
     supervisor = Supervisor(work=work, state=state, root=settings.places.root, timing=settings.timing, log=log)

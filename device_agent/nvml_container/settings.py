@@ -26,6 +26,7 @@ class Timing(NamedTuple):
 
     ``look``: from one inventory to the next. ``silence``: without a line of the child, until it is killed.
     ``patience``: from its kill until the state says that it cannot be killed.
+    ``use``: from one sample of the use of cards to the next, while it is followed.
     ``first_pause``, ``longest_pause``: from a failure to the next start. ``absent_pause``: without a driver, where the
     module is loaded; ``unloaded_pause``: where it is not. ``reopen``: until NVML is started anew where a card is lost.
     ``sign_of_life``: until a state is sent again. ``idle``: of a client that asks nothing, or does not read.
@@ -34,6 +35,7 @@ class Timing(NamedTuple):
     """
 
     look: float = 10.0
+    use: float = 3.0
     silence: float = 30.0
     patience: float = 2.0
     first_pause: float = 1.0

@@ -12,11 +12,13 @@ import time
 from contextlib import suppress
 
 from device_agent.errors import StateInvalid
-from device_agent.gpu_state.requests import MAKE_NODES
+from device_agent.gpu_state.requests import LOOK, MAKE_NODES, Request
 from device_agent.gpu_state.state import FAILED, State
 from device_agent.gpu_state.state_json import dump_state
+from device_agent.gpu_state.use import Use, XidCount
+from device_agent.gpu_state.use_json import dump_use
 from device_agent.nvml_container import following, messages
-from device_agent.nvml_container.child_process import Child, Work, start_child
+from device_agent.nvml_container.child_process import Child, Wanted, Work, start_child
 from device_agent.nvml_container.clients import Clients
 from device_agent.nvml_container.log import Log
 from device_agent.nvml_container.settings import Timing
@@ -38,7 +40,9 @@ class Supervisor:
         self._selector = selectors.DefaultSelector()
         self._child: Child | None = None
         self._has_verdict = False
-        self._may_make_nodes = False
+        self._wanted = Wanted()
+        self._use: Use | None = None
+        self._xids: tuple[XidCount, ...] = ()
         self._is_ending = False
         self._failures = 0
         self._started = -_NEVER
@@ -67,6 +71,7 @@ class Supervisor:
     def _step(self, clients: Clients) -> None:
         now = time.monotonic()
         self._note_load(now)
+        self._note_use(clients.use, now)
         if self._child is not None:
             if now > self._stepped + self._timing.sign_of_life + self._timing.late:
                 self._forgive(self._child, now)
@@ -80,6 +85,10 @@ class Supervisor:
         if self._has_verdict and (has_changed or now >= at + self._timing.sign_of_life):
             self._sent = (self._state, now)
             clients.send(dump_state(self._state), now)
+        if self._use is not None:
+            clients.send_use(dump_use(self._use), now)
+            self._use = None
+        self._wait_for_room()
 
     def _patience(self, clients: Clients) -> float:
         """Return the seconds until something has to be done without an event."""
@@ -101,12 +110,20 @@ class Supervisor:
             self._log.info(f"the module nvidia is {'loaded' if self._state.load else 'not loaded'}")
             self._look_now(now)
 
+    def _note_use(self, use: Request, now: float) -> None:
+        if use != self._wanted.use:
+            self._wanted = self._wanted._replace(use=use)
+            if self._child is not None:
+                self._child.ask(use)
+            elif self._wanted.is_used:
+                self._look_now(now)
+
     # ------------------------------------------------------------ the child
 
     def _start(self, now: float) -> None:
         self._started = now
         try:
-            self._child = start_child(self._work, self._may_make_nodes, now)
+            self._child = start_child(self._work, self._wanted, now)
         except OSError as error:
             self._fail(f"no process can be started that asks NVML: {error.strerror}", now)
             return
@@ -127,12 +144,27 @@ class Supervisor:
             self._deafen(child)
             child.kill(now)
 
-    def _take(self, child: Child, message: messages.Look | messages.XidSeen) -> None:
+    def _wait_for_room(self) -> None:
+        """Write to the child as soon as its pipe has room, while something has to be written."""
+        child = self._child
+        if child is None or child.is_closed:
+            return
+        is_waited_for = child.requests in self._selector.get_map()
+        if child.is_asked and not is_waited_for:
+            self._selector.register(child.requests, selectors.EVENT_WRITE, lambda _events, _now: child.write())
+        elif is_waited_for and not child.is_asked:
+            self._selector.unregister(child.requests)
+
+    def _take(self, child: Child, message: messages.Look | messages.XidSeen | Use) -> None:
         at = time.clock_gettime(time.CLOCK_BOOTTIME)
+        if isinstance(message, Use):
+            self._use = message._replace(session=self._state.session, xids=self._xids)
+            return
         if isinstance(message, messages.XidSeen):
             if following.is_news(self._state, message, at):
                 self._log.warning(f"Xid {message.xid} of GPU {message.uuid}")
             self._state = following.after_xid(self._state, message, at)
+            self._xids = following.count_xid(self._xids, message)
             return
         child.has_spoken = True
         self._report(following.after_look(self._state, message, at))
@@ -161,13 +193,13 @@ class Supervisor:
         elif status or not child.has_spoken:
             how = f"by signal {-status}" if status < 0 else f"with exit status {status}"
             self._fail(f"the process that asks NVML has ended {how}; {_KERNEL_LOG}", now)
-        self._next_start = now + following.pause(self._state, self._failures, self._timing)
+        self._next_start = now + self._pause()
 
     def _forgive(self, child: Child, now: float) -> None:
         """Let a child begin anew after a time in which this process was stopped: the child probably was as well."""
         self._log.info("this process was stopped for a while; the one that asks NVML has its full time again")
         child.heard = now
-        child.ask(messages.LOOK_NOW)
+        child.ask(Request(LOOK))
 
     def _give_up(self, child: Child, reason: str, now: float) -> None:
         child.why = reason
@@ -178,7 +210,10 @@ class Supervisor:
     def _fail(self, reason: str, now: float) -> None:
         self._failures += 1
         self._report(following.after_failure(self._state, reason))
-        self._next_start = now + following.pause(self._state, self._failures, self._timing)
+        self._next_start = now + self._pause()
+
+    def _pause(self) -> float:
+        return following.pause(self._state, self._failures, self._timing, is_used=self._wanted.is_used)
 
     def _report(self, state: State) -> None:
         if (state.status, state.reason) != (self._state.status, self._state.reason) or not self._has_verdict:
@@ -190,6 +225,8 @@ class Supervisor:
         if not child.is_closed:
             child.is_closed = True
             self._selector.unregister(child.lines)
+            if child.requests in self._selector.get_map():
+                self._selector.unregister(child.requests)
 
     def _end_child(self) -> None:
         """Kill the child, and wait for its end for a moment only: it may hang in the kernel."""
@@ -202,19 +239,22 @@ class Supervisor:
 
     # ------------------------------------------------------------ what clients and signals ask for
 
-    def _asked(self, request: str) -> None:
-        is_new = request == MAKE_NODES and not self._may_make_nodes
-        self._may_make_nodes = self._may_make_nodes or is_new
-        if is_new:
+    def _asked(self, request: Request) -> None:
+        if request.process is not None:  # without a child there is nobody who could compare what it says
+            if self._child is not None:
+                self._child.ask(request)
+            return
+        if request.name == MAKE_NODES and not self._wanted.makes_nodes:
+            self._wanted = self._wanted._replace(makes_nodes=True)
             self._log.info("device nodes are made from now on")
             if self._child is not None:
-                self._child.ask(messages.MAKE_NODES)
+                self._child.ask(request)
         self._look_now(time.monotonic())
 
     def _look_now(self, now: float) -> None:
         """Read the inventory now; a child that failed is started again, but not more often than a pause allows."""
         if self._child is not None:
-            self._child.ask(messages.LOOK_NOW)
+            self._child.ask(Request(LOOK))
         else:
             self._next_start = min(self._next_start, max(now, self._started + self._timing.first_pause))
 

@@ -7,8 +7,8 @@ import stat
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from device_agent.config.yaml_file import read_regular
 from device_agent.errors import ConfigurationError, ProfileRefused
+from device_agent.regular_file import read_regular
 from kube_api.text import first_few, quoted
 
 MOST_PROFILES = 64

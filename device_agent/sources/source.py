@@ -12,6 +12,13 @@ Known = Mapping[str, Sequence[Unit] | None]
 after the resource was described anew."""
 
 
+def unchanged(
+    before: Mapping[str, tuple[Unit, ...]], made: Mapping[str, tuple[Unit, ...]]
+) -> dict[str, tuple[Unit, ...]]:
+    """Return what was made, with the same object as before for units that are as before."""
+    return {name: before[name] if before.get(name) == units else units for name, units in made.items()}
+
+
 class Source(Protocol):
     """Gives the units of resources. The agent calls its methods in one loop, and no second ``look`` beside one."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from device_agent.allocations.recent import Key
 from device_agent.boot import seconds_since_boot
+from device_agent.config.options import Settings
 from device_agent.errors import UsersUnknown
 from device_agent.users.checkpoint import of_pods, read_checkpoint
 from device_agent.users.in_use import Seen
@@ -24,6 +25,12 @@ class Places:
     socket: str = "/var/lib/kubelet/pod-resources/kubelet.sock"
     plugins: str = "/var/lib/kubelet/device-plugins"
     cgroups: str = "/sys/fs/cgroup"
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Places":
+        """Return where it is by the agent's settings."""
+        cgroups = f"{settings.root.rstrip('/')}/sys/fs/cgroup"
+        return cls(socket=settings.pod_resources, plugins=settings.plugin_dir, cgroups=cgroups)
 
 
 async def look_at_users(places: Places, now: Callable[[], float] = seconds_since_boot) -> Seen:

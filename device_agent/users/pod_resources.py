@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
@@ -21,20 +22,35 @@ LONGEST = 1 << 22
 
 _LONGEST_NAME = 512
 
-Holders = Mapping[tuple[str, str], frozenset[str]]
-"""Resource and device id -> pods that have it, as NAMESPACE/NAME."""
+
+class Holder(NamedTuple):
+    """A container that has a device."""
+
+    namespace: str
+    name: str
+    container: str
+
+    @property
+    def pod(self) -> str:
+        """Return its pod as NAMESPACE/NAME."""
+        return f"{self.namespace}/{self.name}"
+
+
+Holders = Mapping[tuple[str, str], frozenset[Holder]]
+"""Resource and device id -> containers that have it."""
 
 
 def parse_holders(response: ListPodResourcesResponse) -> Holders:
     """Say who has which device; what has no proper name or id cannot be one of ours."""
-    holders: dict[tuple[str, str], set[str]] = {}
+    holders: dict[tuple[str, str], set[Holder]] = {}
     for pod in response.pod_resources:
-        name = printable(f"{pod.namespace}/{pod.name}", _LONGEST_NAME)
-        for device in (device for container in pod.containers for device in container.devices):
-            for key in ((device.resource_name, one) for one in device.device_ids):
+        for container in pod.containers:
+            words = (printable(word, _LONGEST_NAME) for word in (pod.namespace, pod.name, container.name))
+            holder = Holder(*words)
+            for key in ((device.resource_name, one) for device in container.devices for one in device.device_ids):
                 if all(0 < len(word) <= _LONGEST_NAME and word.isprintable() for word in key):
-                    holders.setdefault(key, set()).add(name)
-    return {key: frozenset(pods) for key, pods in holders.items()}
+                    holders.setdefault(key, set()).add(holder)
+    return {key: frozenset(containers) for key, containers in holders.items()}
 
 
 async def fetch_holders(socket: str, seconds: float) -> Holders:

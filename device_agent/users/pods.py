@@ -15,13 +15,30 @@ _HIERARCHIES = ("", "memory", "pids", "cpu", "systemd", "unified")
 """Below the mount: cgroup v2 is one tree, v1 has one for each controller. A pod in any of them exists."""
 _TREES = ("kubepods", "kubepods.slice", "kubelet/kubepods", "kubelet.slice/kubelet-kubepods.slice")
 """Where the kubelet has its pods; the last two in clusters whose nodes are containers."""
+_TREE = re.compile(r"(?:.*-)?kubepods(?:\.slice)?")
 _CLASS = re.compile(r"(?:.*-)?(?:burstable|besteffort)(?:\.slice)?")
 _POD = re.compile(r"(?:.*-)?pod([0-9A-Za-z_-]{1,64})(?:\.slice)?")
 
 
 def pod_uids(names: Iterable[str]) -> frozenset[str]:
     """Return the UIDs of pods that folders are of, as :func:`plain_uid` writes them."""
-    return frozenset(plain_uid(found[1]) for name in names if (found := _POD.fullmatch(name)))
+    return frozenset(uid for name in names if (uid := pod_uid(name)))
+
+
+def pod_uid(name: str) -> str:
+    """Return the UID of the pod that a folder is of, as :func:`plain_uid` writes it; empty for any other folder."""
+    found = _POD.fullmatch(name)
+    return plain_uid(found[1]) if found else ""
+
+
+def is_tree(name: str) -> bool:
+    """Return whether a folder is the one with all pods: ``kubepods``, ``kubelet-kubepods.slice``."""
+    return _TREE.fullmatch(name) is not None
+
+
+def is_class(name: str) -> bool:
+    """Return whether a folder is that of a class of service, with its pods in it."""
+    return _CLASS.fullmatch(name) is not None
 
 
 def plain_uid(uid: str) -> str:
@@ -55,7 +72,7 @@ def _folders(tree: str) -> Iterator[str]:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
                 yield entry.name
-                classes += [entry.name] if _CLASS.fullmatch(entry.name) else []
+                classes += [entry.name] if is_class(entry.name) else []
     for name in classes:
         with os.scandir(f"{tree}/{name}") as entries:
             yield from (entry.name for entry in entries if entry.is_dir(follow_symlinks=False))

@@ -27,7 +27,11 @@ _KEY = Text(
     words="must be a key of the ConfigMap: letters, digits, '-', '_' and '.', and no '.' in front",
     longest=_LONGEST,
 )
-_ELSEWHERE = {**NVIDIA_FIELDS.elsewhere, "configMap": "profiles"}
+_ELSEWHERE = {
+    **NVIDIA_FIELDS.elsewhere,
+    "configMap": "profiles",
+    **dict.fromkeys(("exporter", "memory"), "devicePlugin, beside nvidia"),
+}
 _OF_THE_POD = ("profiles", "defaultProfile", "serviceAccountName")
 
 FIELDS = Fields(

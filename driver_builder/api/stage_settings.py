@@ -26,19 +26,35 @@ class ProfileSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UseSettings:
+    """``exporter`` and ``memory`` of our agent, at least one of them switched on.
+
+    ``config``: what is switched on, as it was given, for the agent's configuration.
+    ``port``: of the exporter; None without one. ``sees_processes``: the container ``nvml`` sees the node's processes.
+    ``writes_cgroups``: it also sets limits on their cgroups.
+    """
+
+    config: Json
+    port: int | None = None
+    sees_processes: bool = False
+    writes_cgroups: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DevicePluginSettings:
     """``devicePlugin``: our agent with a ``resource`` described in place or with ``nvidia``, or a vendor's ``image``.
 
     ``resource`` and ``nvidia`` are as they were given: empty, or None, where they are not; ``profiles`` is what was in
-    ``nvidia`` and is not for the agent's configuration. ``resource_name`` is the extended resource that the nodes get,
-    such as ``driverwright.io/edu``; with ``nvidia`` it is the one of full cards, and nodes may get others of the same
-    domain.
+    ``nvidia`` and is not for the agent's configuration. ``use`` is what our agent shows and limits of the devices' use.
+    ``resource_name`` is the extended resource that the nodes get, such as ``driverwright.io/edu``; with ``nvidia`` it
+    is the one of full cards, and nodes may get others of the same domain.
     """
 
     resource_name: str
     resource: Json = field(default_factory=dict)
     nvidia: Json | None = None
     profiles: ProfileSettings | None = None
+    use: UseSettings | None = None
     image: str | None = None
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
@@ -48,6 +64,11 @@ class DevicePluginSettings:
     def is_of_agent(self) -> bool:
         """Return whether our agent is the plugin."""
         return self.image is None
+
+    @property
+    def has_nvml(self) -> bool:
+        """Return whether the privileged container stands beside our agent."""
+        return self.nvidia is not None or (self.use is not None and self.use.sees_processes)
 
     @property
     def claim(self) -> str:

@@ -12,6 +12,7 @@ from driver_builder.api.stage_settings import (
     PluginValidationSettings,
     StageSettings,
 )
+from driver_builder.api.use_stage import FIELDS_OF_USE, read_use
 
 MAX_RETRIES = 10
 
@@ -19,6 +20,7 @@ _ELSEWHERE = {
     "validation": "it stays where it was: write spec.validation",
     "monitoring": "write a DaemonSet of your own that selects the label of a stage (docs/stages.md)",
     "featureDiscovery": "write a DaemonSet of your own that selects the label of a stage (docs/stages.md)",
+    **{name: f"write stages.devicePlugin.{name}" for name in FIELDS_OF_USE},
 }
 """What may be looked for here, and where it belongs."""
 
@@ -46,6 +48,7 @@ def _device_plugin(plugin: Reader) -> DevicePluginSettings:
     name, resource = plugin.text("resourceName", EXTENDED_RESOURCE), plugin.raw("resource")
     kinds = [kind for kind in ("resource", "nvidia", "image") if plugin.has(kind)]
     nvidia, profiles = read_nvidia(plugin)
+    use = read_use(plugin)
     if len(kinds) != 1:
         words = "resource or nvidia for our agent, image for a vendor's plugin"
         plugin.wrong(f"exactly one of resource, image, nvidia is needed: {words}")
@@ -57,11 +60,14 @@ def _device_plugin(plugin: Reader) -> DevicePluginSettings:
         name = _name_of(plugin, resource) if ours[0] == "resource" else FULL_CARD
     elif not plugin.has("resourceName"):
         plugin.wrong("is missing: write the extended resource that the plugin offers", "resourceName")
+    if plugin.has("image") and (others := [field for field in FIELDS_OF_USE if plugin.has(field)]):
+        plugin.wrong(f"image excludes {', '.join(others)}, which belong to resource and nvidia: remove them")
     return DevicePluginSettings(
         resource_name=name or "",
         resource=dict(resource) if isinstance(resource, dict) else {},
         nvidia=nvidia,
         profiles=profiles,
+        use=use,
         image=image,
         command=command,
         args=args,

@@ -1,6 +1,7 @@
 """What a plugin's pod has besides with ``stages.devicePlugin.nvidia``: the container ``nvml``, and folders. Pure.
 
-``nvml`` has NVIDIA's library and makes device nodes. It is privileged. The agent, which asks it over a Unix socket in a
+``nvml`` has NVIDIA's library and makes device nodes; without NVIDIA's devices it looks at the use of others
+(:mod:`driver_builder.objects.device_use`). It is privileged. The agent, which asks it over a Unix socket in a
 folder that both have, stays as it is: no path and no command comes over that socket. Only the agent may have a token
 (:mod:`driver_builder.objects.gpu_profiles`).
 """
@@ -50,8 +51,17 @@ def mounts_of_agent(settings: DevicePluginSettings) -> list[Json]:
 def container(agent_image: str, folders: Mapping[str, str], *, shared: str) -> Json:
     """Build the container ``nvml``.
 
-    ``folders``: the names of the pod's volumes of ``/dev`` and ``/sys``, and of the one whose folder is ``shared``.
+    ``folders``: the names of the pod's volumes by their folders: ``/dev``, ``/sys``, the one that is ``shared``, and
+    NVIDIA's, without which it has nothing of its driver.
     """
+    of_driver = [
+        # The node's own, in place of the copy that a privileged container gets: nodes made later are there.
+        {"name": folders["/dev"], "mountPath": "/dev"},
+        {"name": folders["/sys"], "mountPath": "/host/sys", "readOnly": True},
+        # The library of NVML: of this driver, and not one that the node's distribution may have besides.
+        {"name": "run-nvidia", "mountPath": f"/host{NVIDIA_FOLDER}", **_FOLLOWS},
+    ]
+    mounts = of_driver if NVIDIA_FOLDER in folders else of_driver[1:2]
     return {
         "name": CONTAINER,
         "image": agent_image,
@@ -64,14 +74,7 @@ def container(agent_image: str, folders: Mapping[str, str], *, shared: str) -> J
         "resources": {"requests": {"cpu": "5m", "memory": "32Mi"}, "limits": {"memory": "256Mi"}},
         # Nothing else lets a container open, and make, any of the driver's device nodes.
         "securityContext": {"privileged": True, "readOnlyRootFilesystem": True, "runAsUser": 0, "runAsGroup": 0},
-        "volumeMounts": [
-            # The node's own, in place of the copy that a privileged container gets: nodes made later are there.
-            {"name": folders["/dev"], "mountPath": "/dev"},
-            {"name": folders["/sys"], "mountPath": "/host/sys", "readOnly": True},
-            # The library of NVML: of this driver, and not one that the node's distribution may have besides.
-            {"name": "run-nvidia", "mountPath": f"/host{NVIDIA_FOLDER}", **_FOLLOWS},
-            {"name": folders[shared], "mountPath": shared},
-        ],
+        "volumeMounts": [*mounts, {"name": folders[shared], "mountPath": shared}],
     }
 
 

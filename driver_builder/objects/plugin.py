@@ -15,7 +15,7 @@ from typing import Any
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.stage_settings import DevicePluginSettings
-from driver_builder.objects import gpu_profiles, nvidia_plugin
+from driver_builder.objects import device_use, gpu_profiles, nvidia_plugin
 from driver_builder.objects.manifests import DRIVER_LABEL, FIELD_MANAGER, UNPRIVILEGED, owner_reference, short_name
 from driver_builder.objects.stage_labels import TRUE, Stage, stage_label
 from driver_builder.objects.tolerations import with_ours
@@ -97,6 +97,8 @@ def name_of(driver: DriverContainer) -> str:
 def config_text(settings: DevicePluginSettings) -> str:
     """Write the configuration of our agent: JSON, which is YAML."""
     text = {"resources": [settings.resource]} if settings.nvidia is None else {"nvidia": settings.nvidia}
+    if settings.use is not None:
+        text |= settings.use.config
     return json.dumps(text, indent=2, sort_keys=True) + "\n"
 
 
@@ -126,8 +128,11 @@ def daemon_set(
     text = config_text(settings)
     annotations = {CONFIG_ANNOTATION: hashlib.sha256(text.encode()).hexdigest()[:16]} if settings.is_of_agent else {}
     template: Json = {
-        "metadata": {"labels": labels, **({"annotations": annotations} if annotations else {})},
-        "spec": _with_profiles(_pod_spec(driver, spec, settings, agent_image), settings, has_token=has_token),
+        "metadata": {
+            "labels": {**labels, **device_use.labels(settings.use)},
+            **({"annotations": annotations} if annotations else {}),
+        },
+        "spec": _with_more(_pod_spec(driver, spec, settings, agent_image), settings, has_token=has_token),
     }
     return {
         "apiVersion": DAEMON_SETS.api_version,
@@ -243,6 +248,7 @@ def _pod_spec(driver: DriverContainer, spec: DriverSpec, settings: DevicePluginS
     if settings.nvidia is not None:
         mounts += nvidia_plugin.mounts_of_agent(settings)
         volumes += nvidia_plugin.volumes(settings)
+    if settings.has_nvml:
         places = {item["hostPath"]["path"]: item["name"] for item in volumes if "hostPath" in item}
         containers.append(nvidia_plugin.container(agent_image, {**places, _PAGES: "pages"}, shared=_PAGES))
     pod: Json = {
@@ -261,9 +267,10 @@ def _pod_spec(driver: DriverContainer, spec: DriverSpec, settings: DevicePluginS
     return pod
 
 
-def _with_profiles(pod: Json, settings: DevicePluginSettings, *, has_token: bool) -> Json:
-    profiles = settings.profiles
-    return pod if profiles is None else gpu_profiles.with_profiles(pod, profiles, has_token=has_token)
+def _with_more(pod: Json, settings: DevicePluginSettings, *, has_token: bool) -> Json:
+    if settings.profiles is not None:
+        pod = gpu_profiles.with_profiles(pod, settings.profiles, has_token=has_token)
+    return pod if settings.use is None else device_use.with_use(pod, settings.use)
 
 
 def _folders(settings: DevicePluginSettings) -> tuple[list[Json], list[Json]]:

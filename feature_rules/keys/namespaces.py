@@ -9,10 +9,10 @@ single keys in it are guarded.
 from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
-from feature_rules.keys.quantity import parse_quantity
 from feature_rules.model import EFFECTS, Taint
 from feature_rules.regexps import is_found
 from kube_api.names import FEATURE_LABEL_PREFIX, GROUP, is_label_value, is_qualified_name
+from kube_api.quantity import parse_quantity
 
 PROFILE_LABEL_PREFIX = "profile.node.kubernetes.io"
 

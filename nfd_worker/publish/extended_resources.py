@@ -16,7 +16,7 @@ server lets a patch of the status change annotations, so resource and tracking a
 from collections.abc import Mapping
 from itertools import chain
 
-from feature_rules.keys.quantity import parse_quantity
+from kube_api.quantity import parse_quantity
 from nfd_worker.publish.node_state import Json, NodeState
 from nfd_worker.publish.tracking import EXTENDED_RESOURCES, format_names, parse_names
 

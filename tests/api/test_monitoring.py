@@ -17,6 +17,7 @@ from tests.support.monitoring import ALERTS, Trouble
 from tests.support.real_parts.prometheus import Prometheus, program, prometheus
 
 CASES = Path(__file__).parents[1] / "data" / "alerts" / "test.yaml"
+DEVICE_CASES = CASES.with_name("devices.yaml")
 PATIENCE = 180.0
 """Seconds: a busy machine is no fault of a query."""
 NOT_IN_THIS_TROUBLE = {"DriverBuilderGone", "NfdWorkersGone", "DriverBuilderCacheStale"}
@@ -69,7 +70,13 @@ def test_every_alert_is_raised_by_what_the_programs_say(server: Prometheus, trou
 
 
 @pytest.mark.parametrize(
-    "arguments", [("check", "rules", str(ALERTS)), ("test", "rules", str(CASES))], ids=["check", "test"]
+    "arguments",
+    [
+        pytest.param(("check", "rules", str(ALERTS)), id="check"),
+        pytest.param(("test", "rules", str(CASES)), id="test"),
+        pytest.param(("check", "rules", str(monitoring.DEVICE_ALERTS)), id="check devices"),
+        pytest.param(("test", "rules", str(DEVICE_CASES)), id="test devices"),
+    ],
 )
 def test_promtool_finds_nothing_wrong(arguments: tuple[str, ...]) -> None:
     """The rules are valid, their annotations too, and each fires and does not fire when the cases say so."""

@@ -3,12 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import yaml
 
 from device_agent.cli.arguments import parse
 from device_agent.config.config_file import Description, parse_description
 from device_agent.config.options import DEFAULT_FILE, DEFAULT_PLUGIN_DIR, build_settings, run_flags
 from device_resources import gpu_sharing
+from device_resources.exporter import parse_exporter
 from device_resources.nvidia import MigStrategy, NvidiaSettings
 from device_resources.resource import PathType
 from device_resources.resource_parser import parse_resource
@@ -37,6 +39,13 @@ def _made(plugged: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[s
     (applied,) = [action for action in actions if isinstance(action, ApplyPlugin)]
     (config,) = [action for action in actions if isinstance(action, MakeConfigMap)]
     return applied.manifest["spec"]["template"]["spec"], config.manifest
+
+
+def _of_chart(agent: dict[str, Any]) -> dict[str, Any]:
+    """Return the pod's spec that the chart has for values of its agent."""
+    found = manifests_of_chart.render({"deviceAgent": {"enabled": True, **agent}})
+    spec: dict[str, Any] = yaml.safe_load(found["device-agent/daemonset.yaml"])["spec"]["template"]["spec"]
+    return spec
 
 
 def _deployed() -> dict[str, Any]:
@@ -134,8 +143,7 @@ def test_nvidias_library_has_no_token_and_no_folder_of_the_kubelet() -> None:
     assert pod["automountServiceAccountToken"] is False
     assert {"hostPID", "hostIPC", "shareProcessNamespace"}.isdisjoint(pod)
     nvml = {**pod, "containers": pod["containers"][1:]}
-    found = manifests_of_chart.render({"deviceAgent": {"enabled": True, "nvidia": {"enabled": True, "driver": "a/b"}}})
-    deployed = yaml.safe_load(found["device-agent/daemonset.yaml"])["spec"]["template"]["spec"]
+    deployed = _of_chart({"nvidia": {"enabled": True, "driver": "a/b"}})
     assert _folders(nvml) == _folders({**deployed, "containers": deployed["containers"][1:]})
     assert _folders(nvml) == {
         "/dev": ("/dev", False),
@@ -169,6 +177,53 @@ def test_the_agent_reads_the_settings_of_nvidias_devices() -> None:
     read = parse_description(_made(NVIDIA)[1]["data"][plugin.CONFIG_KEY], DEFAULT_FILE)
     settings = NvidiaSettings(mig_strategy=MigStrategy.SINGLE, libraries="/run/nvidia/driver")
     assert read == Description(nvidia=settings)
+
+
+PER_POD: dict[str, Any] = {"exporter": {"enabled": True, "perPod": True}}
+LIMITS: dict[str, Any] = {"memory": {"mode": "driver"}}
+
+
+@pytest.mark.parametrize(
+    ("plugged", "values"),
+    [
+        pytest.param({"resource": RESOURCE, **PER_POD}, PER_POD, id="of files, by pods"),
+        pytest.param({"resource": RESOURCE, **LIMITS}, LIMITS, id="of files, with limits"),
+        pytest.param({"nvidia": {}, **PER_POD, **LIMITS}, {"nvidia": {"enabled": True, "driver": "a/b"}, **PER_POD,
+                     **LIMITS}, id="of NVIDIA's"),
+    ],
+)  # fmt: skip
+def test_the_use_of_devices_is_seen_as_in_the_chart(plugged: dict[str, Any], values: dict[str, Any]) -> None:
+    """The node's processes, and the same folders in both containers; files of libraries and drivers apart."""
+    pod, deployed = _made(plugged)[0], _of_chart(values)
+    assert pod["hostPID"] is deployed["hostPID"] is True
+    assert pod["automountServiceAccountToken"] is False
+    assert [item["name"] for item in pod["containers"]] == ["device-plugin", "nvml"]
+    other = {"/host/run/driverwright"}
+    for number in (0, 1):
+        ours, theirs = (_folders({**item, "containers": item["containers"][number:]}) for item in (pod, deployed))
+        assert ours == {path: folder for path, folder in theirs.items() if path not in other}
+    assert pod["containers"][1]["securityContext"]["privileged"] is True
+    assert pod["containers"][0]["securityContext"] == _made()[0]["containers"][0]["securityContext"]
+
+
+def test_an_exporter_has_the_pods_own_network() -> None:
+    """Where its port, and that of the pages, which probes ask, are free; both programs of the pod know their names."""
+    pod, config = _made({"resource": RESOURCE, "exporter": {"enabled": True, "port": 9401}})
+    (container,) = pod["containers"]
+    assert {"hostNetwork", "hostPID"}.isdisjoint(pod)
+    ports = {item["name"]: item["containerPort"] for item in container["ports"]}
+    flags = run_flags(container["args"])
+    assert flags is not None
+    assert ports == {"http": build_settings(flags, {}).port, "exporter": 9401}
+    written = yaml.safe_load(config["data"][plugin.CONFIG_KEY])
+    assert parse_exporter(written["exporter"]).port == ports["exporter"]
+    probes = {name: probe["httpGet"] for name, probe in container.items() if name.endswith("Probe")}
+    before = _made()[0]["containers"][0]
+    assert probes == {name: {"path": before[name]["exec"]["command"][-1], "port": "http"} for name in probes}
+    assert probes.keys() == {"startupProbe", "livenessProbe"}
+    deployed = _of_chart({"exporter": {"enabled": True, "port": 9401}})["containers"][0]
+    assert container["ports"] == deployed["ports"]
+    assert [item for item in container["env"] if "valueFrom" in item] == deployed["env"]
 
 
 def test_containers_get_the_user_space_from_where_the_loader_exports_it() -> None:

@@ -46,6 +46,7 @@ PLUGIN: Json = {"resource": {"name": "example.com/a", "groups": [{"paths": [{"pa
 VENDOR: Json = {"image": "r.io/a", "resourceName": "example.com/a"}
 ONE_PLUGIN, NAMELESS = "exactly one of resource, image, nvidia is required", "image requires resourceName"
 OF_VENDORS = "resource and nvidia exclude command, args, privileged and resourceName"
+OF_OUR_AGENT, OWN_PORT = "image excludes exporter and memory", "port 8080 is that of the agent's own pages"
 A_PLUGIN = "pluginValidation requires devicePlugin"
 PROFILES: Json = {"profiles": {"configMap": "a"}}
 OF_PROFILES = "defaultProfile and serviceAccountName require profiles"
@@ -79,6 +80,9 @@ GOOD: dict[str, Json] = {
     "NVIDIA's devices": {"stages": {"devicePlugin": {"nvidia": {}}}},
     "profiles": {
         "stages": {"devicePlugin": {"nvidia": {**PROFILES, "defaultProfile": "a", "serviceAccountName": "a"}}},
+    },
+    "a plugin's use": {
+        "stages": {"devicePlugin": {**PLUGIN, "exporter": {"enabled": True}, "memory": {"mode": "watch"}}},
     },
     "a plugin of a vendor": {"stages": {"devicePlugin": {**VENDOR, "args": ["a"], "privileged": True}}},
     "a deadline of several units": {"build": {"deadline": "1h30m5s"}},
@@ -202,6 +206,9 @@ BAD: dict[str, tuple[Json, set[str]]] = {
     "NVIDIA's with a name": ({"stages": {"devicePlugin": {"nvidia": {}, "resourceName": "a/b"}}}, {OF_VENDORS}),
     "a default of no profiles": ({"stages": {"devicePlugin": {"nvidia": {"defaultProfile": "a"}}}}, {OF_PROFILES}),
     "an account for none": ({"stages": {"devicePlugin": {"nvidia": {"serviceAccountName": "a"}}}}, {OF_PROFILES}),
+    "an exporter of a vendor's": ({"stages": {"devicePlugin": {**VENDOR, "exporter": {}}}}, {OF_OUR_AGENT}),
+    "limits of a vendor's": ({"stages": {"devicePlugin": {**VENDOR, "memory": {"mode": "off"}}}}, {OF_OUR_AGENT}),
+    "the port of pages": ({"stages": {"devicePlugin": {**PLUGIN, "exporter": {"port": 8080}}}}, {OWN_PORT}),
     "no plugin": ({"stages": {"devicePlugin": {"resourceName": "example.com/a"}}}, {ONE_PLUGIN}),
     "a plugin of nothing": ({"stages": {"devicePlugin": {"image": "r.io/a"}}}, {NAMELESS}),
     "arguments of our agent": ({"stages": {"devicePlugin": {**PLUGIN, "args": ["a"]}}}, {OF_VENDORS}),

@@ -12,6 +12,8 @@ import helm_python as helm
 import pytest
 
 from demo.deploy import ENGINE_PATCH, patched
+from device_resources.exporter import exporter_schema
+from device_resources.memory_limits import memory_schema
 from device_resources.nvidia import MigStrategy, NvidiaSettings, nvidia_schema, parse_nvidia
 from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.registry.credentials import Credentials, parse_docker_config
@@ -65,6 +67,32 @@ VALUES: dict[str, Json] = {
     "profiles": {"deviceAgent": {**AGENT, "nvidia": {**NVIDIA, "profiles": PROFILES}}},
     "profiles without a token": {
         "deviceAgent": {**AGENT, "nvidia": {**NVIDIA, "profiles": {"name": "shared", "followNodeLabel": False}}}
+    },
+    "exporter": {
+        "deviceAgent": {
+            **AGENT,
+            "exporter": {
+                "enabled": True,
+                "port": 9401,
+                "hostnameLabel": "node",
+                "service": {"annotations": {"a": "b"}},
+                "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+            },
+        },
+        "driverBuilder": {"namespaces": ["team"]},
+        "networkPolicies": {"enabled": True},
+        "prometheusRule": {"enabled": True},
+        "dashboard": {"enabled": True},
+    },
+    "exporters of drivers": {"deviceAgent": {"exporter": {"podMonitor": {"enabled": True}}}},
+    "exporter by pods": {"deviceAgent": {"enabled": True, "exporter": {"enabled": True, "perPod": True}}},
+    "exporter and limits": {
+        "deviceAgent": {
+            **AGENT,
+            "nvidia": {**NVIDIA, "profiles": PROFILES},
+            "exporter": {"enabled": True},
+            "memory": {"mode": "driver", "limits": {"nvidia.com/gpu": "10Gi", "example.com/a": 10737418240}},
+        },
     },
     "worker only": {"driverBuilder": {"enabled": False}},
     "controller only": {"nfdWorker": {"enabled": False}},
@@ -207,6 +235,15 @@ def test_the_schema_accepts(values: Json) -> None:
         ({"deviceAgent": {"nvidia": {"health": {"holdSeconds": 0}}}}, "holdSeconds"),
         ({"deviceAgent": {"nvidia": {"disableHealthChecks": [13]}}}, "disableHealthChecks"),
         ({"deviceAgent": {"nvidia": {"enableHealthChecks": "none"}}}, "enableHealthChecks"),
+        ({"deviceAgent": {"exporter": {"enabled": True}}}, "enabled"),  # no agent, no exporter
+        ({"deviceAgent": {"exporter": {"perpod": True}}}, "perpod"),
+        ({"deviceAgent": {"exporter": {"port": 8080}}}, "port"),  # the agent's own
+        ({"deviceAgent": {"exporter": {"hostnameLabel": "node-name"}}}, "hostnameLabel"),
+        ({"deviceAgent": {"exporter": {"podMonitor": {"interval": "often"}}}}, "interval"),
+        ({"deviceAgent": {"memory": {"mode": "watch"}}}, "enabled"),
+        ({"deviceAgent": {"memory": {"mode": True}}}, "mode"),  # a bare "on"
+        ({"deviceAgent": {"memory": {"limits": {"a/b": "ten"}}}}, "a~1b"),
+        ({"deviceAgent": {"memory": {"graceSeconds": 0}}}, "graceSeconds"),
         ({"deviceAgent": {"nvidia": {"profiles": {"configMap": "x"}}}}, "configMap"),
         ({"deviceAgent": {"nvidia": {"profiles": {"name": "Shared"}}}}, "name"),
         ({"deviceAgent": {"nvidia": {"profiles": {"map": {"a": {"version": "v1"}}}}}}, "map"),  # not as text
@@ -638,6 +675,31 @@ def test_the_agent_sees_the_folder_above_the_libraries(path: str, more: set[str]
         for found in (objects(values), rendered("nvidia of the nodes"))
     ]
     assert seen[0] - seen[1] == more
+
+
+def test_the_values_of_the_devices_use_are_those_of_the_configuration() -> None:
+    """Field by field; the chart has a Service and a PodMonitor besides, and its agent has a port of its own."""
+    agent = json.loads((CHART / "values.schema.json").read_text())["properties"]["deviceAgent"]["properties"]
+    exporter = _without_words(agent["exporter"]["properties"])
+    assert exporter.pop("service")
+    assert exporter.pop("podMonitor")
+    assert exporter["port"].pop("not") == {"const": 8080}
+    assert exporter == exporter_schema()["properties"]
+    assert _of_a_definition(_without_words(agent["memory"]["properties"])) == memory_schema()["properties"]
+
+
+def _without_words(part: Json) -> Json:
+    return {name: {word: item[word] for word in item if word != "description"} for name, item in part.items()}
+
+
+def _of_a_definition(memory: Json) -> Json:
+    """Write what a chart's schema says as a definition does, which has words of its own for values of two types."""
+    either = memory["limits"]["additionalProperties"]
+    assert either.pop("type") == ["string", "integer"]
+    either.update({"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]})
+    memory["mode"]["x-kubernetes-preserve-unknown-fields"] = True
+    memory["default"]["type"] = "string"
+    return memory
 
 
 def test_the_values_of_nvidias_devices_are_those_of_the_configuration() -> None:

@@ -25,7 +25,7 @@ ACCOUNT = "device-agent-profiles"
 RIGHTS = CHART / "admission" / f"{ACCOUNT}.yaml"
 POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 KINDS = (*POLICIES, "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
-WITHOUT = [name for name in VALUES if not name.startswith("profiles")]
+WITHOUT = [name for name in VALUES if not name.startswith(("profiles", "exporter"))]
 
 
 def with_profiles(profiles: Json, **nvidia: Any) -> Json:

@@ -14,7 +14,7 @@ from device_resources.fields import GROUP_FIELDS, HEALTH_FIELDS, PATH_FIELDS, RE
 from device_resources.kinds import Fields, Items, Kind
 from device_resources.nvidia_fields import NVIDIA_FIELDS
 from driver_builder import config
-from driver_builder.api import nvidia_stage
+from driver_builder.api import nvidia_stage, use_stage
 from driver_builder.builds.build_queue import BuildStates
 from driver_builder.cli.main import COMMANDS
 from driver_builder.cluster.cluster_cache import ClusterCache
@@ -90,6 +90,18 @@ def test_every_field_of_nvidias_devices_is_documented() -> None:
         r"^\| `stages\.devicePlugin\.nvidia\.(.*?)` \| in its place", PAGES["drivercontainer.md"], re.MULTILINE
     )
     assert set(row.split("`, `.")) == names
+
+
+@pytest.mark.parametrize(("name", "fields"), use_stage.FIELDS_OF_USE.items(), ids=use_stage.FIELDS_OF_USE)
+def test_every_field_of_the_use_of_devices_is_documented(name: str, fields: Fields) -> None:
+    """In the table of its page and in that of a DriverContainer, and no others."""
+    page, head = {"exporter": ("gpu-metrics.md", "| field of `exporter` |"), "memory": ("gpu-memory.md", "| field |")}[
+        name
+    ]
+    table = PAGES[page].partition(head)[2].partition("\n\n")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == fields.kinds.keys()
+    (row,) = re.findall(rf"^\| `stages\.devicePlugin\.{name}\.(.*?)` \|", PAGES["drivercontainer.md"], re.MULTILINE)
+    assert set(row.split("`, `.")) == fields.kinds.keys()
 
 
 def test_every_field_of_a_stages_profiles_is_documented() -> None:

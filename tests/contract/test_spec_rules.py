@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from driver_builder.api import nvidia_stage
+from device_resources.kinds import Fields
+from driver_builder.api import nvidia_stage, use_stage
 from driver_builder.api.spec_parser import MAX_REGEXPS, read_spec
 from driver_builder.api.spec_reader import Reader
 from driver_builder.api.spec_rules import Rule
@@ -78,7 +79,17 @@ FULL: Json = {
         "taint": True,
     },
     "stages": {
-        "devicePlugin": {"resource": {"name": "example.com/a", "groups": [{"paths": [{"path": "/dev/a"}]}]}},
+        "devicePlugin": {
+            "resource": {"name": "example.com/a", "groups": [{"paths": [{"path": "/dev/a"}]}]},
+            "exporter": {"enabled": True, "port": 9400, "perPod": True, "hostnameLabel": "a"},
+            "memory": {
+                "mode": "watch",
+                "limits": {"example.com/a": "1Gi"},
+                "default": "share",
+                "graceSeconds": 10,
+                "dryRun": True,
+            },
+        },
         "pluginValidation": {
             "image": "r.io/a:1",
             "command": ["a"],
@@ -202,6 +213,10 @@ WIDER: dict[str, tuple[Any, str]] = {
     "stages.devicePlugin.nvidia": ({"a": None}, NULL),
     "stages.devicePlugin.nvidia.health": ({"a": None}, NULL),
     "stages.devicePlugin.nvidia.profiles": ({"configMap": "a", "b": None}, NULL),
+    "stages.devicePlugin.exporter": ({"a": None}, NULL),
+    "stages.devicePlugin.memory": ({"a": None}, NULL),
+    "stages.devicePlugin.memory.limits": ({"a b": "1Gi"}, "keys have no patterns in a schema"),
+    "stages.devicePlugin.memory.limits.*": ("1", "a pattern has no bounds of numbers"),
     "stages.devicePlugin.image": ("debian::12", "a schema has no grammar of names"),
     "stages.pluginValidation": ({"image": "debian::12", "command": ["a"]}, "as above"),
     "stages.pluginValidation.image": ("debian::12", "as above"),
@@ -429,9 +444,9 @@ def test_where_the_schema_is_wider_it_has_to_be(field: str, value: Any) -> None:
 
 
 def test_every_text_of_the_schema_has_a_rule() -> None:
-    """But those that are one of a few words, mappings, whose values are read as one, and NVIDIA's devices.
+    """But those that are one of a few words, mappings, whose values are read as one, and what has a table of its own.
 
-    These have a table of their own, as a resource has.
+    As a resource has: NVIDIA's devices, the exporter, the limits of memory.
     """
     texts = {field for field, part in FIELDS.items() if part.get("type") == "string" and not field.endswith(".*")}
     assert texts - READ.keys() == {
@@ -440,12 +455,16 @@ def test_every_text_of_the_schema_has_a_rule() -> None:
         *(f"stages.devicePlugin.nvidia.{name}" for name in ("migStrategy", "libraries.path", "profiles.configMap")),
         *(f"stages.devicePlugin.nvidia.{name}" for name in ("defaultProfile", "serviceAccountName")),
         "stages.devicePlugin.nvidia.sharedDevicesAllocationPolicy",
+        *("stages.devicePlugin.exporter.hostnameLabel", "stages.devicePlugin.memory.default"),
     }
 
 
-def test_the_schema_of_nvidias_devices_is_that_of_their_table() -> None:
+@pytest.mark.parametrize(
+    ("name", "table"), [("nvidia", nvidia_stage.FIELDS), *use_stage.FIELDS_OF_USE.items()], ids=str
+)
+def test_the_schema_of_what_the_agent_reads_is_that_of_its_table(name: str, table: Fields) -> None:
     """But for its descriptions and rules: the device agent reads what is written by the same table."""
-    assert _without_words(FIELDS["stages.devicePlugin.nvidia"]) == nvidia_stage.FIELDS.schema()
+    assert _without_words(FIELDS[f"stages.devicePlugin.{name}"]) == table.schema()
 
 
 def _without_words(part: Json) -> Json:

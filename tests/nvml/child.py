@@ -24,6 +24,8 @@ def plain(value):
         return {"kind": type(value).__name__, **{name: plain(one) for name, one in value._asdict().items()}}
     if isinstance(value, (tuple, list)):
         return [plain(one) for one in value]
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
     if isinstance(value, frozenset):
         return sorted(value)
     return value if isinstance(value, (str, int, float, bool, type(None))) else type(value).__name__
@@ -40,7 +42,13 @@ for line in sys.stdin:
     print(json.dumps(answer), flush=True)
 """
 
-_IS_EXPRESSION = """
+_ROOT = Path(__file__).parents[2]
+"""Of this checkout: another one may be installed."""
+
+_IS_EXPRESSION = f"""
+import sys
+sys.path.insert(0, {str(_ROOT)!r})
+
 def line_is_expression(code):
     try:
         compile(code, "", "eval")

@@ -25,17 +25,28 @@
  *   mig                     name ...          uuid MIG-1      gi 1     ci 0
  *   attributes 14 1 0 0 0 0 1 1 4864         as in nvmlDeviceAttributes_t, memory in MiB last
  *
+ * How much a GPU or a MIG device is used; names are those of device_agent/gpu_state/use.py as far as units agree:
+ *
+ *   temperature_c 41        see AMOUNT_NAMES in parse.c; without memory_used it is what the processes have together
+ *   sm_active 0.25          by GPM, see GPM_NAMES in parse.c; gpm 1 of a GPU: it supports GPM
+ *   process 4242 1048576    a process and its memory, or "none" where NVML does not know it; "graphics" behind that
+ *                           puts it into that list instead of compute's
+ *   busy 4242 37            a sample of a process' SM utilization, which each question finds new;
+ *   busy 4242 37 1000       one of this time
+ *   nosamples 6             the answer where no sample is new, 0 or 6; without it the question is not supported
+ *   limits 1                memory limits of cgroups are supported: limits.c keeps them in the file with .limits added
+ *
  * Above the first "gpu" for the machine, below it for that GPU and its MIG devices:
  *
  *   fault PLACE 999         answer with this error        hang PLACE    do not answer while the file says so
  *   crash PLACE             abort                         run PLACE     start a program that does not end, and wait for
  *                                                         it, as NVIDIA's library does with nvidia-modprobe
  *
- * PLACE is for the machine: init shutdown driver cuda count eventset wait; for a GPU: handle and what questions.c and
- * events.c name in their QUESTIONs.
+ * PLACE is for the machine: init shutdown driver cuda count eventset wait gpmalloc gpmmetrics; for a GPU: handle and what
+ * the other files name in their QUESTIONs.
  *
- * nvmlInit and nvmlShutdown append their names to the file FAKE_NVML_LOG. Built with -DOLD_DRIVER it is the library of
- * a driver that lacks newer functions: see OLD_DRIVER in questions.c.
+ * nvmlInit, nvmlShutdown, nvmlGpmSampleAlloc and nvmlGpmSampleFree append what they did to the file FAKE_NVML_LOG.
+ * Built with -DOLD_DRIVER it is the library of a driver that lacks newer functions: see OLD_DRIVER.
  */
 #ifndef FAKE_NVML_H
 #define FAKE_NVML_H
@@ -50,11 +61,20 @@ enum {
 };
 enum { HANG = -1, CRASH = -2, RUN = -3 };
 enum { MAX_GPUS = 16, MAX_MIGS = 7, MAX_DEVICES = MAX_GPUS, MAX_LINKS = 18, MAX_FAULTS = 8, MAX_XIDS = 64, TEXT = 96 };
+enum {
+    SM_CLOCK, MEMORY_CLOCK, TEMPERATURE, MEMORY_TEMPERATURE, POWER, ENERGY, BUSY, MEMORY_BUSY, ENCODER, DECODER,
+    MEMORY_USED, MEMORY_RESERVED, PCIE_REPLAYS, ECC_ERRORS, THROTTLE = ECC_ERRORS + 4, AMOUNTS
+};
+enum { GPM_METRICS = 4 };
 
 typedef struct { char where[24]; int code; } fault_t;
 typedef struct { fault_t at[MAX_FAULTS]; int count; } faults_t;
 typedef struct { int is_active, type; char pci[32]; } link_t;
 typedef struct { unsigned long long sequence, number; unsigned int gi, ci; } xid_t;
+typedef struct { int is_said; unsigned long long number; } amount_t;
+typedef struct { int is_said; double share; } share_t;
+typedef struct { unsigned int pid; int is_graphics; unsigned long long memory; } process_t;
+typedef struct { unsigned int pid, percent; unsigned long long time; } busy_t;
 
 /* What the file says of a GPU or a MIG device; numbers are -1 where it says nothing. */
 typedef struct {
@@ -69,6 +89,12 @@ typedef struct {
     int link_count, xid_count;
     xid_t xids[MAX_XIDS];
     faults_t faults;
+    amount_t amounts[AMOUNTS];
+    share_t shares[GPM_METRICS];
+    int gpm, limits, no_samples;
+    process_t *processes;                  /* this and samples: of the heap */
+    busy_t *samples;
+    int process_count, sample_count;
 } facts_t;
 
 typedef struct { struct device *at[MAX_DEVICES]; int count; } devices_t;
@@ -109,6 +135,10 @@ int close_machine(void);                                   /* for nvmlShutdown *
 int machine_fault(const char *where);
 int failing(const device_t *device, const char *where);   /* the error for a question about a device */
 void forget_event_sets(void);
+const char *machine_path(void);
+void note(const char *name);                              /* append to FAKE_NVML_LOG */
+int number(int value, unsigned int *to);                  /* not supported when it is negative */
+int small_amount(const device_t *device, int which, unsigned int *to);
 
 /* The beginning of each function: code is the error, and holds the lock until the function ends. */
 #define GUARD __attribute__((cleanup(leave))) int code = enter(); if (code) return code

@@ -60,6 +60,8 @@ static void take(device_t *device, const facts_t *fresh)
         device->registration++;
         device->forgotten_after = old->xid_count ? old->xids[old->xid_count - 1].sequence : 0;
     }
+    free(device->facts.processes);
+    free(device->facts.samples);
     device->facts = *fresh;
 }
 
@@ -86,7 +88,7 @@ static void settle(devices_t *here, const facts_t *fresh, int count, device_t *p
 
 /* ---------------------------------------------------------------- the file */
 
-static const char *machine_path(void)
+const char *machine_path(void)
 {
     static char beside[4096];
     const char *path = getenv("FAKE_NVML_MACHINE");

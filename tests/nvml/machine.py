@@ -7,40 +7,11 @@ from contextlib import contextmanager
 from itertools import combinations
 from pathlib import Path
 
+from tests.nvml.gpu import FakeGpu, FakeProcess, lines
 from tests.nvml.models import H100, Model
 
 _LINKED, _NOT_LINKED, _ITSELF = "0", "5", "6"
 """Statuses of a pair: ``nvmlP2PStatus_t``."""
-
-_KEPT_XIDS = 64
-"""As many as the library reads of each GPU."""
-
-
-class FakeGpu:
-    """What the file says of one GPU."""
-
-    def __init__(self, index: int, model: Model) -> None:
-        self.model = model
-        self.facts = {
-            "name": model.name,
-            "uuid": f"GPU-{index:08x}-0000-4000-8000-000000000000",
-            "pci": f"00000000:{0x10 + index:02X}:00.0",
-            "minor": str(index),
-            "memory": str(model.memory),
-            "compute": "{} {}".format(*model.compute),
-            "ecc": "1",
-            "persistence": "1",
-            "migmode": "0",
-            "virtualization": "0",
-            "recovery": "0",
-            "rows": "0 0 0 0",
-            "events": "8",
-        }
-        self.migs: list[dict[str, str]] = []
-        self.links: list[str] = []
-        self.faults: list[str] = []
-        self.xids: list[str] = []
-        self.is_there = True
 
 
 class FakeMachine:
@@ -110,6 +81,49 @@ class FakeMachine:
         """Let a GPU not support a question."""
         self.gpus[gpu].facts.pop(key, None)
         self.write()
+
+    def set_use(self, gpu: int, mig: str = "", /, **values: float | None) -> None:
+        """Set how much a GPU, or the MIG device with this UUID, is used; None: it does not know that.
+
+        Names and units are those of :data:`device_agent.gpu_state.use.VALUES`; ``memory_free`` is what is left, and
+        without ``memory_used`` it is what the processes have. :data:`tests.nvml.gpu.USE` is a set of them.
+        """
+        self.gpus[gpu].set_use(mig, values)
+        self.write()
+
+    def add_process(
+        self,
+        gpu: int,
+        pid: int,
+        memory: int | None,
+        busy: int | None = None,
+        *,
+        mig: str = "",
+        graphics: bool = False,
+    ) -> None:
+        """Let a process use a GPU, or the MIG device with this UUID; of one that is there, change how much.
+
+        ``memory``: bytes; None: NVML does not know. ``busy``: percent, in each sample; None: it is in no sample.
+        ``graphics``: in that list instead of compute; call it twice for both.
+        """
+        self.gpus[gpu].add_process(FakeProcess(pid, memory, busy, mig, graphics))
+        self.write()
+
+    def remove_process(self, gpu: int, pid: int) -> None:
+        """Let a process end, as far as this GPU is concerned."""
+        self.gpus[gpu].remove_process(pid)
+        self.write()
+
+    def add_sample(self, gpu: int, pid: int, percent: int, at: int) -> None:
+        """Add a sample of how busy a process kept a GPU until a time in microseconds; a later look has not seen it."""
+        self.gpus[gpu].samples.append(f"{pid} {percent} {at}")
+        self.write()
+
+    def limits(self) -> dict[tuple[str, str], tuple[int, int]]:
+        """Return soft and hard limit by the GPU's UUID and the cgroup's folder, as programs have set them."""
+        path = self.path.with_name(f"{self.path.name}.limits")
+        rows = [line.split(" ", 3) for line in path.read_text().splitlines()] if path.exists() else []
+        return {(uuid, folder): (int(soft), int(hard)) for uuid, soft, hard, folder in rows}
 
     def set_driver(self, version: str) -> None:
         """Let the driver be of another version, as after a reload."""
@@ -211,14 +225,10 @@ class FakeMachine:
     def text(self) -> str:
         """Describe the machine; to be put into a file elsewhere, such as on a guest."""
         here = [at for at, gpu in enumerate(self.gpus) if gpu.is_there]
-        blocks = [_lines(self.facts), *self._faults]
+        blocks = [lines(self.facts), *self._faults]
         for at in here:
-            gpu = self.gpus[at]
-            blocks += ["gpu", _lines(gpu.facts), *gpu.faults]
-            blocks += [f"link {link}" for link in gpu.links]
-            blocks += [f"p2p {' '.join(self._status(at, other) for other in here)}"] if self._linked else []
-            blocks += [f"xid {xid}" for xid in gpu.xids[-_KEPT_XIDS:]]
-            blocks += [f"mig\n{_lines(mig)}" for mig in gpu.migs]
+            p2p = [f"p2p {' '.join(self._status(at, other) for other in here)}"] if self._linked else []
+            blocks += ["gpu", *p2p, *self.gpus[at].blocks()]
         return "\n".join(blocks) + "\n"
 
     def _status(self, one: int, other: int) -> str:
@@ -229,7 +239,3 @@ class FakeMachine:
     def _add_fault(self, line: str, gpu: int | None) -> None:
         (self._faults if gpu is None else self.gpus[gpu].faults).append(line)
         self.write()
-
-
-def _lines(facts: dict[str, str]) -> str:
-    return "\n".join(f"{key} {value}" for key, value in facts.items())

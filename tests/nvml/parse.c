@@ -42,12 +42,82 @@ static int parse_fault(faults_t *faults, const char *key, const char *text)
     return 1;
 }
 
+static const char *const AMOUNT_NAMES[AMOUNTS] = {
+    [SM_CLOCK] = "sm_clock_mhz", [MEMORY_CLOCK] = "memory_clock_mhz", [TEMPERATURE] = "temperature_c",
+    [MEMORY_TEMPERATURE] = "memory_temperature_c", [POWER] = "power_mw", [ENERGY] = "energy_mj",
+    [BUSY] = "busy_percent", [MEMORY_BUSY] = "memory_busy_percent", [ENCODER] = "encoder_percent",
+    [DECODER] = "decoder_percent", [MEMORY_USED] = "memory_used", [MEMORY_RESERVED] = "memory_reserved",
+    [PCIE_REPLAYS] = "pcie_replays", [ECC_ERRORS] = "ecc_single_volatile", [ECC_ERRORS + 1] = "ecc_double_volatile",
+    [ECC_ERRORS + 2] = "ecc_single_aggregate", [ECC_ERRORS + 3] = "ecc_double_aggregate", [THROTTLE] = "throttle",
+};
+static const char *const GPM_NAMES[GPM_METRICS] = {"engine_active", "sm_active", "tensor_active", "dram_active"};
+
+static int place_in(const char *const *names, int count, const char *key)
+{
+    for (int i = 0; i < count; i++)
+        if (!strcmp(names[i], key))
+            return i;
+    return -1;
+}
+
+static void *one_more(void *array, int count, size_t size)
+{
+    /* Grows at each power of two. */
+    if (count & (count - 1))
+        return array;
+    void *grown = realloc(array, (count ? 2 * (size_t)count : 1) * size);
+    if (!grown)
+        abort();
+    return grown;
+}
+
+static void parse_process(facts_t *facts, const char *text)
+{
+    char memory[32], list[16] = "";
+    process_t process = {0, 0, 0};
+
+    if (sscanf(text, "%u %31s %15s", &process.pid, memory, list) < 2)
+        return;
+    process.is_graphics = !strcmp(list, "graphics");
+    process.memory = strcmp(memory, "none") ? strtoull(memory, NULL, 10) : ~0ULL;
+    facts->processes = one_more(facts->processes, facts->process_count, sizeof process);
+    facts->processes[facts->process_count++] = process;
+}
+
+static void parse_busy(facts_t *facts, const char *text)
+{
+    busy_t sample = {0, 0, 0};
+
+    if (sscanf(text, "%u %u %llu", &sample.pid, &sample.percent, &sample.time) < 2)
+        return;
+    facts->samples = one_more(facts->samples, facts->sample_count, sizeof sample);
+    facts->samples[facts->sample_count++] = sample;
+}
+
+static int parse_use(facts_t *facts, const char *key, const char *text)
+{
+    int amount = place_in(AMOUNT_NAMES, AMOUNTS, key), share = place_in(GPM_NAMES, GPM_METRICS, key);
+
+    if (amount >= 0)
+        facts->amounts[amount] = (amount_t){1, strtoull(text, NULL, 10)};
+    else if (share >= 0)
+        facts->shares[share] = (share_t){1, strtod(text, NULL)};
+    else if (!strcmp(key, "process"))
+        parse_process(facts, text);
+    else if (!strcmp(key, "busy"))
+        parse_busy(facts, text);
+    else
+        return 0;
+    return 1;
+}
+
 static int parse_number(facts_t *facts, const char *key, const char *text)
 {
     const struct { const char *key; int *to; } numbers[] = {
         {"ecc", &facts->ecc}, {"persistence", &facts->persistence}, {"migmode", &facts->mig_mode},
         {"virtualization", &facts->virtualization}, {"minor", &facts->device_minor}, {"gi", &facts->gi},
         {"ci", &facts->ci}, {"recovery", &facts->recovery}, {"events", &facts->events}, {"lost", &facts->lost},
+        {"gpm", &facts->gpm}, {"limits", &facts->limits}, {"nosamples", &facts->no_samples},
     };
 
     for (unsigned int i = 0; i < sizeof numbers / sizeof *numbers; i++)
@@ -92,7 +162,7 @@ static facts_t *no_facts(facts_t *facts)
 {
     facts->major = facts->ecc = facts->persistence = facts->mig_mode = facts->virtualization = -1;
     facts->device_minor = facts->gi = facts->ci = facts->recovery = facts->events = -1;
-    facts->fabric_state = facts->rows[0] = -1;
+    facts->fabric_state = facts->rows[0] = facts->no_samples = -1;
     return facts;
 }
 
@@ -119,7 +189,7 @@ void parse(reading_t *found, FILE *file)
             snprintf(found->machine.control, sizeof found->machine.control, "%s", text);
         else if (!strcmp(line, "cuda"))
             found->machine.cuda = atoi(text);
-        else if (facts && !parse_number(facts, line, text))
+        else if (facts && !parse_number(facts, line, text) && !parse_use(facts, line, text))
             parse_fact(facts, line, text);
     }
 }

@@ -11,8 +11,6 @@ typedef struct {
     char bus_id[32];
 } pci_info_t;
 
-typedef struct { unsigned long long total, free, used; } memory_t;
-
 typedef struct {
     unsigned int multiprocessors, copy, decoder, encoder, jpeg, ofa, gi_slices, ci_slices;
     unsigned long long memory_mib;
@@ -33,12 +31,12 @@ typedef struct {
     unsigned int clique, state, health_mask;
 } fabric_t;   /* versions 2 and 3 begin alike */
 
-_Static_assert(sizeof(pci_info_t) == 68 && sizeof(memory_t) == 24 && sizeof(attributes_t) == 40, "as pynvml's");
+_Static_assert(sizeof(pci_info_t) == 68 && sizeof(attributes_t) == 40, "as pynvml's");
 _Static_assert(sizeof(field_value_t) == 40 && sizeof(fabric_t) == 36, "as pynvml's");
 
-enum { P2P_CAPS_NVLINK = 2, FIELD_RECOVERY_ACTION = 230, VALUE_UNSIGNED_INT = 1 };
+enum { P2P_CAPS_NVLINK = 2, FIELD_MEMORY_TEMPERATURE = 82, FIELD_RECOVERY_ACTION = 230, VALUE_UNSIGNED_INT = 1 };
 
-static void note(const char *name)
+void note(const char *name)
 {
     const char *path = getenv("FAKE_NVML_LOG");
     FILE *log = path ? fopen(path, "a") : NULL;
@@ -84,7 +82,7 @@ static int text(const char *value, char *to, unsigned int size)
     return SUCCESS;
 }
 
-static int number(int value, unsigned int *to)
+int number(int value, unsigned int *to)
 {
     if (value < 0)
         return NOT_SUPPORTED;
@@ -198,14 +196,6 @@ API int nvmlDeviceGetMinorNumber(device_t *device, unsigned int *minor)
     return number(device->facts.device_minor, minor);
 }
 
-API int nvmlDeviceGetMemoryInfo(device_t *device, memory_t *memory)
-{
-    QUESTION(device, "memory");
-    memory->total = memory->free = device->facts.memory;
-    memory->used = 0;
-    return device->facts.memory ? SUCCESS : NOT_SUPPORTED;
-}
-
 API int nvmlDeviceGetCudaComputeCapability(device_t *device, int *major, int *minor)
 {
     QUESTION(device, "compute");
@@ -314,12 +304,14 @@ API int nvmlDeviceGetP2PStatus(device_t *one, device_t *other, int caps_index, i
     return SUCCESS;
 }
 
-static void fill_field(const facts_t *facts, field_value_t *field, int fault)
+static void fill_field(const device_t *device, field_value_t *field, int fault)
 {
     field->value_type = VALUE_UNSIGNED_INT;
     field->answer = fault ? fault : NOT_SUPPORTED;
     if (!fault && field->field_id == FIELD_RECOVERY_ACTION)
-        field->answer = number(facts->recovery, &field->value.number);
+        field->answer = number(device->facts.recovery, &field->value.number);
+    if (!fault && field->field_id == FIELD_MEMORY_TEMPERATURE)
+        field->answer = small_amount(device, MEMORY_TEMPERATURE, &field->value.number);
 }
 
 /* Each field has a result of its own: "fault field" is that of each, "fault fields" that of the whole question. */
@@ -327,7 +319,7 @@ API int nvmlDeviceGetFieldValues(device_t *device, int count, field_value_t *fie
 {
     QUESTION(device, "fields");
     for (int i = 0; i < count; i++)
-        fill_field(&device->facts, &fields[i], failing(device, "field"));
+        fill_field(device, &fields[i], failing(device, "field"));
     return SUCCESS;
 }
 

@@ -97,7 +97,7 @@ def _problems(value: Any, part: Json) -> Iterator[str]:
     if not _is_of_type(value, part):
         yield "type"
         return
-    if "enum" in part and value not in part["enum"]:
+    if "enum" in part and (type(value), value) not in [(type(word), word) for word in part["enum"]]:
         yield "enum"
     if isinstance(value, str):
         yield from _size(len(value), part, "Length")
@@ -113,7 +113,7 @@ def _problems(value: Any, part: Json) -> Iterator[str]:
         yield from _size(len(value), part, "Items")
         for child in value:
             yield from _problems(child, part["items"])
-    elif isinstance(value, int) and not isinstance(value, bool):
+    elif isinstance(value, int) and not isinstance(value, bool) and "minimum" in part:
         yield from ("range",) if not part["minimum"] <= value <= part["maximum"] else ()
 
 
@@ -127,6 +127,8 @@ def _size(size: int, part: Json, what: str) -> Iterator[str]:
 def _is_of_type(value: Any, part: Json) -> bool:
     if part.get("x-kubernetes-int-or-string"):
         return isinstance(value, str | int) and not isinstance(value, bool)
+    if "type" not in part and part.get("x-kubernetes-preserve-unknown-fields"):
+        return True
     known = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
     return isinstance(value, known[part["type"]]) and (part["type"] == "boolean" or not isinstance(value, bool))
 

@@ -60,19 +60,21 @@ from tests.support.yaml_files import read_yaml
 CHART = Path(__file__).parents[2] / "deploy" / "chart" / "driverwright"
 ALERTS = CHART / "alerts" / "driverwright.yaml"
 DASHBOARD = CHART / "dashboards" / "driverwright.json"
+DEVICE_ALERTS, DEVICE_DASHBOARD = CHART / "alerts" / "devices.yaml", CHART / "dashboards" / "devices.json"
+"""On the devices of pods, by the exporters of device agents."""
 
 Json = dict[str, Any]
 
 
-def dashboard() -> Json:
-    """Read the dashboard."""
-    read: Json = json.loads(DASHBOARD.read_text())
+def dashboard(file: Path = DASHBOARD) -> Json:
+    """Read a dashboard."""
+    read: Json = json.loads(file.read_text())
     return read
 
 
-def panels() -> list[Json]:
-    """Return the panels of the dashboard, without the rows that head them."""
-    return [panel for panel in dashboard()["panels"] if panel["type"] != "row"]
+def panels(file: Path = DASHBOARD) -> list[Json]:
+    """Return the panels of a dashboard, without the rows that head them."""
+    return [panel for panel in dashboard(file)["panels"] if panel["type"] != "row"]
 
 
 @cache
@@ -85,9 +87,14 @@ def queries() -> dict[str, str]:
     }
 
 
+def rules(file: Path) -> list[Json]:
+    """Return all rules of a file."""
+    return [rule for group in read_yaml(file.read_text())["groups"] for rule in group["rules"]]
+
+
 def alerts() -> list[Json]:
-    """Return all alerts of the rule file."""
-    return [rule for group in read_yaml(ALERTS.read_text())["groups"] for rule in group["rules"]]
+    """Return all alerts on the programs."""
+    return rules(ALERTS)
 
 
 def metric_names(expr: str) -> set[str]:

@@ -1,6 +1,7 @@
-"""Whether the PCI device of a device node answers: the one sign of a card off the bus that all vendors have."""
+"""Which PCI device a device node is of, and whether it answers: the one sign of a lost card that all vendors have."""
 
 import re
+from collections.abc import Iterable
 
 from device_agent.sources.files.find import raise_if_exhausted
 from device_agent.sources.files.sysfs import device_folders
@@ -18,14 +19,22 @@ def silent_device(root: str, paths: list[str]) -> str:
     """
     for path in paths:
         if (folder := _pci_folder(root, path)) and _is_all_ones(f"{folder}/config"):
-            address = folder.rpartition("/")[2]
-            return f"its PCI device {address} does not answer (config space reads all ones)"
+            return f"its PCI device {_address(folder)} does not answer (config space reads all ones)"
     return ""
+
+
+def pci_addresses(root: str, paths: Iterable[str]) -> frozenset[str]:
+    """Return the addresses of the PCI devices of nodes, such as ``0000:03:00.0``; those of other buses have none."""
+    return frozenset(_address(folder) for path in paths if (folder := _pci_folder(root, path)))
 
 
 def _pci_folder(root: str, path: str) -> str:
     """Return the folder of the nearest PCI device above a node; those further up are bridges."""
-    return next((folder for folder in device_folders(root, path) if _ADDRESS.fullmatch(folder.rpartition("/")[2])), "")
+    return next((folder for folder in device_folders(root, path) if _ADDRESS.fullmatch(_address(folder))), "")
+
+
+def _address(folder: str) -> str:
+    return folder.rpartition("/")[2]
 
 
 def _is_all_ones(config: str) -> bool:

@@ -21,7 +21,6 @@ from device_agent.profiles.current import Current, ProfileFolder
 from device_agent.profiles.profile import Profile
 from device_agent.profiles.transition import listed_units
 from device_agent.profiles.verdict import Verdict
-from device_agent.sources.beside import Beside
 from device_agent.sources.files.by_profile import (
     Resources,
     as_described,
@@ -33,8 +32,10 @@ from device_agent.sources.files.by_profile import (
     with_common_units,
 )
 from device_agent.sources.files.files_source import FilesSource
-from device_agent.sources.nvidia.sharing import Node, Sharing
-from device_agent.sources.source import Known
+from device_agent.sources.profile_reading import ProfileReading
+from device_agent.sources.said import Said
+from device_agent.sources.sharing import Sharing, Supply
+from device_agent.sources.source import Known, unchanged
 from device_agent.users.asking import Users
 from device_agent.users.look import Places
 from file_watch.inotify import Place
@@ -78,11 +79,9 @@ class ProfiledFiles:
         self._files = FilesSource(settings.root)
         self._folder = folder or ProfileFolder(settings.profiles, settings.default_profile)
         self._timing = timing
-        cgroups = f"{settings.root.rstrip('/')}/sys/fs/cgroup"
-        places = Places(socket=settings.pod_resources, plugins=settings.plugin_dir, cgroups=cgroups)
-        self._sharing = Sharing(Users(places, self._wake_up, timing.users), self.given, self._say, "devices")
-        self._reading: Beside[Current] = Beside("profiles", self._wake_up, timing.moment)
-        self._said: dict[str, str] = {}
+        users = Users(Places.of(settings), self._wake_up, timing.users)
+        self._sharing = Sharing(users, self.given, Said(log, "files"), "devices")
+        self._reading = ProfileReading(self._folder, self._wake_up, moment=timing.moment, slow=timing.slow)
         self._asked: str | None = ""
         self._expected_since = 0.0
         self._current: Current | None = None
@@ -169,17 +168,9 @@ class ProfiledFiles:
 
     async def _read(self) -> Current | None:
         """Read the profile that counts; the last one while the disk does not answer, None while there is none yet."""
-        self._current = self._reading.take() or self._current
-        asked = self._asked
-        if asked is None:
-            if asyncio.get_running_loop().time() < self._expected_since + self._timing.first_ask:
-                return self._current
-            asked = ""
-        if await self._reading.do(lambda: self._folder.read(asked)):
-            self._current = self._reading.take() or self._current
-        if self._current is None and self._reading.seconds >= self._timing.slow:
-            why = f"cannot read the profiles in {self._folder.path}: no answer for {self._timing.slow:g} s"
-            return Current(self._folder.key_of(asked), error=why)
+        is_due = asyncio.get_running_loop().time() >= self._expected_since + self._timing.first_ask
+        if self._asked is not None or is_due:
+            self._current = await self._reading.read(self._asked or "") or self._current
         return self._current
 
     def _advance(self, current: Current) -> None:
@@ -191,7 +182,7 @@ class ProfiledFiles:
         # What was offered as described until now is what containers may have: it has to end first.
         new = {name: self._direct[name] for name in shared if name in self._direct}
         sharing.listing = together(only_of(sharing.listing, units), as_described(new))
-        sharing.advance_on(Node(lambda profile: offers(profile, resources, shared), tuple(units)), current)
+        sharing.advance_on(Supply(lambda profile: offers(profile, resources, shared), tuple(units)), current)
         self._shared = frozenset(shared)
         self._direct = {name: found for name, found in resources.items() if name not in shared}
         self._take(self._listed(resources, units), {name for name in shared if not resources[name]})
@@ -225,14 +216,7 @@ class ProfiledFiles:
         """Offer these; units that are as before are the same object. A resource without any is offered all the same."""
         names = self._shares_of(self._sharing.good.profile)
         every = {**{names.get(name, (name, 0))[0]: () for name in empty}, **made}
-        before = self._made
-        self._made = {name: before[name] if before.get(name) == units else units for name, units in every.items()}
+        self._made = unchanged(self._made, every)
 
     def _wake_up(self) -> None:
         self._wake()
-
-    def _say(self, topic: str, what: str) -> None:
-        """Log what is wrong once, as long as it stays so."""
-        if what and what != self._said.get(topic):
-            log.warning("files: %s", what)
-        self._said[topic] = what

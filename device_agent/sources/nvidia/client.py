@@ -1,4 +1,4 @@
-"""The agent's end of the socket of the container ``nvml``: follows the state, and connects again when that ends."""
+"""The state of the GPUs, as the agent hears it from the container ``nvml``."""
 
 import asyncio
 import logging
@@ -6,10 +6,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from device_agent.errors import StateInvalid
 from device_agent.gpu_state.requests import FOLLOW, MAKE_NODES, dump_request
 from device_agent.gpu_state.state import OK, State
 from device_agent.gpu_state.state_json import LONGEST_LINE, parse_state
+from device_agent.nvml_client.lines import Conversation, Lines, Pauses
 from device_agent.sources.nvidia.roster import is_read
 
 log = logging.getLogger(__name__)
@@ -68,13 +68,13 @@ class NvmlClient:
 
     def __init__(self, path: str, timing: Timing, wake: Callable[[], None]) -> None:
         self.heard = Heard()
-        self._path = path
         self._timing = timing
         self._wake = wake
         self._has_heard = asyncio.Event()
         self._makes_nodes = False
-        self._writer: asyncio.StreamWriter | None = None
-        self._task = asyncio.create_task(self._run())
+        pauses = Pauses(timing.silence, timing.first_delay, timing.longest_delay)
+        conversation = Conversation(self._greeting, parse_state, LONGEST_LINE, self._take, self._lose)
+        self._lines = Lines(path, pauses, conversation)
 
     async def first_state(self) -> None:
         """Wait for the first state, but not for ever."""
@@ -84,67 +84,20 @@ class NvmlClient:
 
     def check(self) -> None:
         """Raise the error with which following has ended: none is expected."""
-        if self._task.done():
-            self._task.result()
+        self._lines.check()
 
     def make_nodes(self) -> None:
         """Have device nodes made from now on, also by a container that starts later."""
         if not self._makes_nodes:
             self._makes_nodes = True
-            if self._writer is not None:
-                self._writer.write(dump_request(MAKE_NODES))
+            self._lines.send(dump_request(MAKE_NODES))
 
     async def close(self) -> None:
         """End the connection."""
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        await self._lines.close()
 
-    async def _run(self) -> None:
-        delay = self._timing.first_delay
-        while True:
-            before = self.heard.state
-            self._lose(await self._follow())
-            delay = self._timing.first_delay if self.heard.state is not before else delay
-            await asyncio.sleep(delay)
-            delay = min(2 * delay, self._timing.longest_delay)
-
-    async def _follow(self) -> str:
-        """Take states until there are none any more; returns why."""
-        try:
-            async with asyncio.timeout(self._timing.silence):
-                reader, writer = await asyncio.open_unix_connection(self._path, limit=LONGEST_LINE + 1)
-        except TimeoutError:
-            return "the container nvml does not answer: it accepts no connection"
-        except OSError as error:
-            return f"the container nvml does not answer: {self._path}: {error.strerror or error}"
-        try:
-            return await self._read(reader, writer)
-        finally:
-            self._writer = None
-            writer.close()
-            with suppress(OSError):
-                await writer.wait_closed()
-
-    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
-        self._writer = writer
-        writer.write(dump_request(FOLLOW))
-        if self._makes_nodes:
-            writer.write(dump_request(MAKE_NODES))
-        try:
-            while True:
-                async with asyncio.timeout(self._timing.silence):
-                    line = await reader.readline()
-                if not line.endswith(b"\n"):
-                    return "the container nvml does not answer: it has closed the connection"
-                self._take(parse_state(line[:-1]))
-        except TimeoutError:
-            return f"the container nvml does not answer: it said nothing for {self._timing.silence:g} s"
-        except OSError as error:
-            return f"the container nvml does not answer: {error.strerror or error}"
-        except ValueError:  # of a line that is longer than the limit
-            return f"the container nvml said a line of more than {LONGEST_LINE} bytes"
-        except StateInvalid as error:
-            return f"the container nvml said what is no state: {error}"
+    def _greeting(self) -> bytes:
+        return dump_request(FOLLOW) + (dump_request(MAKE_NODES) if self._makes_nodes else b"")
 
     def _take(self, state: State) -> None:
         if self.heard.silence:

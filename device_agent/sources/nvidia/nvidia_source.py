@@ -17,7 +17,8 @@ from device_agent.sources.nvidia.memory import Memory, after, surviving
 from device_agent.sources.nvidia.memory_file import Keeper, Write, read_memory, write_memory
 from device_agent.sources.nvidia.sharing_report import SharingReport
 from device_agent.sources.nvidia.units import Offer, View, offer
-from device_agent.sources.source import Known
+from device_agent.sources.said import Said
+from device_agent.sources.source import Known, unchanged
 from device_resources.nvidia import NvidiaSettings
 from file_watch.inotify import Place
 from kube_api.text import first_few
@@ -62,7 +63,7 @@ class NvidiaSource:
         self._client: NvmlClient | None = None
         self._memory: Memory | None = None
         self._keeper: Keeper | None = None
-        self._said: dict[str, str] = {}
+        self._say = Said(log, self.name)
         self._report = SharingReport(
             settings.report_dir if write else "", self._say, moment=timing.moment, slow=timing.slow
         )
@@ -189,14 +190,12 @@ class NvidiaSource:
     def _with_profiles(self, folder: "ProfileFolder | None") -> "Profiled":
         from device_agent.profiles.current import ProfileFolder  # noqa: PLC0415 - most nodes have no profiles
         from device_agent.sources.nvidia.profiled import Profiled  # noqa: PLC0415 - as above
-        from device_agent.sources.nvidia.sharing import Sharing  # noqa: PLC0415 - as above
+        from device_agent.sources.sharing import Sharing  # noqa: PLC0415 - as above
         from device_agent.users.asking import Users  # noqa: PLC0415 - as above
         from device_agent.users.look import Places  # noqa: PLC0415 - as above
 
         settings, wake = self._settings, self._wake
-        cgroups = f"{settings.root.rstrip('/')}/sys/fs/cgroup"
-        places = Places(socket=settings.pod_resources, plugins=settings.plugin_dir, cgroups=cgroups)
-        sharing = Sharing(Users(places, wake, self._timing.users), self._given, self._say)
+        sharing = Sharing(Users(Places.of(settings), wake, self._timing.users), self._given, self._say)
         folder = folder or ProfileFolder(settings.profiles, settings.default_profile)
         return Profiled(sharing, folder, wake, self._timing)
 
@@ -238,14 +237,5 @@ class NvidiaSource:
 
     def _take(self, made: Offer) -> None:
         """Take what is offered; units that are as before are the same object."""
-        before = self._resources
-        self._resources = {
-            name: before[name] if before.get(name) == units else units for name, units in made.resources.items()
-        }
+        self._resources = unchanged(self._resources, made.resources)
         self._say("empty", first_few(made.reasons, _MOST_NAMED, separator="; "))
-
-    def _say(self, topic: str, what: str) -> None:
-        """Log what is wrong once, as long as it stays so."""
-        if what and what != self._said.get(topic):
-            log.warning("nvidia: %s", what)
-        self._said[topic] = what

@@ -8,23 +8,17 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
 
 from device_agent.gpu_state.state import CardState
 from device_agent.profiles.current import Current, ProfileFolder
 from device_agent.profiles.report import report_of
 from device_agent.profiles.strategy import by_strategy
 from device_agent.profiles.verdict import Verdict
-from device_agent.sources.beside import Beside
 from device_agent.sources.nvidia.client import Timing
-from device_agent.sources.nvidia.sharing import Sharing
 from device_agent.sources.nvidia.units import Offer, View, offer_listed
+from device_agent.sources.profile_reading import ProfileReading
+from device_agent.sources.sharing import Sharing
 from device_resources.nvidia import MigStrategy
-
-
-class _Read(NamedTuple):
-    asked: str
-    current: Current
 
 
 class Profiled:
@@ -36,14 +30,12 @@ class Profiled:
     def __init__(self, sharing: Sharing, folder: ProfileFolder, wake: Callable[[], None], timing: Timing) -> None:
         self.sharing = sharing
         self.usual: tuple[str, ...] = ()
-        self._folder = folder
         self._timing = timing
         self._wake = wake
         self._asked: str | None = ""
         self._has_asked = asyncio.Event()
         self._before = ""
-        self._reading: Beside[_Read] = Beside("profiles", wake, timing.moment)
-        self._read: _Read | None = None
+        self._reading = ProfileReading(folder, wake, moment=timing.moment, slow=timing.slow)
         self._reading_of = ""
         self._decided: str | None = None
 
@@ -80,14 +72,7 @@ class Profiled:
     async def read(self) -> Current | None:
         """Read the profile that counts; None where the disk has not answered yet, though it has a while left for it."""
         asked = self._reading_of = self._before if self._asked is None else self._asked
-        self._settle()
-        before = "" if self.sharing.good.key else self._before
-        if await self._reading.do(lambda: _Read(asked, self._folder.read(asked, before))):
-            self._settle()
-        if self._reading.is_busy and self._reading.seconds >= self._timing.slow:
-            why = f"cannot read the profiles in {self._folder.path}: no answer for {self._timing.slow:g} s"
-            return Current(self._folder.key_of(asked), error=why)
-        return self._read.current if self._read is not None and self._read.asked == asked else None
+        return await self._reading.read(asked, "" if self.sharing.good.key else self._before)
 
     def offer(self, current: Current | None, cards: Sequence[CardState], view: View) -> Offer:
         """Go one step towards what counts, and say what is offered then; without it all stays as it is."""
@@ -111,6 +96,3 @@ class Profiled:
         """End what is under way."""
         await self.sharing.close()
         await self._reading.close()
-
-    def _settle(self) -> None:
-        self._read = self._reading.take() or self._read

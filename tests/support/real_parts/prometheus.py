@@ -4,7 +4,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -66,13 +66,19 @@ class Prometheus:
 
 
 @contextmanager
-def prometheus(folder: Path, ports: Iterable[int], rules: Path) -> Iterator[Prometheus]:
-    """Run one that asks the programs on these ports each second, all as one job, and evaluates rules as often."""
-    targets = [f"127.0.0.1:{port}" for port in ports]
+def prometheus(
+    folder: Path, ports: Iterable[int], rules: Path | None = None, *, honoring: Mapping[str, str] | None = None
+) -> Iterator[Prometheus]:
+    """Run one that asks the programs on these ports each second, all as one job, and evaluates rules as often.
+
+    ``honoring``: labels of the targets, which count less than those of the series, as with a PodMonitor's honorLabels.
+    """
+    targets = {"targets": [f"127.0.0.1:{port}" for port in ports], "labels": dict(honoring or {})}
+    job = {"job_name": "driverwright", "honor_labels": honoring is not None, "static_configs": [targets]}
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-        "rule_files": [str(rules)],
-        "scrape_configs": [{"job_name": "driverwright", "static_configs": [{"targets": targets}]}],
+        "rule_files": [str(rules)] if rules else [],
+        "scrape_configs": [job],
     }
     file, (port,), log = folder / "prometheus.yml", free_ports(1), folder / "log"
     file.write_text(yaml.safe_dump(config))

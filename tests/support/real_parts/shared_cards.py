@@ -14,7 +14,7 @@ from device_agent.users.pods import plain_uid
 from kube_api.errors import NotFound
 from kube_api.resources import PODS
 from testbed.testbed import Testbed
-from tests.nvml.machine import FakeGpu
+from tests.nvml.gpu import FakeGpu
 from tests.nvml.models import A100_40
 from tests.support.real_parts.device_agent import NAMESPACE, SECONDS, Json, Place
 from tests.support.real_parts.nvidia_node import COMMON, Node, node_with_cards

@@ -7,6 +7,7 @@ import pytest
 
 from device_agent.config.config_file import Description, parse_description, read_description
 from device_agent.errors import ConfigurationError
+from device_resources.exporter import OTHER_LABELS, ExporterSettings
 from device_resources.nvidia import MigStrategy, NvidiaSettings
 
 EDU = "- name: driverwright.io/edu\n  groups:\n  - paths: [{path: /dev/edu*}]\n"
@@ -86,6 +87,48 @@ def test_a_mistake_about_gpus_is_named(text: str, message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         parse_description(text, "f")
     assert message in str(caught.value)
+
+
+def test_an_exporter_is_asked_for() -> None:
+    """Without a field it is off; the port is that of NVIDIA's own."""
+    text = "resources: []\nexporter:"
+    assert parse_description(f"{text} {{}}", "f").exporter == ExporterSettings(enabled=False, port=9400)
+    asked = "{enabled: true, port: 9401, perPod: true, hostnameLabel: node}"
+    expected = ExporterSettings(enabled=True, port=9401, per_pod=True, hostname_label="node")
+    assert parse_description(f"{text} {asked}", "f").exporter == expected
+    assert parse_description("resources: []", "f").exporter is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("exporter:", "f: exporter: None is not an object: write fields below it", id="empty"),
+        pytest.param("exporter: {enable: true}", "exporter.enable: there is no such field; did you mean enabled?",
+                     id="misspelt"),
+        pytest.param("exporter: {port: 0}", "exporter.port: 0 is not a whole number from 1 to 65535", id="no port"),
+        pytest.param("exporter: {enabled: 'yes'}", "exporter.enabled: 'yes' is neither true nor false", id="a string"),
+        pytest.param("exporter: {hostnameLabel: a-b}", "exporter.hostnameLabel: 'a-b' is not valid", id="no label"),
+        pytest.param("exporter: {hostnameLabel: UUID}", "exporter.hostnameLabel: 'UUID' is another label of the same",
+                     id="another label"),
+        pytest.param("enabled: true", "f: enabled: there is no such field here; it belongs to exporter",
+                     id="misplaced"),
+        pytest.param("perPod: true", "f: perPod: there is no such field here; it belongs to exporter", id="per pod"),
+        pytest.param("exporters: {}", "f: exporters: there is no such field; did you mean exporter?", id="in plural"),
+        pytest.param("x: {}", "f: x: there is no such field; there are resources, nvidia, exporter", id="unknown"),
+    ],
+)  # fmt: skip
+def test_a_mistake_about_the_exporter_is_named(text: str, message: str) -> None:
+    """With its place, and what would be right."""
+    with pytest.raises(ConfigurationError) as caught:
+        parse_description(f"resources: []\n{text}", "f")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("label", sorted(OTHER_LABELS))
+def test_the_label_of_the_node_is_no_other_label(label: str) -> None:
+    """A series with one label twice would not be read."""
+    with pytest.raises(ConfigurationError, match="is another label of the same series"):
+        parse_description(f"resources: []\nexporter: {{hostnameLabel: {label}}}", "f")
 
 
 @pytest.mark.parametrize("content", [None, b"\xff", b"#" * (1 << 18) + b"#"])

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from device_agent.sources.files.pci import pci_addresses
 from device_agent.sources.files.scan import scan
 from tests.unit.device_agent.host_tree import HostTree, needs_root, resource
 
@@ -83,3 +84,13 @@ def test_a_node_of_no_pci_device_is_not_checked(host: HostTree) -> None:
     host.remove("/dev/card0")
     host.node("/dev/card0", 10, 121)
     assert why(host, pci=True) == ""
+
+
+@needs_root
+def test_a_device_node_is_of_a_pci_device(host: HostTree) -> None:
+    """The nearest one: those above it are bridges. A node of another bus, or of none, has no address."""
+    host.node("/dev/ttyS0", 4, 64)
+    host.file("/dev/notes")
+    assert pci_addresses(host.path, ["/dev/card0"]) == {"0000:3b:00.0"}
+    assert pci_addresses(host.path, ["/dev/ttyS0", "/dev/notes", "/dev/none"]) == frozenset()
+    assert pci_addresses(host.path, []) == frozenset()

@@ -30,6 +30,20 @@ KINDS: dict[str, dict[str, Any]] = {
             "serviceAccountName": "gpu-profiles",
         },
     },
+    "exporter-of-a-resource": {
+        "resource": {"name": "example.com/edu", "groups": GROUPS[:1]},
+        "exporter": {"enabled": True, "port": 9401},
+    },
+    "use-by-pods": {
+        "resource": {"name": "example.com/edu", "groups": GROUPS[:1]},
+        "exporter": {"enabled": True, "perPod": True, "hostnameLabel": "node"},
+    },
+    "use-of-nvidia-with-a-token": {
+        "nvidia": {"profiles": {"configMap": "gpu-profiles"}, "serviceAccountName": "gpu-profiles"},
+        "exporter": {"enabled": True},
+        "memory": {"mode": "driver", "limits": {"nvidia.com/gpu": "10Gi"}},
+    },
+    "memory-alone": {"nvidia": {}, "exporter": {"enabled": False}, "memory": {"mode": "watch", "dryRun": True}},
 }
 
 

@@ -50,22 +50,62 @@ matchExpressions:
     values: [nfd-worker, nfd-worker-gpu, driver-builder, device-agent]
 {{- end }}
 
-{{/* The configuration of the device agent. With NVIDIA's devices it is written anew, without comments: the value may be in any form of YAML. */}}
+{{/* The configuration of the device agent. With what has values of its own it is written anew, without comments: the value may be in any form of YAML. */}}
 {{- define "device-agent-config" -}}
-{{- $nvidia := .Values.deviceAgent.nvidia -}}
-{{- if $nvidia.enabled -}}
-{{- $config := fromYaml .Values.deviceAgent.config -}}
-{{- if or (hasKey $config "Error") (hasKey $config "nvidia") -}}
-{{- fail "deviceAgent.config: with deviceAgent.nvidia.enabled it has to be an object without nvidia, which is written from deviceAgent.nvidia" -}}
+{{- $agent := .Values.deviceAgent -}}
+{{- $own := dict -}}
+{{- if $agent.nvidia.enabled -}}
+{{- $nvidia := pick $agent.nvidia "migStrategy" "sharedDevicesAllocationPolicy" "health" -}}
+{{- if $agent.nvidia.libraries.path -}}
+{{- $_ := set $nvidia "libraries" $agent.nvidia.libraries -}}
 {{- end -}}
-{{- $own := pick $nvidia "migStrategy" "sharedDevicesAllocationPolicy" "health" -}}
-{{- if $nvidia.libraries.path -}}
-{{- $_ := set $own "libraries" $nvidia.libraries -}}
+{{- $_ := set $own "nvidia" $nvidia -}}
 {{- end -}}
-{{- toYaml (set $config "nvidia" $own) -}}
+{{- if $agent.exporter.enabled -}}
+{{- $_ := set $own "exporter" (pick $agent.exporter "enabled" "port" "perPod" "hostnameLabel") -}}
+{{- end -}}
+{{- if include "limits-memory" . -}}
+{{- $_ := set $own "memory" (pick $agent.memory "mode" "limits" "default" "graceSeconds" "dryRun") -}}
+{{- end -}}
+{{- if $own -}}
+{{- $config := fromYaml $agent.config -}}
+{{- range $name := keys $own | sortAlpha -}}
+{{- if or (hasKey $config "Error") (hasKey $config $name) -}}
+{{- $switch := ternary "mode" "enabled" (eq $name "memory") -}}
+{{- fail (printf "deviceAgent.config: with deviceAgent.%s.%s it has to be an object without %s, which is written from deviceAgent.%s" $name $switch $name $name) -}}
+{{- end -}}
+{{- end -}}
+{{- toYaml (merge $own $config) -}}
 {{- else -}}
-{{- .Values.deviceAgent.config -}}
+{{- $agent.config -}}
 {{- end -}}
+{{- end }}
+
+{{/* Not empty where the memory of shared cards is limited. YAML reads a bare "off" as false. */}}
+{{- define "limits-memory" -}}
+{{- if has .Values.deviceAgent.memory.mode (list "watch" "driver") -}}
+true
+{{- end -}}
+{{- end }}
+
+{{/* Not empty where the agent's pods see the node's processes. */}}
+{{- define "sees-processes" -}}
+{{- $exporter := .Values.deviceAgent.exporter -}}
+{{- if or (and $exporter.enabled $exporter.perPod) (include "limits-memory" .) -}}
+true
+{{- end -}}
+{{- end }}
+
+{{/* Not empty where Prometheus gets metrics of devices: of the agents here, or of drivers. */}}
+{{- define "has-exporters" -}}
+{{- if or .Values.deviceAgent.exporter.enabled .Values.deviceAgent.exporter.podMonitor.enabled -}}
+true
+{{- end -}}
+{{- end }}
+
+{{/* Selects the pods with an exporter, those of drivers as well. */}}
+{{- define "exporters" -}}
+driverwright.io/exporter: 'true'
 {{- end }}
 
 {{/* The ConfigMap with profiles of GPUs, by its name; empty where there are none. Refuses values that do not fit each other. */}}

@@ -3,14 +3,47 @@
 import pytest
 
 from device_agent.errors import StateInvalid
-from device_agent.gpu_state.requests import LONGEST_REQUEST, REQUESTS, dump_error, dump_request, parse_request
+from device_agent.gpu_state.requests import (
+    END,
+    FOLLOW_USE,
+    LONGEST_REQUEST,
+    REQUESTS,
+    Request,
+    dump_error,
+    dump_request,
+    parse_request,
+)
 from device_agent.gpu_state.state_json import parse_state
+from device_agent.gpu_state.use import MOST_PODS
+
+LONGEST_POD = "n" * 63 + "/" + ".".join(["p" * 63] * 3) + "." + "p" * 61
+TOO_MANY = ",".join(['"a/b"'] * (MOST_PODS + 1))
 
 
-@pytest.mark.parametrize("request_", [pytest.param(one, id=one) for one in REQUESTS])
+@pytest.mark.parametrize("request_", [pytest.param(one, id=one) for one in REQUESTS if one != END])
 def test_a_request_is_read_as_it_was_written(request_: str) -> None:
     """Each of the closed set."""
-    assert parse_request(dump_request(request_).rstrip(b"\n")) == request_
+    assert parse_request(dump_request(request_).rstrip(b"\n")) == Request(request_)
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        pytest.param((), id="none"),
+        pytest.param(("team-a/train-0", "kube-system/x.y.z"), id="two"),
+        pytest.param((LONGEST_POD,) * MOST_PODS, id="as many and as long as there may be"),
+    ],
+)
+def test_pods_are_read_as_they_were_written(pods: tuple[str, ...]) -> None:
+    """Those whose processes are wanted; none is something else than not to ask for processes."""
+    line = dump_request(FOLLOW_USE, pods)
+    assert len(line) <= LONGEST_REQUEST
+    assert parse_request(line.rstrip(b"\n")) == Request(FOLLOW_USE, pods)
+
+
+def asking(pods: str) -> bytes:
+    """Write a request with anything in the place of pods."""
+    return b'{"version":1,"request":"follow-use","pods":' + pods.encode() + b"}"
 
 
 @pytest.mark.parametrize(
@@ -24,11 +57,38 @@ def test_a_request_is_read_as_it_was_written(request_: str) -> None:
         pytest.param(b'{"version":1,"request":"make-nodes","path":"/dev/sda"}', id="a path"),
         pytest.param(b'{"version":2,"request":"follow"}', id="another version"),
         pytest.param(b'{"version":1,"request":"follow"}' + b" " * LONGEST_REQUEST, id="too long"),
+        pytest.param(b'{"version":1,"request":"follow","pods":null}', id="pods of the state"),
+        pytest.param(b'{"version":1,"request":"follow-use"}', id="use without pods"),
+        pytest.param(asking('"a/b"'), id="one pod that is no list"),
+        pytest.param(asking("[null]"), id="no pod"),
+        pytest.param(asking('["b"]'), id="no namespace"),
+        pytest.param(asking('["a/"]'), id="no name"),
+        pytest.param(asking('["a/b/c"]'), id="three parts"),
+        pytest.param(asking('["a.b/c"]'), id="a namespace with a dot"),
+        pytest.param(asking('["A/b"]'), id="a capital letter"),
+        pytest.param(asking('["a/../b"]'), id="a path as pod"),
+        pytest.param(asking('["a/b\\n"]'), id="a line break"),
+        pytest.param(asking(f'["{"n" * 64}/p"]'), id="a long namespace"),
+        pytest.param(asking(f'["n/{"p" * 254}"]'), id="a long name"),
+        pytest.param(asking(f"[{TOO_MANY}]"), id="too many pods"),
     ],
 )
 def test_anything_else_is_refused(line: bytes) -> None:
     """No path and no command comes over the socket."""
     with pytest.raises(StateInvalid):
+        parse_request(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(asking("[" + "0," * 100_000 + "0]"), id="numbers"),
+        pytest.param(asking("[" + "{}," * 100_000 + "{}]"), id="objects"),
+    ],
+)
+def test_a_list_without_an_end_is_refused_before_its_values_are_made(line: bytes) -> None:
+    """Each would need many times the memory of its text."""
+    with pytest.raises(StateInvalid, match=f"at most {MOST_PODS} pods"):
         parse_request(line)
 
 

@@ -358,7 +358,7 @@ def test_without_profiles_nothing_of_them_is_loaded() -> None:
     loaded = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS).stdout.split()
     own = ("device_agent.users", "device_agent.profiles.transition", "device_agent.profiles.parse",
            "device_agent.profiles.current", "device_agent.profiles.report", "device_resources.gpu_sharing")  # fmt: skip
-    assert [name for name in loaded if name.startswith(own) or name == "device_agent.sources.nvidia.sharing"] == []
+    assert [name for name in loaded if name.startswith(own) or name == "device_agent.sources.sharing"] == []
 
 
 def test_a_default_profile_needs_profiles() -> None:

@@ -9,7 +9,7 @@ from device_agent.allocations.remembered import Allocations
 from device_agent.profiles.current import Current
 from device_agent.profiles.parse import parse_profile
 from device_agent.profiles.transition import Listing
-from device_agent.sources.nvidia.sharing import Sharing
+from device_agent.sources.sharing import Sharing
 from device_agent.users.asking import Users
 from device_agent.users.look import Places
 from device_resources.nvidia import MigStrategy

@@ -12,9 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from device_agent.gpu_state.requests import FOLLOW, dump_request
+from device_agent.gpu_state.requests import FOLLOW, FOLLOW_USE, dump_request
 from device_agent.gpu_state.state import State
 from device_agent.gpu_state.state_json import parse_state
+from device_agent.gpu_state.use import Use
+from device_agent.gpu_state.use_json import parse_use
 
 SECONDS = 180.0
 """How long anything may take here, on a busy machine."""
@@ -22,8 +24,8 @@ SECONDS = 180.0
 REPOSITORY = Path(__file__).parents[4]
 
 QUICK = {
-    "look": 0.2, "silence": 60.0, "patience": 0.2, "first_pause": 0.1, "longest_pause": 0.2, "absent_pause": 30.0,
-    "unloaded_pause": 30.0, "reopen": 0.3, "sign_of_life": 0.3, "idle": 30.0,
+    "look": 0.2, "use": 0.1, "silence": 60.0, "patience": 0.2, "first_pause": 0.1, "longest_pause": 0.2,
+    "absent_pause": 30.0, "unloaded_pause": 30.0, "reopen": 0.3, "sign_of_life": 0.3, "idle": 30.0,
 }  # fmt: skip
 """Deadlines for tests; those of which most tests expect no effect are long."""
 
@@ -49,9 +51,9 @@ class Client:
             self.connection.close()
             raise
 
-    def ask(self, request: str) -> None:
+    def ask(self, request: str, pods: tuple[str, ...] | None = None) -> None:
         """Send a request."""
-        self.connection.sendall(dump_request(request))
+        self.connection.sendall(dump_request(request, pods))
 
     def line(self) -> bytes:
         """Wait for a line; empty when the connection has ended."""
@@ -70,6 +72,14 @@ class Client:
             if is_wanted(state := parse_state(self.line())):
                 return state
         raise AssertionError(f"the last state after {SECONDS:g} s is {state}")
+
+    def use(self, is_wanted: Callable[[Use], bool] = lambda _: True) -> Use:
+        """Wait for a use of cards that is wanted."""
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            if is_wanted(use := parse_use(self.line())):
+                return use
+        raise AssertionError(f"the last use after {SECONDS:g} s is {use}")
 
     def has_ended(self) -> bool:
         """Wait for the end of the connection."""
@@ -130,6 +140,12 @@ class Running:
         """Connect, and follow the state."""
         client = self.client()
         client.ask(FOLLOW)
+        return client
+
+    def user(self, pods: tuple[str, ...] | None = None) -> Client:
+        """Connect, and follow the use of cards."""
+        client = self.client()
+        client.ask(FOLLOW_USE, pods)
         return client
 
     def children(self) -> list[int]:

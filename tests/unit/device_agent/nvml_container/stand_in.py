@@ -2,8 +2,8 @@
 
 ``python -m tests.unit.device_agent.nvml_container.stand_in FOLDER TIMING``: TIMING are seconds by name, as JSON. Of the
 folder, ``say`` is what the child writes at its start and whenever it is asked or a look is due, byte by byte; ``then``
-is what it does after that (:data:`THEN`; it goes on asking without that file). It leaves ``pids``, ``asked`` and
-``descriptors`` there, and ``program``: the process id of one that it has started.
+is what it does after that (:data:`THEN`; it goes on asking without that file). It leaves ``pids``, ``asked``, ``used``
+and ``descriptors`` there, and ``program``: the process id of one that it has started.
 """
 
 import ctypes
@@ -17,6 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from device_agent.errors import SocketUnusable
+from device_agent.gpu_state.requests import dump_request
+from device_agent.nvml_container.child_process import Wanted
 from device_agent.nvml_container.listen import listening
 from device_agent.nvml_container.log import Log
 from device_agent.nvml_container.settings import Timing
@@ -60,18 +62,19 @@ class StandIn:
         self._folder = folder
         self._timing = timing
 
-    def work(self, requests: int, lines: int, may_make_nodes: bool) -> int:
+    def work(self, requests: int, lines: int, wanted: Wanted) -> int:
         """Do what the folder says, until there is no supervisor any more."""
         names = sorted(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names are what is wanted
         (self._folder / "descriptors").write_text(" ".join(names))
         self._note("pids", f"{os.getpid()}\n")
-        self._note("asked", "M" if may_make_nodes else "-")
+        self._note("asked", "M" if wanted.makes_nodes else "-")
+        self._note("used", dump_request(*wanted.use).decode())
         while True:
             os.write(lines, (self._folder / "say").read_bytes())
             with suppress(FileNotFoundError):
                 THEN[(self._folder / "then").read_text()](lines)
             if select.select([requests], [], [], self._timing.look)[0]:
-                asked = os.read(requests, 100).decode()
+                asked = os.read(requests, 1 << 16).decode()
                 if not asked:
                     return 0
                 self._note("asked", asked)

@@ -3,11 +3,13 @@
 import pytest
 
 from device_agent.gpu_state.state import ABSENT, FAILED, MOST_XIDS, OK, CardState, NodeState, State, XidEvent
+from device_agent.gpu_state.use import MOST_XID_COUNTS, XidCount
 from device_agent.nvml_container.following import (
     after_failure,
     after_load,
     after_look,
     after_xid,
+    count_xid,
     is_news,
     pause,
     with_known,
@@ -147,3 +149,26 @@ def test_an_event_is_news_when_there_was_none_of_its_kind(seen: XidSeen, at: flo
 def test_the_pause_before_the_next_child(status: str, load: str, failures: int, seconds: float) -> None:
     """From 1 s to 30 s after failures; a node without a driver is asked seldom."""
     assert pause(State("session", status=status, load=load), failures, Timing()) == seconds
+
+
+def test_without_a_driver_the_next_child_starts_at_once_while_use_is_followed() -> None:
+    """The one before has waited itself, and has looked at the cards of other drivers meanwhile."""
+    state = State("session", status=ABSENT)
+    assert pause(state, 0, Timing(), is_used=True) == 1.0
+    assert pause(state._replace(status=FAILED), 4, Timing(), is_used=True) == 8.0
+
+
+def test_xid_events_are_counted_by_card_and_number_and_the_last_one_is_last() -> None:
+    """Whatever instance they are about."""
+    counts: tuple[XidCount, ...] = ()
+    for seen in (XidSeen("A", 31), XidSeen("A", 79), XidSeen("B", 31), XidSeen("A", 31, 7, 0), XidSeen("", 31)):
+        counts = count_xid(counts, seen)
+    assert counts == (XidCount("A", 79, 1), XidCount("B", 31, 1), XidCount("A", 31, 2), XidCount("", 31, 1))
+
+
+def test_of_too_many_kinds_the_oldest_are_forgotten() -> None:
+    """A driver that reports nonsense needs no memory."""
+    counts: tuple[XidCount, ...] = ()
+    for number in range(MOST_XID_COUNTS + 5):
+        counts = count_xid(counts, XidSeen("A", number))
+    assert [counts[0].xid, counts[-1].xid, len(counts)] == [5, MOST_XID_COUNTS + 4, MOST_XID_COUNTS]

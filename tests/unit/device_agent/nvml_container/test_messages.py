@@ -5,6 +5,7 @@ from hypothesis import given
 
 from device_agent.errors import StateInvalid
 from device_agent.gpu_state.state import OK, State
+from device_agent.gpu_state.use import CardUse, Use
 from device_agent.nvml_container.messages import Look, XidSeen, dump_message, parse_message
 from tests.unit.device_agent.gpu_state.examples import states
 
@@ -25,6 +26,16 @@ def test_an_inventory_is_read_as_it_was_written(state: State) -> None:
 def test_an_event_is_read_as_it_was_written(seen: XidSeen) -> None:
     """With and without an instance."""
     assert parse_message(dump_message(seen).rstrip(b"\n")) == seen
+
+
+def test_a_use_of_cards_is_read_as_it_was_written() -> None:
+    """It is checked as what clients get."""
+    use = Use("", 12.5, (CardUse("GPU-1", "0000:3b:00.0", "nvidia", 0),), pods=("a/b",), processes="none")
+    line = dump_message(use)
+    assert line.endswith(b"\n")
+    assert parse_message(line[:-1]) == use
+    with pytest.raises(StateInvalid, match="two cards"):
+        parse_message(dump_message(use._replace(cards=use.cards * 2))[:-1])
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_another_load_of_the_module_forgets_the_cards_of_the_last_one(tmp_path: 
         pytest.param(b"rubbish\n", "hang", "said what makes no sense: a line is not JSON", id="says rubbish"),
         pytest.param(b"{}\n", "hang", "said what makes no sense: the version is not 1", id="of no version"),
         pytest.param(b'{"version":1}\n', "", "neither an inventory nor an Xid event", id="of no kind"),
-        pytest.param(b"", "endless line", "a line has more than 1048576 bytes", id="a line without an end"),
+        pytest.param(b"", "endless line", "a line has more than 2097152 bytes", id="a line without an end"),
         pytest.param(WELL, "close", "has ended by signal 9", id="closes its pipe and stays"),
     ],
 )

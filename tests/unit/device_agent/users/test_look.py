@@ -5,6 +5,7 @@ import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from device_agent.protocol.pod_resources import (
 )
 from device_agent.users.in_use import Seen
 from device_agent.users.look import Places, look_at_users
-from device_agent.users.pod_resources import LONGEST, fetch_holders, parse_holders
+from device_agent.users.pod_resources import LONGEST, Holder, fetch_holders, parse_holders
 
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 SECONDS = 60.0
@@ -48,11 +49,11 @@ ANSWER = ListPodResourcesResponse(
     )
 )
 HOLDERS = {
-    (GPU, "GPU-0"): {"default/train"},
-    (GPU, "GPU-1"): {"default/train"},
-    ("example.com/nic", "eth1"): {"default/train"},
-    (SHARED, "GPU-2::0"): {"default/one"},
-    (SHARED, "GPU-2::1"): {"default/two"},
+    (GPU, "GPU-0"): {Holder("default", "train", "c")},
+    (GPU, "GPU-1"): {Holder("default", "train", "c")},
+    ("example.com/nic", "eth1"): {Holder("default", "train", "c")},
+    (SHARED, "GPU-2::0"): {Holder("default", "one", "c")},
+    (SHARED, "GPU-2::1"): {Holder("default", "two", "c")},
 }
 
 Answer = Callable[[Stream[Any, Any]], Awaitable[None]]
@@ -221,7 +222,20 @@ def test_without_a_kubelet_nothing_is_known(tmp_path: Path) -> None:
 def test_names_that_no_device_has_are_left_out() -> None:
     """They could neither be compared nor shown."""
     odd = pod("a", ("", ("x",)), (GPU, ("", "\x1b[1m", "y" * 600, "GPU-0")))
-    assert parse_holders(ListPodResourcesResponse(pod_resources=(odd,))) == {(GPU, "GPU-0"): {"default/a"}}
+    found = parse_holders(ListPodResourcesResponse(pod_resources=(odd,)))
+    assert found == {(GPU, "GPU-0"): {Holder("default", "a", "c")}}
+
+
+def test_the_containers_of_a_pod_are_told_apart() -> None:
+    """Each has its own devices; a device that both have is of both."""
+    made = (pod("a", (GPU, ("GPU-0", "GPU-1"))), pod("a", (GPU, ("GPU-1",))))
+    first, second = (one.containers[0] for one in made)
+    both = PodResources(name="a", namespace="b", containers=(first, replace(second, name="d")))
+    assert parse_holders(ListPodResourcesResponse(pod_resources=(both,))) == {
+        (GPU, "GPU-0"): {Holder("b", "a", "c")},
+        (GPU, "GPU-1"): {Holder("b", "a", "c"), Holder("b", "a", "d")},
+    }
+    assert Holder("b", "a", "c").pod == "b/a"
 
 
 def _node(folder: Path, *ids: str) -> Places:

@@ -11,6 +11,7 @@ from driver_builder.api.stage_settings import (
     PluginValidationSettings,
     ProfileSettings,
     StageSettings,
+    UseSettings,
 )
 from driver_builder.objects.stage_labels import Stage, stage_label
 from kube_api.names import is_qualified_name
@@ -94,6 +95,40 @@ def test_profiles_are_no_part_of_what_the_agent_reads(given: dict[str, Any], pro
     assert found.device_plugin == plugin
 
 
+PER_POD: dict[str, Any] = {"enabled": True, "perPod": True}
+DRIVER: dict[str, Any] = {"mode": "driver", "limits": {"example.com/edu": "1Gi"}}
+OFF: dict[str, Any] = {"enabled": False, "perPod": True}
+
+
+@pytest.mark.parametrize(
+    ("given", "use", "has_nvml"),
+    [
+        pytest.param({"exporter": {"enabled": True}}, UseSettings(config={"exporter": {"enabled": True}}, port=9400),
+                     False, id="an exporter"),
+        pytest.param({"exporter": {**PER_POD, "port": 1}},
+                     UseSettings(config={"exporter": {**PER_POD, "port": 1}}, port=1, sees_processes=True),
+                     True, id="by pods"),
+        pytest.param({"memory": {"mode": "watch"}},
+                     UseSettings(config={"memory": {"mode": "watch"}}, sees_processes=True), True, id="a watch"),
+        pytest.param({"memory": DRIVER, "exporter": OFF},
+                     UseSettings(config={"memory": DRIVER}, sees_processes=True, writes_cgroups=True),
+                     True, id="limits by the driver"),
+        pytest.param({"exporter": OFF, "memory": {"mode": "off", "dryRun": True}}, None, False, id="both off"),
+        pytest.param({"exporter": {}, "memory": {"mode": False}}, None, False, id="nothing, and a bare off"),
+        pytest.param({"exporter": None, "memory": None}, None, False, id="null is not given"),
+    ],
+)  # fmt: skip
+def test_what_is_switched_off_is_as_if_it_were_not_there(
+    given: dict[str, Any], use: UseSettings | None, has_nvml: bool
+) -> None:
+    """Nothing of it is in the agent's configuration; the privileged container comes where processes are looked at."""
+    found = stages_of({"devicePlugin": {**PLUGIN, **given}})
+    assert found is not None
+    plugin = DevicePluginSettings(resource_name="example.com/edu", resource=RESOURCE, use=use)
+    assert found.device_plugin == plugin
+    assert plugin.has_nvml is has_nvml
+
+
 @pytest.mark.parametrize(
     ("plugin", "expected"),
     [
@@ -121,6 +156,19 @@ def test_without_a_drain_nvidias_devices_add_none() -> None:
 WRONG: list[Any] = [
     pytest.param({"validation": COMMAND}, "spec.stages.validation", "write spec.validation", id="validation"),
     pytest.param({"monitoring": {}}, "spec.stages.monitoring", "a DaemonSet of your own", id="monitoring"),
+    pytest.param({"exporter": {}}, "spec.stages.exporter", "write stages.devicePlugin.exporter", id="exporter"),
+    pytest.param({"devicePlugin": {"nvidia": {"memory": {}}}}, "spec.stages.devicePlugin.nvidia.memory",
+                 "it belongs to devicePlugin, beside nvidia", id="memory of NVIDIA's"),
+    pytest.param({"devicePlugin": {**PLUGIN, "exporter": {"perpod": True}}},
+                 "spec.stages.devicePlugin.exporter.perpod", "did you mean perPod?", id="a field of the exporter"),
+    pytest.param({"devicePlugin": {**PLUGIN, "exporter": {"port": 8080}}}, "spec.stages.devicePlugin.exporter.port",
+                 "is the port of the agent's own pages", id="the port of pages"),
+    pytest.param({"devicePlugin": {**PLUGIN, "memory": {"mode": "on"}}}, "spec.stages.devicePlugin.memory.mode",
+                 "use one of off, watch, driver", id="a mode"),
+    pytest.param({"devicePlugin": {**PLUGIN, "memory": {"limits": {"example.com/edu": "10"}}}},
+                 "spec.stages.devicePlugin.memory.limits.example.com/edu", "with its unit", id="a limit"),
+    pytest.param({"devicePlugin": {**VENDOR, "exporter": {}, "memory": {}}}, "spec.stages.devicePlugin",
+                 "image excludes exporter, memory, which belong to resource and nvidia", id="use of a vendor's"),
     pytest.param({"devicePlugin": {}}, "spec.stages.devicePlugin", "exactly one of resource, image", id="neither"),
     pytest.param({"devicePlugin": {**PLUGIN, **VENDOR}}, "spec.stages.devicePlugin", "exactly one of", id="both"),
     pytest.param({"devicePlugin": {"image": "r.io/a"}}, "spec.stages.devicePlugin.resourceName", "is missing",

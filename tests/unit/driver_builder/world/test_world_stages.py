@@ -388,6 +388,22 @@ def test_a_plugin_is_edited_by_a_rolling_update() -> None:
     assert stages(world) == {name: {VALID, RUN, PLUG} for name in "abc"}
 
 
+def test_an_exporter_comes_and_goes_as_any_edit() -> None:
+    """Pods get a network and a view of processes of their own, and are as before when it is switched off again."""
+    world = fleet(stages=PLUGIN)
+    settle(world)
+    before = world.client.get(PLUG_SET)["spec"]
+    edit(world, stages={"devicePlugin": {**PLUGIN["devicePlugin"], "exporter": {"enabled": True, "perPod": True}}})
+    settle(world)
+    pod = world.client.get(PLUG_SET)["spec"]["template"]["spec"]
+    assert (pod.get("hostNetwork"), pod["hostPID"]) == (None, True)
+    assert '"perPod": true' in world.client.get(CONFIG)["data"][plugin.CONFIG_KEY]
+    assert stages(world) == {name: {VALID, RUN, PLUG} for name in "abc"}
+    edit(world, stages={"devicePlugin": {**PLUGIN["devicePlugin"], "exporter": {"enabled": False, "perPod": True}}})
+    settle(world)
+    assert world.client.get(PLUG_SET)["spec"] == before
+
+
 def _touched_config(world: World) -> None:
     world.client.patch(CONFIG, {"data": {plugin.CONFIG_KEY: "resources: []"}})
 

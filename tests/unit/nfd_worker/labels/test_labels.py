@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from feature_rules.features import Features
 from feature_rules.keys.namespaces import NamespaceOptions, add_prefixes
-from feature_rules.keys.quantity import parse_quantity
 from feature_rules.model import EFFECTS, RuleOutput, RuleOutputs, Taint
 from kube_api.names import is_label_value, is_qualified_name
+from kube_api.quantity import parse_quantity
 from nfd_worker.labels.labels import ContentResult, label_key, make_content, source_prefix
 from nfd_worker.labels.node_content import NodeContent
 

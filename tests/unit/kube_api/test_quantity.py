@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from feature_rules.keys.quantity import Quantity, parse_quantity
+from kube_api.quantity import Quantity, parse_quantity
 
 
 @pytest.mark.parametrize(

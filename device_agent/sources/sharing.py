@@ -1,4 +1,4 @@
-"""GPUs by profiles: what is offered by the one that counts, and how the node gets there while containers run.
+"""Devices by profiles: what is offered by the one that counts, and how the node gets there while containers run.
 
 A profile that cannot be had, or does not fit the GPUs, changes nothing. Who has devices is looked at only while a
 change is under way, and once at the start.
@@ -41,7 +41,7 @@ class Good(NamedTuple):
     profile: Profile = Profile()
 
 
-class Node(NamedTuple):
+class Supply(NamedTuple):
     """What profiles are applied to. ``units``: all of them, by id; ``is_known``: whether they are known yet.
 
     ``offers``: what a profile offers of them; it may raise ProfileRefused. ``parent``: as :func:`transition` has it.
@@ -100,26 +100,29 @@ class Sharing:
         """Go one step with these cards, as :meth:`advance_on`."""
         parent = {one.uuid: card.uuid for card in cards for one in card.instances}
         units = [card.uuid for card in cards]
-        self.advance_on(Node(lambda profile: apply(profile, cards, default), units, parent, bool(cards)), current)
+        self.advance_on(Supply(lambda profile: apply(profile, cards, default), units, parent, bool(cards)), current)
 
-    def advance_on(self, node: Node, current: Current) -> None:
+    def advance_on(self, supply: Supply, current: Current) -> None:
         """Go one step towards what is asked for; the users wake whoever calls when there may be another one."""
-        error = self._plan(node, current) if node.is_known else current.error
-        if not node.is_known:
+        error = self._plan(supply, current) if supply.is_known else current.error
+        if not supply.is_known:
             self._users.take()  # it would be old when there are some
         elif self._wanted != self._settled and not self._is_beside:
-            self._step(node)
+            self._step(supply)
         kept = f"{self.good.key} stays in force" if self.good.key else f"{self._what} are offered without a profile"
         self._say("profile", f"{error}; {kept}" if error else "")
         beside = "another plugin offers GPUs" if self._is_beside else ""
-        waits = [*filter(None, (beside, self._unknown, "" if node.is_known else "no GPU is known yet")), *self._waits()]
+        waits = [
+            *filter(None, (beside, self._unknown, "" if supply.is_known else "no GPU is known yet")),
+            *self._waits(),
+        ]
         self.verdict = Verdict(
             asked=current.key,
             applied=self.good.key,
             message=_with_keys(error, current.keys) if error else first_few(waits, _MOST_NAMED, separator="; "),
             resources=tuple(sorted(self.listing)),
             has_failed=bool(error),
-            waiting=self._count_waiting() if node.is_known else 0,
+            waiting=self._count_waiting() if supply.is_known else 0,
         )
 
     def beside(self, *, is_another: bool) -> bool:
@@ -144,12 +147,12 @@ class Sharing:
         """End what is under way."""
         await self._users.close()
 
-    def _plan(self, node: Node, current: Current) -> str:
+    def _plan(self, supply: Supply, current: Current) -> str:
         """Take what is asked for if it can be had and fits; else say why not, and keep what there is."""
         error = current.error
         if current.profile is not None:
             try:
-                self._wanted = node.offers(current.profile)
+                self._wanted = supply.offers(current.profile)
             except ProfileRefused as refused:
                 error = f"profile {current.key}: {refused}"
             else:
@@ -158,11 +161,11 @@ class Sharing:
         before = current.before
         if before is not None and before.profile is not None and not self.good.key:
             with suppress(ProfileRefused):  # of other cards than then
-                self._wanted = node.offers(before.profile)
+                self._wanted = supply.offers(before.profile)
                 self._take(Good(before.key, before.profile))
                 return error
         with suppress(ProfileRefused):  # of other cards than before: what is offered stays
-            self._wanted = node.offers(self.good.profile)
+            self._wanted = supply.offers(self.good.profile)
         return error
 
     def _take(self, good: Good) -> None:
@@ -172,17 +175,17 @@ class Sharing:
         ignored = first_few(good.profile.ignored, 2 * _MOST_NAMED)
         self._say("ignored", f"profile {good.key}: means nothing here, and is ignored: {ignored}" if ignored else "")
 
-    def _step(self, node: Node) -> None:
+    def _step(self, supply: Supply) -> None:
         target = transition(self._wanted, {}, frozenset())
         if self._given is None:
             self.listing = target
             return
-        if not (node.units or self.listing):  # nobody can have anything
+        if not (supply.units or self.listing):  # nobody can have anything
             self._settled = self._wanted
             return
         self._keep_late(self._given)
         used = self._used(self._given)
-        listing = transition(self._wanted, self.listing, used, node.units, node.parent)
+        listing = transition(self._wanted, self.listing, used, supply.units, supply.parent)
         is_changed = listing != self.listing
         if used is not None:
             # What was given until the kubelet had this list is seen by another look only.

@@ -1,0 +1,48 @@
+"""The request that a process of a pod be ended, and what became of it. What is read is checked, and bounded.
+
+Whoever asks names all by which the process is known; the container ``nvml`` compares each of it before it acts
+(:mod:`device_agent.nvml_container.ending`).
+"""
+
+from typing import Any, NamedTuple
+
+from device_agent.errors import StateInvalid
+from device_agent.gpu_state.checks import MOST, Check, integer, record, text, word
+
+MOST_PID = 1 << 22
+"""The kernel's own limit of ``pid_max``."""
+MOST_ENDED = 64
+"""Answers that are kept, the last ones."""
+
+
+class EndRequest(NamedTuple):
+    """End this process, if it still is the one that was seen.
+
+    ``card``: the UUID of the card whose memory it has. ``uid``: its pod's UID, as
+    :func:`device_agent.users.pods.plain_uid` writes it. ``pid``, ``start``: as of
+    :class:`device_agent.gpu_state.use.ProcessUse`.
+    """
+
+    card: str
+    uid: str
+    pid: int
+    start: int
+
+
+class Ended(NamedTuple):
+    """What became of a request for this process. ``why``: why it was not ended; empty: it was."""
+
+    pid: int
+    start: int
+    why: str = ""
+
+
+def _name(value: object, place: str) -> str:
+    if not (found := word(value, place)):
+        raise StateInvalid(f"{place} is empty")
+    return found
+
+
+_PROCESS: dict[str, Check[Any]] = {"pid": integer(least=1, most=MOST_PID), "start": integer(most=MOST)}
+END_REQUEST: Check[EndRequest] = record(EndRequest, {"card": _name, "uid": _name, **_PROCESS})
+ENDED: Check[Ended] = record(Ended, {**_PROCESS, "why": text})

@@ -1,0 +1,115 @@
+"""How much memory of which card each pod uses and may use. Pure.
+
+Three sources are put together: podresources says which pod has which device, what was given says how much of a card
+that is, and the container ``nvml`` says which processes use the card.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from device_agent.allocations.given import Given
+from device_agent.devices.model import unit_of
+from device_agent.gpu_state.use import CardUse, ProcessUse, Use
+from device_agent.memory_limits.driver import PodLimit
+from device_agent.memory_limits.limits import Part, limit_of, part_of
+from device_resources.memory_limits import MemorySettings
+
+Holders = Mapping[tuple[str, str], Collection[str]]
+"""Resource and device id -> pods that have it, NAMESPACE/NAME: as podresources says."""
+CardOf = Callable[[str, str], str]
+"""Resource and device id -> the id of its card, as :class:`device_agent.gpu_state.use.CardUse` has it."""
+
+_MIG = "MIG-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """A pod that has devices of a card.
+
+    ``pod``: NAMESPACE/NAME. ``uid``: its UID; empty where it has no process on the card, or that cannot be said.
+    ``limit``: bytes that it may use; None: as many as there are.
+    ``used``: bytes that its processes use together, as far as the card knows them; None: not known now.
+    ``processes``: its own on this card.
+    ``devices``: how many it has of the card; no more containers than that use it.
+    """
+
+    card: str
+    pod: str
+    uid: str = ""
+    limit: int | None = None
+    used: int | None = None
+    processes: tuple[ProcessUse, ...] = ()
+    devices: int = 1
+
+
+def card_of_unit(_resource: str, device: str) -> str:
+    """Return the card of a device whose unit has the card's id, as NVIDIA's have."""
+    return unit_of(device)
+
+
+def accounts(
+    use: Use, holders: Holders, given: Given, settings: MemorySettings, card_of: CardOf = card_of_unit
+) -> tuple[Account, ...]:
+    """Say of each pod that has a device what it uses of that card, and may use; by card and pod.
+
+    Processes of pods that do not have the card count for nobody. Where one name stands for pods of two UIDs, as while
+    a pod is replaced, it cannot be said which of them has the card: nothing is known of its use then.
+
+    Args:
+        use: what the container ``nvml`` said last.
+        holders: what podresources said a few seconds ago at most.
+        given: what is remembered of allocations.
+        settings: what an admin says.
+        card_of: which card a device is of.
+    """
+    cards = {card.id: card for card in use.cards}
+    uids, spoken_of = _uids(use), frozenset(use.pods or ())
+    found: list[Account] = []
+    for (name, pod), parts in sorted(_parts(holders, given, card_of).items()):
+        card = cards.get(name)
+        limit = None if _is_mig(name, card) else limit_of(parts, _total(card), settings)
+        account = Account(card=name, pod=pod, limit=limit, devices=len(parts))
+        is_known = not use.processes and pod in spoken_of and len(uids.get(pod, ())) <= 1
+        found.append(_used(account, card) if card is not None and is_known else account)
+    return tuple(found)
+
+
+def pod_limits(every: Iterable[Account]) -> tuple[PodLimit, ...]:
+    """Return what a driver has to know of the pods that have a limit."""
+    return tuple(PodLimit(one.card, one.pod, one.limit, one.devices) for one in every if one.limit is not None)
+
+
+def _parts(holders: Holders, given: Given, card_of: CardOf) -> dict[tuple[str, str], list[Part]]:
+    """Return what each pod has of each card."""
+    parts: dict[tuple[str, str], list[Part]] = {}
+    for (resource, device), pods in holders.items():
+        for pod in pods:
+            part = part_of(resource, device, given.get((resource, device)))
+            parts.setdefault((card_of(resource, device), pod), []).append(part)
+    return parts
+
+
+def _uids(use: Use) -> dict[str, set[str]]:
+    """Return the UIDs that stand behind each name."""
+    uids: dict[str, set[str]] = {}
+    for process in (process for card in use.cards for process in card.processes):
+        uids.setdefault(process.pod, set()).add(process.uid)
+    return uids
+
+
+def _used(account: Account, card: CardUse) -> Account:
+    """Add what the pod's processes use. What the card does not know of a process is not counted."""
+    own = tuple(process for process in card.processes if process.pod == account.pod)
+    known = [process.memory for process in own if process.memory is not None]
+    used = sum(known) if known or not own else None
+    return replace(account, uid=own[0].uid if own else "", used=used, processes=own)
+
+
+def _total(card: CardUse | None) -> int | None:
+    total = card.values.get("memory_total") if card is not None else None
+    return None if total is None else int(total)
+
+
+def _is_mig(name: str, card: CardUse | None) -> bool:
+    """Return whether this is a MIG device, also while it is not seen: its memory is its own anyway."""
+    return name.startswith(_MIG) or (card is not None and bool(card.parent))

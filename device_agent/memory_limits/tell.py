@@ -1,0 +1,50 @@
+"""The Event of a decision, written with the token that the agent has, if it has one."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from device_agent.memory_limits.report import Json, event
+from device_agent.memory_limits.watch import Ending
+from device_agent.sources.in_thread import in_thread
+from kube_api.errors import KubeApiError
+from kube_api.resources import EVENTS
+
+log = logging.getLogger(__name__)
+
+Create = Callable[[str, Json], object]
+"""Creates an object at a path of the API server; raises KubeApiError."""
+
+_SECONDS = 3.0
+"""What an API server that does not answer holds a decision up."""
+
+
+class Teller:
+    """Writes Events. ``create``: None where there is no token: then the log alone has them. ``node``: the Node."""
+
+    def __init__(self, create: Create | None, node: str) -> None:
+        self._create = create
+        self._node = node
+        self._said = ""
+
+    async def __call__(self, ending: Ending) -> None:
+        """Write the Event; that it could not be written is logged, once for each reason."""
+        create = self._create
+        if create is None:
+            return
+        at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        body = event(ending, self._node, at=at, suffix=os.urandom(8).hex())
+        path = EVENTS.path(namespace=body["metadata"]["namespace"])
+        why = ""
+        try:
+            async with asyncio.timeout(_SECONDS):
+                await in_thread(lambda: create(path, body), "event")
+        except TimeoutError:
+            why = f"the API server did not answer in {_SECONDS:g} s"
+        except KubeApiError as error:
+            why = str(error)
+        if why and why != self._said:
+            log.warning("memory: an Event cannot be written: %s", why)
+        self._said = why

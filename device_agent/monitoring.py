@@ -1,0 +1,138 @@
+"""What the agent does with the use of cards: it exports it, and keeps limits of memory. Imported only then."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, MutableMapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from device_agent.config.config_file import Description
+from device_agent.config.options import Settings
+from device_agent.exporter.exporter import Exporter
+from device_agent.followed import Followed
+from device_agent.metrics import family, label_pairs
+from device_agent.sources.in_thread import in_thread
+from device_agent.usage.attribution import Resources
+from device_agent.usage.watch import UseWatch
+from device_resources.exporter import ExporterSettings
+from device_resources.memory_limits import MemoryMode, MemorySettings
+from kube_api.pages import Page
+
+if TYPE_CHECKING:
+    from device_agent.allocations.given import Allocation, Given
+    from device_agent.memory_limits.keeper import Keeper
+    from device_agent.memory_limits.tell import Create
+
+    Connect = Callable[[], Create | None]
+    """Makes what creates objects; None without a token."""
+
+log = logging.getLogger(__name__)
+
+_DESCRIPTIONS = {
+    "memory_limit_bytes": ("gauge", "What a pod may use of a shared card."),
+    "memory_used_bytes": ("gauge", "What a pod uses of a card, as far as the card knows it."),
+    "memory_kills_total": ("counter", "Processes that were ended, or would have been with dryRun."),
+}
+
+
+class Monitoring:
+    """Follows the use of the resources of ``followed``. ``pages``: those of the agent, which get ``/who``."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        followed: Sequence[Followed],
+        pages: MutableMapping[str, Callable[[], Page]],
+        connect: "Connect",
+    ) -> None:
+        self._settings = settings
+        self._followed = followed
+        self._connect = connect
+        self._usage: UseWatch | None = None
+        self._exporter = Exporter(settings, pages, self._given)
+        self._keeper: Keeper | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def configure(self, description: Description) -> None:
+        """Export and limit as this says, from now on."""
+        exporter, memory = description.exporter or ExporterSettings(), description.memory or MemorySettings()
+        exporter = replace(exporter, per_pod=exporter.per_pod or memory.is_on)  # who is limited is seen
+        usage = self._usage
+        if exporter.enabled or memory.is_on:
+            usage = usage or self._begin()
+            usage.ask_processes(exporter.per_pod)
+        self._exporter.configure(exporter, usage)
+        self._limit(memory, usage)
+        if usage is not None and not (exporter.enabled or memory.is_on):
+            self._do(usage.close())
+            usage = None
+        self._usage = usage
+
+    def metrics(self) -> str:
+        """Write what is limited."""
+        if self._keeper is None:
+            return ""
+        self._keeper.check()
+        found = self._keeper.samples()
+        return "".join(
+            line
+            for name, (kind, description) in _DESCRIPTIONS.items()
+            for line in family(f"device_agent_{name}", kind, description,
+                               [(label_pairs(labels), value) for labels, value in found[name]])
+        )  # fmt: skip
+
+    async def stop(self) -> None:
+        """End what was started."""
+        self.configure(Description())
+        await self._exporter.stop()
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _begin(self) -> UseWatch:
+        self._do(self._load_given())
+        return UseWatch(self._settings, self._resources)
+
+    def _limit(self, memory: MemorySettings, usage: UseWatch | None) -> None:
+        keeper = self._keeper
+        if usage is None or not memory.is_on:
+            if keeper is not None:
+                self._do(keeper.close())
+                self._keeper = None
+        elif keeper is not None:
+            keeper.configure(memory)
+        else:
+            self._keeper = self._keep(memory, usage)
+
+    def _keep(self, memory: MemorySettings, usage: UseWatch) -> "Keeper":
+        from device_agent.memory_limits.keeper import Keeper  # noqa: PLC0415 - only with limits
+        from device_agent.memory_limits.tell import Teller  # noqa: PLC0415 - as above
+
+        if memory.mode is MemoryMode.DRIVER:
+            log.warning("memory: limits by the driver itself are not there yet: with mode driver they are watched")
+        create = self._connect()
+        if create is None:
+            log.info("memory: decisions are in this log alone: there is no token of a service account, or a proxy")
+        return Keeper(usage, self._given, Teller(create, self._settings.node_name), memory)
+
+    def _do(self, work: Coroutine[None, None, None]) -> None:
+        """Do work that the end of the agent waits for."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _resources(self) -> Resources:
+        return {name: served.plugin.service.devices for one in self._followed for name, served in one.offers().items()}
+
+    def _given(self) -> "Given":
+        found: dict[tuple[str, str], Allocation] = {}
+        for one in self._followed:
+            found |= (one.given.given if one.given is not None else None) or {}
+        return found
+
+    async def _load_given(self) -> None:
+        """Read what containers have, since when and in how many shares, as far as it was remembered."""
+        for given in [one.given for one in self._followed if one.given is not None]:
+            try:
+                await in_thread(given.load, "monitoring")
+            except OSError as error:
+                log.warning("use: cannot read what was given in %s: %s", given.path, error.strerror or error)

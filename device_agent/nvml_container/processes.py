@@ -1,0 +1,105 @@
+"""Which process a number stands for, and of which pod it is. The kernel uses numbers again.
+
+A process is known by its number and its start (field 22 of ``/proc/PID/stat``). What is read of it counts if it had the
+same start before and after.
+"""
+
+import os
+from collections.abc import Container
+from typing import NamedTuple
+
+from device_agent.boot import read_text
+from device_agent.nvml_container.cgroups import parse_pod_uid
+
+_LONGEST = 1 << 16
+"""Bytes of a cgroup file: more than a path of 4096 bytes in each hierarchy of cgroup v1."""
+_LONGEST_STAT = 1 << 10
+_MOST_DIGITS = 15
+_TURNS = 16
+"""A process of no wanted pod is looked at again at one of so many samples: it may have moved, or be another one."""
+_YOUNG = 10.0
+"""Seconds in which a process is looked at at each sample: runc moves one into its cgroup after it has started."""
+_MOST_READ = 1 << 13
+"""Processes that are read in a sample: 50 microseconds each."""
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class Process(NamedTuple):
+    """A process. ``start``: clock ticks since the boot. ``uid``: of its pod, as ``plain_uid`` writes it, or empty."""
+
+    pid: int
+    start: int
+    uid: str
+
+    def is_older_than(self, at: float) -> bool:
+        """Return whether it had started by then, in seconds since the boot."""
+        return self.start / _TICKS <= at
+
+
+def read_process(proc: str, pid: int) -> Process | None:
+    """Read of which pod a process is; None where it is gone, or was replaced by another one meanwhile.
+
+    ``proc``: where the node's ``/proc`` is.
+    """
+    start = read_start(proc, pid)
+    uid = parse_pod_uid(read_text(f"{proc}/{pid}/cgroup", _LONGEST))
+    return None if start is None or read_start(proc, pid) != start else Process(pid, start, uid)
+
+
+def read_start(proc: str, pid: int) -> int | None:
+    """Read when a process started. Its name, which may hold blanks and parentheses, ends at the last parenthesis."""
+    fields = read_text(f"{proc}/{pid}/stat", _LONGEST_STAT).rpartition(")")[2].split()
+    is_there = len(fields) > 19 and fields[19].isdecimal() and len(fields[19]) <= _MOST_DIGITS
+    return int(fields[19]) if is_there else None
+
+
+def why_unseen(proc: str) -> str:
+    """Say why the node's processes are not to be seen here; empty if they are.
+
+    In a container with processes of its own the first one is the container's, or its pod's, and not the node's.
+    """
+    first = read_text(f"{proc}/1/cgroup", _LONGEST)
+    if not first:
+        return "the node's processes cannot be read: /proc/1/cgroup is missing"
+    if parse_pod_uid(first) or first == read_text(f"{proc}/self/cgroup", _LONGEST):
+        return "the container nvml sees no processes but its own: its pod needs hostPID"
+    return ""
+
+
+class Processes:
+    """Finds the processes of pods among all of the node, by few reads: that others are no pod's is remembered."""
+
+    def __init__(self, proc: str) -> None:
+        self._proc = proc
+        self._turn = 0
+        self._others: set[int] = set()
+
+    def of_pods(self, uids: Container[str], now: float) -> list[Process]:
+        """Return all processes of these pods. ``now``: seconds since the boot."""
+        self._turn += 1
+        before, self._others = self._others, set()
+        found: list[Process] = []
+        left = _MOST_READ
+        for pid in self._all():
+            if pid in before and (not left or (self._turn + pid) % _TURNS):
+                self._others.add(pid)
+                continue
+            if not left:
+                continue
+            left -= 1
+            process = read_process(self._proc, pid)
+            if process is not None and process.uid in uids:
+                found.append(process)
+            elif process is not None and process.is_older_than(now - _YOUNG):
+                self._others.add(pid)
+        return found
+
+    def forget(self) -> None:
+        """Look at each process again: other pods are wanted."""
+        self._others = set()
+
+    def _all(self) -> list[int]:
+        try:
+            return sorted(int(name) for name in os.listdir(self._proc) if name.isdecimal())  # noqa: PTH208 - 1 MiB
+        except OSError:
+            return []

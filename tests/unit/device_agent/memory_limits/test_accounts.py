@@ -1,0 +1,110 @@
+"""What each pod uses of each card, and may use."""
+
+from dataclasses import replace
+
+import pytest
+
+from device_agent.gpu_state.use import Use
+from device_agent.memory_limits.accounts import Account, Holders, accounts, pod_limits
+from device_agent.memory_limits.driver import PodLimit
+from device_resources.memory_limits import MemorySettings
+from tests.unit.device_agent.memory_limits.examples import (
+    CARD,
+    GIB,
+    OTHER_CARD,
+    SHARED,
+    UIDS,
+    WHOLE,
+    A,
+    B,
+    card,
+    given_as,
+    process,
+    use,
+)
+
+HOLDERS: Holders = {(SHARED, "GPU-0::0"): {A}, (SHARED, "GPU-0::1"): {B}}
+GIVEN = given_as(4, "GPU-0::0", "GPU-0::1", "GPU-1::0")
+SETTINGS = MemorySettings()
+
+
+def _accounts(said: Use, holders: Holders = HOLDERS) -> dict[tuple[str, str], Account]:
+    return {(one.card, one.pod): one for one in accounts(said, holders, GIVEN, SETTINGS)}
+
+
+def test_each_pod_has_what_its_processes_use() -> None:
+    """All of them together, beside what the pod may use, and each pod for itself."""
+    first, second, third = process(10, 3), process(11, 4), process(12, 1, B)
+    found = accounts(use(card(first, third, second)), HOLDERS, GIVEN, SETTINGS)
+    limit = 10 * GIB
+    assert found == (
+        Account(card=CARD, pod=A, uid=UIDS[A], limit=limit, used=7 * GIB, processes=(first, second)),
+        Account(card=CARD, pod=B, uid=UIDS[B], limit=limit, used=GIB, processes=(third,)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "used"),
+    [
+        pytest.param(use(card()), 0, id="no process"),
+        pytest.param(use(card(process(10, 2), process(11, None))), 2 * GIB, id="one process is not known"),
+        pytest.param(use(card(process(10, None))), None, id="no process is known"),
+        pytest.param(use(card(process(10, 2)), pods=(B,)), None, id="the pod was not asked for yet"),
+        pytest.param(use(card(process(10, 2)), pods=None), None, id="no pod was asked for"),
+        pytest.param(use(card(process(10, 2)), why="no hostPID"), None, id="processes cannot be said to be of a pod"),
+        pytest.param(use(card(name=OTHER_CARD)), None, id="the card could not be read"),
+        pytest.param(use(card(process(10, 2), process(11, 2, uid="c" * 32))), None, id="two pods have this name"),
+        pytest.param(use(card(process(10, 2)), card(process(11, 2, uid="c" * 32), name=OTHER_CARD)), None,
+                     id="two pods have this name, on two cards"),
+    ],
+)  # fmt: skip
+def test_what_is_not_known_is_no_number(said: Use, used: int | None) -> None:
+    """None is what nothing is decided of; 0 is a pod that uses nothing."""
+    found = _accounts(said)[CARD, A]
+    assert found.used == used
+
+
+def test_a_process_of_a_pod_without_the_card_counts_for_nobody() -> None:
+    """By podresources B has another card: what it uses of this one is neither its own nor that of A."""
+    holders = {(SHARED, "GPU-0::0"): {A}, (SHARED, "GPU-1::0"): {B}}
+    found = _accounts(use(card(process(10, 2), process(11, 30, B)), card(name=OTHER_CARD)), holders)
+    assert {key: (one.used, one.processes) for key, one in found.items()} == {
+        (CARD, A): (2 * GIB, (process(10, 2),)),
+        (OTHER_CARD, B): (0, ()),
+    }
+
+
+@pytest.mark.parametrize(
+    ("holders", "said"),
+    [
+        pytest.param({(WHOLE, "GPU-0"): {A}}, use(card(process(10, 39))), id="a whole card"),
+        pytest.param({(SHARED, "GPU-0::0"): {A}}, use(card(process(10, 39), parent="GPU-9")), id="a MIG device"),
+        pytest.param({(SHARED, "MIG-0::0"): {A}}, use(), id="a MIG device that is not seen"),
+    ],
+)
+def test_whole_cards_and_mig_devices_have_no_limit(holders: Holders, said: Use) -> None:
+    """Nobody else is harmed by what their holders use."""
+    (found,) = accounts(said, holders, given_as(4, "MIG-0::0", "GPU-0::0"), SETTINGS)
+    assert found.limit is None
+
+
+def test_devices_of_one_card_are_one_account() -> None:
+    """Two shares, of two resources even, are one limit: the memory is that of one card."""
+    holders = {(SHARED, "GPU-0::0"): {A}, ("nvidia.com/l4.shared", "GPU-0::2"): {A}}
+    given = {**GIVEN, **given_as(4, "GPU-0::2", resource="nvidia.com/l4.shared")}
+    (found,) = accounts(use(card()), holders, given, SETTINGS)
+    assert (found.limit, found.devices) == (20 * GIB, 2)
+    assert pod_limits([found, replace(found, limit=None)]) == (PodLimit(CARD, A, 20 * GIB, 2),)
+
+
+def test_a_device_of_files_is_on_the_card_that_the_agent_says() -> None:
+    """Units of the node's files have names of their own."""
+    resource = "example.com/card"
+    found = accounts(
+        use(card(process(10, 2), name="0000:03:00.0")),
+        {(resource, "renderD128-1f0c2a9b::0"): {A}},
+        given_as(2, "renderD128-1f0c2a9b::0", resource=resource),
+        SETTINGS,
+        card_of=lambda _resource, _device: "0000:03:00.0",
+    )
+    assert [(one.card, one.used, one.limit) for one in found] == [("0000:03:00.0", 2 * GIB, 20 * GIB)]

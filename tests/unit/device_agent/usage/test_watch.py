@@ -1,0 +1,131 @@
+"""Who has which device is followed by the kubelet's word, and the container ``nvml`` hears which pods count."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from device_agent.config.options import Settings
+from device_agent.devices.model import DeviceNode, Unit
+from device_agent.gpu_state.use import MOST_PODS
+from device_agent.nvml_client.lines import Pauses
+from device_agent.usage.attribution import Resources
+from device_agent.usage.watch import Timing, UseWatch
+from tests.unit.device_agent.host_tree import HostTree, needs_root
+from tests.unit.device_agent.kubelet_stand_in import SECONDS
+from tests.unit.device_agent.nvidia.nvml_stand_in import Nvml
+from tests.unit.device_agent.nvidia.pods import Pods
+from tests.unit.device_agent.usage.examples import SHARED, offers
+
+SOON = Timing(period=0.01, pauses=Pauses(silence=SECONDS, first_delay=0.01, longest_delay=0.05))
+
+
+def watch(
+    folder: Path, act: Callable[[UseWatch, Pods, Nvml], Awaitable[None]], resources: Resources | None = None
+) -> None:
+    """Follow a kubelet and a container that are there, and act."""
+    offered = resources if resources is not None else {SHARED: offers(Unit(id="GPU-0", shares=4))}
+
+    async def work() -> None:
+        pods, nvml = Pods(folder), Nvml(folder)
+        await pods.start()
+        await nvml.start()
+        settings = Settings(root=str(folder), pod_resources=pods.path, nvml_socket=nvml.path)
+        made = UseWatch(settings, lambda: offered, SOON)
+        try:
+            async with asyncio.timeout(SECONDS):
+                await act(made, pods, nvml)
+                made.check()
+        finally:
+            await made.close()
+            await pods.stop()
+            await nvml.stop()
+
+    asyncio.run(work())
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait for something."""
+    while not is_so():
+        await asyncio.sleep(0.01)
+
+
+def devices(made: UseWatch) -> list[str] | None:
+    """Name the devices that containers have."""
+    return None if made.held is None else [one.device for one in made.held]
+
+
+def test_pods_that_come_and_go_are_followed(tmp_path: Path) -> None:
+    """Those that have a device of the agent's alone; sorted, and only where processes are asked for."""
+
+    async def act(made: UseWatch, pods: Pods, nvml: Nvml) -> None:
+        assert await nvml.pods.get() is None
+        pods.run(SHARED, "GPU-0::1", "GPU-0::0")
+        pods.run("example.com/nic", "eth1")
+        await until(lambda: devices(made) == ["GPU-0::0", "GPU-0::1"])
+        assert nvml.pods.empty()
+        made.ask_processes(True)
+        assert await nvml.pods.get() == ("default/p0", "default/p1")
+        pods.end(SHARED, "GPU-0::1")
+        assert await nvml.pods.get() == ("default/p1",)
+        made.ask_processes(False)
+        assert await nvml.pods.get() is None
+
+    watch(tmp_path, act)
+
+
+def test_a_kubelet_that_is_away_leaves_nothing_known(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is logged once, and again when it is back; the same pods are asked for meanwhile."""
+
+    async def act(made: UseWatch, pods: Pods, nvml: Nvml) -> None:
+        made.ask_processes(True)
+        pods.run(SHARED, "GPU-0::1")
+        await until(lambda: devices(made) == ["GPU-0::1"])
+        await pods.stop()
+        await until(lambda: made.held is None)
+        assert "cannot be asked" in made.why
+        await pods.start()
+        await until(lambda: devices(made) == ["GPU-0::1"])
+        assert made.why == ""
+        asked = [nvml.pods.get_nowait() for _ in range(nvml.pods.qsize())]
+        assert asked[-1] == ("default/p0",)
+        assert len(asked) == len(set(asked))
+
+    with caplog.at_level(logging.INFO):
+        watch(tmp_path, act)
+    assert caplog.text.count("it is not known which pod has which device: ") == 1
+    assert "the kubelet says which pod has which device" in caplog.text
+
+
+def test_more_pods_than_can_be_asked_for_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The others have their devices, and no use of their own."""
+    ids = [f"GPU-0::{number}" for number in range(MOST_PODS + 1)]
+
+    async def act(made: UseWatch, pods: Pods, nvml: Nvml) -> None:
+        pods.run(SHARED, *ids)
+        made.ask_processes(True)
+        while len(await nvml.pods.get() or ()) < MOST_PODS:
+            pass
+        await until(lambda: len(made.held or ()) == len(ids))
+
+    watch(tmp_path, act, {SHARED: offers(Unit(id="GPU-0", shares=2 * MOST_PODS))})
+    assert caplog.text.count(f"{MOST_PODS + 1} pods have devices") == 1
+
+
+@needs_root
+def test_files_are_of_the_card_whose_device_nodes_they_are(tmp_path: Path) -> None:
+    """By its address on the bus."""
+    host = HostTree(tmp_path)
+    host.node("/dev/dri/renderD128", 226, 128)
+    host.sysfs("226:128", "pci0000:00/0000:03:00.0")
+    unit = Unit(id="dri-renderD128-1f0c2a9b", files=(DeviceNode(path="/dev/dri/renderD128", mount_path="/x"),))
+
+    async def act(made: UseWatch, pods: Pods, _nvml: Nvml) -> None:
+        pods.run("example.com/gpu", unit.id)
+        await until(lambda: bool(made.held))
+        assert made.held is not None
+        assert set(made.held[0].pci) == {"0000:03:00.0"}
+
+    watch(tmp_path, act, {"example.com/gpu": offers(unit)})
