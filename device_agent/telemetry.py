@@ -27,7 +27,7 @@ async def serve(where: int | str, pages: Pages, remedy: str = "") -> asyncio.Ser
                 async with slots, asyncio.timeout(_SECONDS):
                     await _answer(reader, writer, pages)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # the client is gone, too slow, or says too much
+            writer.transport.abort()  # the client is gone, too slow, or says too much: what it has not read is dropped
         finally:
             writer.close()
             with suppress(OSError):

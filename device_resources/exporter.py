@@ -12,9 +12,9 @@ HOSTNAME_LABEL = "Hostname"
 
 OTHER_LABELS = frozenset({
     "gpu", "UUID", "pci_bus_id", "device", "modelName", "GPU_I_ID", "GPU_I_PROFILE",
-    "namespace", "pod", "container", "resource", "xid", "reason",
+    "namespace", "pod", "container", "resource", "xid", "reason", "job", "instance", "le", "quantile",
 })  # fmt: skip
-"""The other labels of the exporter's series."""
+"""The other labels of the exporter's series, and those that mean something to Prometheus."""
 
 LABEL = Text(
     pattern="[A-Za-z][A-Za-z0-9_]*",

@@ -93,8 +93,8 @@ class Keeper:
             if use is not None and use is not self._seen:
                 self._seen = use
                 self._hear(use.ended)
-                for ending in self._decide(use, held):
-                    await self._act(ending, use.ended)
+                # Together: an API server that does not answer makes none of them wait for the others.
+                await asyncio.gather(*(self._act(ending, use.ended) for ending in self._decide(use, held)))
             self._forget()
 
     def _decide(self, use: Use, held: Sequence[Allocated] | None) -> tuple[Ending, ...]:

@@ -85,7 +85,7 @@ class Lines(Generic[Value]):
             return await self._read(reader, writer)
         finally:
             self._writer = None
-            writer.close()
+            writer.transport.abort()  # what a container that is frozen has not read is of no use to the next one
             with suppress(OSError):
                 await writer.wait_closed()
 

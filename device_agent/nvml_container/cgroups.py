@@ -17,6 +17,10 @@ def parse_pod_uid(text: str) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
+_PEOPLE = "user.slice"
+"""Where systemd has the processes of users, who may make folders of any name there."""
+
+
 def _outermost(path: str) -> str:
     """Return the UID of the first pod in a path.
 
@@ -28,6 +32,8 @@ def _outermost(path: str) -> str:
     is_inside = path.startswith("/..")
     for segment in path.split("/"):
         name = segment.partition(":")[0]
+        if name == _PEOPLE and not is_inside:
+            return ""
         if is_tree(name):
             is_inside = True
         elif (is_inside or "kubepods-" in name) and (uid := pod_uid(name)):

@@ -140,15 +140,21 @@ def _pod_uses(card: CardUse, pods: Mapping[str, Sequence[Allocated]]) -> tuple[P
         if one.pod in processes:
             processes[one.pod][one.pid, one.start] = one
     values = card.values
-    own = {name: list(found.values()) for name, found in processes.items()}
+    own = {
+        name: list(found.values()) for name, found in processes.items() if len({one.uid for one in found.values()}) < 2
+    }
     memory = {name: _sum([one.memory for one in found], "memory_used" in values) for name, found in own.items()}
     busy = {name: _sum([one.busy for one in found], "busy_percent" in values) for name, found in own.items()}
     memory = _within(memory, values.get("memory_used", values.get("memory_total")))
     busy = _within(busy, values.get("busy_percent", 100.0))
     return tuple(
-        PodUse(owner_of(held), None if memory[name] is None else int(memory[name] or 0), busy[name])
-        for name, held in pods.items()
+        PodUse(owner_of(pods[name]), None if memory[name] is None else int(memory[name] or 0), busy[name])
+        for name in own
     )
+
+
+def _is_one_pod(processes: Iterable[ProcessUse]) -> bool:
+    return len({one.uid for one in processes}) <= 1
 
 
 def _sum(values: Sequence[float | None], is_known: bool) -> float | None:

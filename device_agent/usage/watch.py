@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from device_agent.config.options import Settings
@@ -94,7 +95,10 @@ class UseWatch:
             return
         self._ask()
         resources = self._resources()
-        addresses = await in_thread(_find_addresses(self._settings.root, self._holders, resources), "usage")
+        addresses: Addresses = {}
+        with suppress(TimeoutError):  # files of the node that do not answer: their devices are of no card then
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                addresses = await in_thread(_find_addresses(self._settings.root, self._holders, resources), "usage")
         self.held = allocated(self._holders, resources, addresses)
 
     def _note(self, why: str) -> None:

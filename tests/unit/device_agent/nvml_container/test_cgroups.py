@@ -88,6 +88,10 @@ NO_PODS = [
     pytest.param(v2("/machine.slice/libpod-payload-podman.scope"), id="podman"),
     pytest.param(v2(f"/system.slice/pod{UID}"), id="a folder of a service that is named like a pod's"),
     pytest.param(v2(f"/user.slice/user-1000.slice/pod{UID}.slice"), id="a user's slice that is named like a pod's"),
+    pytest.param(
+        v2(f"/user.slice/user-1000.slice/user@1000.service/kubepods.slice/kubepods-pod{UNDERSCORES}.slice"),
+        id="a user's own tree of pods",
+    ),
     pytest.param(v2("/kubepods.slice"), id="the tree of pods"),
     pytest.param(v2("/kubepods.slice/kubepods-burstable.slice"), id="a class of service"),
     pytest.param(v2(f"/kubepods/burstable/other/pod{UID}"), id="a folder in a class that is no pod"),

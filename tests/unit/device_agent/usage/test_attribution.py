@@ -94,6 +94,13 @@ def test_without_processes_nothing_is_said_of_a_pod(
     assert [one.owner.pod for one in view.pods] == expected
 
 
+def test_of_two_pods_of_one_name_nothing_is_said() -> None:
+    """As while a pod is replaced: it cannot be said which of them has the card."""
+    processes = [process("a"), process("a", pid=7)._replace(uid="f" * 32), process("b", pid=8)]
+    (view,) = card_views(use(card(0, *processes)), [held("GPU-0::0", "a"), held("GPU-0::1", "b")])
+    assert [one.owner.pod for one in view.pods] == ["b"]
+
+
 def test_of_a_card_whose_use_is_not_known_a_pod_uses_no_known_amount() -> None:
     """0 would be a value."""
     (view,) = card_views(use(card(values={})), [held("GPU-0::0", "a")])
