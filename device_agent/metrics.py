@@ -39,11 +39,20 @@ class Counts(NamedTuple):
     profile: "Verdict | None" = None
 
 
+Metric = tuple[str, str, str, Iterable[Sample]]
+"""Name after ``device_agent_``, kind, description, and samples of whole numbers."""
+
+
 def render(counts: Counts) -> str:
     """Write all metrics out."""
+    return write(_metrics(counts))
+
+
+def write(metrics: Iterable[Metric]) -> str:
+    """Write metrics of the agent out."""
     return "".join(
         line
-        for name, kind, description, samples in _metrics(counts)
+        for name, kind, description, samples in metrics
         for line in family(
             f"device_agent_{name}", kind, description, ((label_pairs(labels), int(value)) for labels, value in samples)
         )
@@ -66,7 +75,7 @@ def _number(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(float(value))
 
 
-def _metrics(counts: Counts) -> Iterator[tuple[str, str, str, Iterable[Sample]]]:
+def _metrics(counts: Counts) -> Iterator[Metric]:
     every = counts.resources
     yield "build_info", "gauge", "Version of the agent.", [({"version": __version__}, 1)]
     yield (

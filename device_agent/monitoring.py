@@ -10,7 +10,7 @@ from device_agent.config.config_file import Description
 from device_agent.config.options import Settings
 from device_agent.exporter.exporter import Exporter
 from device_agent.followed import Followed
-from device_agent.metrics import family, label_pairs
+from device_agent.metrics import write
 from device_agent.sources.in_thread import in_thread
 from device_agent.usage.attribution import Resources
 from device_agent.usage.watch import UseWatch
@@ -49,7 +49,7 @@ class Monitoring:
         self._followed = followed
         self._connect = connect
         self._usage: UseWatch | None = None
-        self._exporter = Exporter(settings, pages, self._given)
+        self._exporter = Exporter(settings, pages, self._given, self._do)
         self._keeper: Keeper | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -58,12 +58,12 @@ class Monitoring:
         exporter, memory = description.exporter or ExporterSettings(), description.memory or MemorySettings()
         exporter = replace(exporter, per_pod=exporter.per_pod or memory.is_on)  # who is limited is seen
         usage = self._usage
-        if exporter.enabled or memory.is_on:
+        if description.is_monitored:
             usage = usage or self._begin()
             usage.ask_processes(exporter.per_pod)
         self._exporter.configure(exporter, usage)
         self._limit(memory, usage)
-        if usage is not None and not (exporter.enabled or memory.is_on):
+        if usage is not None and not description.is_monitored:
             self._do(usage.close())
             usage = None
         self._usage = usage
@@ -74,17 +74,11 @@ class Monitoring:
             return ""
         self._keeper.check()
         found = self._keeper.samples()
-        return "".join(
-            line
-            for name, (kind, description) in _DESCRIPTIONS.items()
-            for line in family(f"device_agent_{name}", kind, description,
-                               [(label_pairs(labels), value) for labels, value in found[name]])
-        )  # fmt: skip
+        return write((name, kind, description, found[name]) for name, (kind, description) in _DESCRIPTIONS.items())
 
     async def stop(self) -> None:
         """End what was started."""
         self.configure(Description())
-        await self._exporter.stop()
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -114,11 +108,12 @@ class Monitoring:
             log.info("memory: decisions are in this log alone: there is no token of a service account, or a proxy")
         return Keeper(usage, self._given, Teller(create, self._settings.node_name), memory)
 
-    def _do(self, work: Coroutine[None, None, None]) -> None:
+    def _do(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Do work that the end of the agent waits for."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     def _resources(self) -> Resources:
         return {name: served.plugin.service.devices for one in self._followed for name, served in one.offers().items()}

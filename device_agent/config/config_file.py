@@ -3,14 +3,14 @@
 Any key that has no meaning is an error: a misspelt one would otherwise be a device without its file.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from device_agent.config.yaml_file import plain_document
 from device_agent.errors import ConfigurationError
 from device_agent.regular_file import read_regular
-from device_resources.kinds import Problem, nearest, shown
+from device_resources.kinds import Path, Problem, nearest, shown
 from device_resources.resource import NVIDIA_DOMAIN, Resource
 from device_resources.resource_parser import InvalidResource, parse_resource
 from kube_api.text import first_few
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from device_resources.exporter import ExporterSettings
     from device_resources.memory_limits import MemorySettings
     from device_resources.nvidia import NvidiaSettings
+
+Value = TypeVar("Value")
 
 MAX_FILE = 1 << 18
 MAX_RESOURCES = 64
@@ -126,28 +128,26 @@ def _nvidia(
         if resource.name.startswith(NVIDIA_DOMAIN):
             message = f"{shown(resource.name)} is in a domain whose names {_NVIDIA}: offers: remove one of the two"
             problems.append(Problem(path=(_RESOURCES,), message=message))
-    try:
-        return parse_nvidia(document[_NVIDIA], (_NVIDIA,))
-    except InvalidResource as error:
-        problems += error.problems
-        return None
+    return _checked(document, _NVIDIA, parse_nvidia, problems)
 
 
 def _exporter(document: Mapping[Hashable, object], problems: list[Problem]) -> "ExporterSettings | None":
     from device_resources.exporter import parse_exporter  # noqa: PLC0415 - most nodes do not need it
 
-    try:
-        return parse_exporter(document[_EXPORTER], (_EXPORTER,))
-    except InvalidResource as error:
-        problems += error.problems
-        return None
+    return _checked(document, _EXPORTER, parse_exporter, problems)
 
 
 def _memory(document: Mapping[Hashable, object], problems: list[Problem]) -> "MemorySettings | None":
     from device_resources.memory_limits import parse_memory  # noqa: PLC0415 - most nodes do not need it
 
+    return _checked(document, _MEMORY, parse_memory, problems)
+
+
+def _checked(
+    document: Mapping[Hashable, object], key: str, parse: Callable[[object, Path], Value], problems: list[Problem]
+) -> Value | None:
     try:
-        return parse_memory(document[_MEMORY], (_MEMORY,))
+        return parse(document[key], (key,))
     except InvalidResource as error:
         problems += error.problems
         return None

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from device_agent.exporter.labels import NVIDIA, Family, Labelled, Sample, pods_of_cards
-from device_agent.gpu_state.use import XidCount
+from device_agent.exporter.labels import Family, Labelled, Sample, pods_of_cards
+from device_agent.gpu_state.use import NVIDIA, XidCount
 
 _MIB = 1 << 20
 _USED, _BUSY = "FB_USED", "GPU_UTIL"

@@ -30,6 +30,7 @@ _WHO = "/who"
 _PAUSE = 10.0
 
 Pages = MutableMapping[str, Callable[[], Page]]
+Do = Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
 
 
 class _Written(NamedTuple):
@@ -47,16 +48,19 @@ class _Written(NamedTuple):
 
 
 class Exporter:
-    """Exports what is known. ``pages``: those of the agent, which get ``/who``; ``given``: what was given, and when."""
+    """Exports what is known. ``pages``: those of the agent, which get ``/who``; ``given``: what was given, and when.
 
-    def __init__(self, settings: Settings, pages: Pages, given: "Callable[[], Given]") -> None:
+    ``do``: does work that the end of the agent waits for.
+    """
+
+    def __init__(self, settings: Settings, pages: Pages, given: "Callable[[], Given]", do: Do) -> None:
         self._settings = settings
         self._pages = pages
         self._given = given
+        self._do = do
         self._asked = ExporterSettings()
         self._watch: UseWatch | None = None
         self._listening: asyncio.Task[None] | None = None
-        self._ending: set[asyncio.Task[None]] = set()
         self._written = _Written(None, None, Host("", ""), "", 0)
 
     def configure(self, asked: ExporterSettings, usage: UseWatch | None) -> None:
@@ -70,28 +74,15 @@ class Exporter:
         else:
             self._pages[_WHO] = self._who
 
-    async def stop(self) -> None:
-        """End what was started."""
-        self.configure(ExporterSettings(), None)
-        while self._ending:
-            await asyncio.wait(self._ending)
-
     def _listen(self) -> None:
         """Listen on the port that is asked for, and no more on the one of before."""
         before, self._listening = self._listening, None
         if before is not None:
             before.cancel()
         if self._asked.enabled:
-            self._listening = self._end(self._serve(self._asked.port, before))
+            self._listening = self._do(self._serve(self._asked.port, before))
         else:
             log.info("exporter: off")
-
-    def _end(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Do work that the end of the agent waits for."""
-        task = asyncio.create_task(work)
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
-        return task
 
     async def _serve(self, port: int, before: asyncio.Task[None] | None) -> None:
         if before is not None:

@@ -8,12 +8,11 @@ the card.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from device_agent.gpu_state.use import CardUse
+from device_agent.gpu_state.use import NVIDIA, CardUse
 from device_agent.metrics import label_pairs
 from device_agent.usage.attribution import NOBODY, CardView, Owner, PodUse
 from kube_api.text import printable
 
-NVIDIA = "nvidia"
 _LONGEST_NAME = 200
 
 Sample = tuple[str, float]

@@ -121,13 +121,23 @@ def parse_state(line: bytes) -> State:
     Raises:
         StateInvalid: it is no state of this version, or too long; or it is an error, whose text the message has.
     """
-    plain = parse_object(line, LONGEST_LINE)
-    if plain.keys() == {"version", "error"}:
-        raise StateInvalid(f"the container nvml answered with an error: {printable(str(plain['error']), 200)}")
+    plain = parse_answer(line, LONGEST_LINE)
     state = _STATE({name: value for name, value in plain.items() if name != "version"}, "the state")
     if len({card.index for card in state.cards}) != len(state.cards):
         raise StateInvalid("two cards of the state have one index")
     return state
+
+
+def parse_answer(line: bytes, most: int) -> dict[str, Any]:
+    """Read a line of at most so many bytes that a client gets.
+
+    Raises:
+        StateInvalid: it is none; or it is an error, whose text the message has.
+    """
+    plain = parse_object(line, most)
+    if plain.keys() == {"version", "error"}:
+        raise StateInvalid(f"the container nvml answered with an error: {printable(str(plain['error']), 200)}")
+    return plain
 
 
 def parse_object(line: bytes, most: int) -> dict[str, Any]:

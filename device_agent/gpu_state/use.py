@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 from device_agent.gpu_state.ending import Ended
 
+NVIDIA = "nvidia"
+"""The driver of the cards that NVML knows."""
+
 MOST_PROCESSES = 1024
 """Processes of a card; of a longer list those with most memory are kept."""
 MOST_DEVICES, MOST_IN_ALL = 256, 2048

@@ -6,7 +6,7 @@ from typing import Any
 from device_agent.errors import StateInvalid
 from device_agent.gpu_state.checks import Check, integer, number, optional, pod, record, seconds, several, text, word
 from device_agent.gpu_state.ending import ENDED, MOST_ENDED
-from device_agent.gpu_state.state_json import VERSION, parse_object
+from device_agent.gpu_state.state_json import VERSION, parse_answer
 from device_agent.gpu_state.use import (
     MOST_DEVICES,
     MOST_IN_ALL,
@@ -107,9 +107,7 @@ def parse_use(line: bytes) -> Use:
     Raises:
         StateInvalid: it is no use of this version, or too long; or it is an error, whose text the message has.
     """
-    plain = parse_object(line, LONGEST_USE)
-    if plain.keys() == {"version", "error"}:
-        raise StateInvalid(f"the container nvml answered with an error: {printable(str(plain['error']), 200)}")
+    plain = parse_answer(line, LONGEST_USE)
     if plain.keys() != {"version", "use"}:
         raise StateInvalid("a line has no use")
     return check_use(plain["use"])

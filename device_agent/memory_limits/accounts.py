@@ -4,20 +4,15 @@ Three sources are put together: podresources says which pod has which device, wh
 that is, and the container ``nvml`` says which processes use the card.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from device_agent.allocations.given import Given
-from device_agent.devices.model import unit_of
 from device_agent.gpu_state.use import CardUse, ProcessUse, Use
 from device_agent.memory_limits.driver import PodLimit
 from device_agent.memory_limits.limits import Part, limit_of, part_of
+from device_agent.usage.attribution import Allocated, cards_by_device
 from device_resources.memory_limits import MemorySettings
-
-Holders = Mapping[tuple[str, str], Collection[str]]
-"""Resource and device id -> pods that have it, NAMESPACE/NAME: as podresources says."""
-CardOf = Callable[[str, str], str]
-"""Resource and device id -> the id of its card, as :class:`device_agent.gpu_state.use.CardUse` has it."""
 
 _MIG = "MIG-"
 
@@ -42,14 +37,7 @@ class Account:
     devices: int = 1
 
 
-def card_of_unit(_resource: str, device: str) -> str:
-    """Return the card of a device whose unit has the card's id, as NVIDIA's have."""
-    return unit_of(device)
-
-
-def accounts(
-    use: Use, holders: Holders, given: Given, settings: MemorySettings, card_of: CardOf = card_of_unit
-) -> tuple[Account, ...]:
+def accounts(use: Use, held: Iterable[Allocated], given: Given, settings: MemorySettings) -> tuple[Account, ...]:
     """Say of each pod that has a device what it uses of that card, and may use; by card and pod.
 
     Processes of pods that do not have the card count for nobody. Where one name stands for pods of two UIDs, as while
@@ -57,15 +45,14 @@ def accounts(
 
     Args:
         use: what the container ``nvml`` said last.
-        holders: what podresources said a few seconds ago at most.
+        held: what containers have, as podresources said a few seconds ago at most.
         given: what is remembered of allocations.
         settings: what an admin says.
-        card_of: which card a device is of.
     """
     cards = {card.id: card for card in use.cards}
     uids, spoken_of = _uids(use), frozenset(use.pods or ())
     found: list[Account] = []
-    for (name, pod), parts in sorted(_parts(holders, given, card_of).items()):
+    for (name, pod), parts in sorted(_parts(use, held, given).items()):
         card = cards.get(name)
         limit = None if _is_mig(name, card) else limit_of(parts, _total(card), settings)
         account = Account(card=name, pod=pod, limit=limit, devices=len(parts))
@@ -79,13 +66,14 @@ def pod_limits(every: Iterable[Account]) -> tuple[PodLimit, ...]:
     return tuple(PodLimit(one.card, one.pod, one.limit, one.devices) for one in every if one.limit is not None)
 
 
-def _parts(holders: Holders, given: Given, card_of: CardOf) -> dict[tuple[str, str], list[Part]]:
-    """Return what each pod has of each card."""
+def _parts(use: Use, held: Iterable[Allocated], given: Given) -> dict[tuple[str, str], list[Part]]:
+    """Return what each pod has of each card; a device that several of its containers have is one."""
+    find = cards_by_device(use.cards)
+    cards = {(one.resource, one.device, one.holder.pod): min(find(one), default=one.unit) for one in held}
     parts: dict[tuple[str, str], list[Part]] = {}
-    for (resource, device), pods in holders.items():
-        for pod in pods:
-            part = part_of(resource, device, given.get((resource, device)))
-            parts.setdefault((card_of(resource, device), pod), []).append(part)
+    for (resource, device, pod), card in cards.items():
+        part = part_of(resource, device, given.get((resource, device)))
+        parts.setdefault((card, pod), []).append(part)
     return parts
 
 

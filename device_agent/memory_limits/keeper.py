@@ -11,7 +11,7 @@ from device_agent.gpu_state.use import Use
 from device_agent.memory_limits.accounts import Account, accounts
 from device_agent.memory_limits.report import Kills, Row, counted, samples, words
 from device_agent.memory_limits.watch import NOTHING, Ending, Sample, watch
-from device_agent.usage.attribution import Allocated, cards_by_device
+from device_agent.usage.attribution import Allocated
 from device_resources.memory_limits import MemorySettings
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Keeper:
             self._forget()
 
     def _decide(self, use: Use, held: Sequence[Allocated] | None) -> tuple[Ending, ...]:
-        found = None if held is None else account(use, held, self._given(), self._memory)
+        found = None if held is None else accounts(use, held, self._given(), self._memory)
         self._accounts = found or ()
         sample = Sample(at=use.at, accounts=found)
         self._watched, endings = watch(self._watched, sample, seconds_since_boot(), self._memory)
@@ -132,18 +132,6 @@ class Keeper:
         for key in [key for key, asked in self._asked.items() if asked.at < late]:
             log.warning("memory: %s: the container nvml did not say what became of process %d",
                         self._asked.pop(key).ending.account.pod, key[0])  # fmt: skip
-
-
-def account(use: Use, held: Sequence[Allocated], given: "Given", memory: MemorySettings) -> tuple[Account, ...]:
-    """Say of each pod that has a device what it uses of that card, and may use."""
-    find = cards_by_device(use.cards)
-    pods: dict[tuple[str, str], set[str]] = {}
-    cards: dict[tuple[str, str], str] = {}
-    for one in held:
-        key = (one.resource, one.device)
-        pods.setdefault(key, set()).add(one.holder.pod)
-        cards[key] = next(iter(sorted(find(one))), one.unit)
-    return accounts(use, pods, given, memory, lambda resource, device: cards[resource, device])
 
 
 def _count(answers: Sequence[Ended], key: tuple[int, int]) -> int:

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import Any
 
+from device_agent.event import Json, warning
 from device_agent.memory_limits.accounts import Account
 from device_agent.memory_limits.watch import Ending
 from kube_api.text import bounded_message, printable
 
-Json = dict[str, Any]
 Row = tuple[Mapping[str, str], float]
 """Labels and value of a sample."""
 Kills = Mapping[tuple[str, str], int]
@@ -18,7 +17,6 @@ REASON = "DeviceMemoryLimitExceeded"
 MOST_KILLS = 512
 """Pods that are remembered; the one that was counted last is the last to be forgotten."""
 
-_PROGRAM = "device-agent"
 _GIB = 1 << 30
 _UID = (8, 4, 4, 4, 12)
 
@@ -43,21 +41,8 @@ def event(ending: Ending, node: str, *, at: str, suffix: str) -> Json:
         suffix: lower-case letters and digits, at most 20, that no other Event of this pod has.
     """
     namespace, _, pod = ending.account.pod.partition("/")
-    uid = api_uid(ending.account.uid)
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": f"{pod[: 252 - len(suffix)].rstrip('.-')}.{suffix}", "namespace": namespace},
-        "involvedObject": {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": pod, "uid": uid},
-        "type": "Warning",
-        "reason": REASON,
-        "message": words(ending),
-        "source": {"component": _PROGRAM, "host": node},
-        "reportingComponent": _PROGRAM,
-        "firstTimestamp": at,
-        "lastTimestamp": at,
-        "count": 1,
-    }
+    about = {"kind": "Pod", "namespace": namespace, "name": pod, "uid": api_uid(ending.account.uid)}
+    return warning(about, namespace, REASON, words(ending), node=node, at=at, suffix=suffix)
 
 
 def api_uid(uid: str) -> str:

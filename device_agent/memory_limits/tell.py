@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from device_agent.memory_limits.report import Json, event
+from device_agent.event import Json
+from device_agent.memory_limits.report import event
 from device_agent.memory_limits.watch import Ending
 from device_agent.sources.in_thread import in_thread
 from kube_api.errors import KubeApiError

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 
 from device_agent.gpu_state.use import ProcessUse
 from device_agent.memory_limits.accounts import Account
+from device_agent.usage.attribution import FRESH_SECONDS
 from device_resources.memory_limits import MemorySettings
 
-FRESH_SECONDS = 5.0
-"""An older sample decides nothing."""
 LONGEST_GAP = 60.0
 """Seconds between two samples of a pod after which nobody can say what it used in between: the grace begins anew."""
 

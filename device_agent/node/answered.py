@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from device_agent.event import warning
 from device_agent.node.asked import SeenNode, parse_failure
 from device_agent.profiles.verdict import Verdict
 from kube_api.names import GPU_PROFILE_ANNOTATION, GPU_PROFILE_STATE_LABEL
@@ -11,7 +12,6 @@ from kube_api.text import MAX_TOKEN, bounded_message, printable
 
 Json = dict[str, Any]
 
-_PROGRAM = "device-agent"
 REASON = "GPUProfileFailed"
 EVENTS_NAMESPACE = "default"
 """Where the API server wants Events about objects that have no namespace."""
@@ -66,21 +66,8 @@ def failure_event(verdict: Verdict, node: str, uid: str, *, at: str, suffix: str
     """
     verdict = bounded(verdict)
     said = f"profile {verdict.asked or 'default'}: {verdict.message}"
-    name = f"{node[: 252 - len(suffix)].rstrip('.-')}.{suffix}"
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"name": name, "namespace": EVENTS_NAMESPACE},
-        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid},
-        "type": "Warning",
-        "reason": REASON,
-        "message": said,
-        "source": {"component": _PROGRAM, "host": node},
-        "reportingComponent": _PROGRAM,
-        "firstTimestamp": at,
-        "lastTimestamp": at,
-        "count": 1,
-    }
+    about = {"kind": "Node", "name": node, "uid": uid}
+    return warning(about, EVENTS_NAMESPACE, REASON, said, node=node, at=at, suffix=suffix)
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:

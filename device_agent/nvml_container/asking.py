@@ -142,15 +142,15 @@ class Asking:
             self._say(self._sampling.take(session.use if session is not None else tuple))
 
     def _end_process(self, request: EndRequest, session: Session | None) -> Ended:
-        proc_root = self._places.proc_root
+        proc = self._places.proc
 
         def users(card: str) -> Collection[int] | None:
             if is_pci(card):
-                return {request.pid} if uses_card(f"{proc_root.rstrip('/')}/proc", request.pid, card) else ()
+                return {request.pid} if uses_card(proc, request.pid, card) else ()
             listed = session.processes(card) if session is not None else None
             return None if listed is None else {one.pid for one in listed}
 
-        why = end_process(request, users, proc_root)
+        why = end_process(request, users, proc)
         self._log.warning(f"process {request.pid} of pod {request.uid} on {request.card}: {why or 'ended (SIGKILL)'}")
         return Ended(request.pid, request.start, printable(why))
 

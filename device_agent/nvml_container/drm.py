@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from device_agent.boot import read_line, read_text, seconds_since_boot
 from device_agent.gpu_state.checks import MOST
-from device_agent.gpu_state.use import CardUse, ProcessUse
+from device_agent.gpu_state.use import NVIDIA, CardUse, ProcessUse
 from device_agent.nvml_container.fdinfo import Client, Engines, list_descriptors, read_client
 from device_agent.nvml_container.processes import Process, read_start
 from kube_api.text import printable
@@ -14,7 +14,6 @@ from kube_api.text import printable
 _CARDS = "sys/class/drm"
 _CARD = re.compile(r"card(\d{1,5})", re.ASCII)
 _PCI = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_NVML_KNOWS = "nvidia"
 _LONGEST_NAME = 100
 _MOST_PERCENT = 100
 _MOST_DESCRIPTORS = 1 << 13
@@ -34,7 +33,7 @@ def read_cards(root: str) -> tuple[CardUse, ...]:
 def _read_card(root: str, index: int) -> Iterator[CardUse]:
     device = f"{root.rstrip('/')}/{_CARDS}/card{index}/device"
     pci, driver = _target(device), _target(f"{device}/driver")
-    if _PCI.fullmatch(pci) and driver not in {"", _NVML_KNOWS}:
+    if _PCI.fullmatch(pci) and driver not in {"", NVIDIA}:
         name = printable(read_text(f"{device}/product_name", _LONGEST_NAME).strip(), _LONGEST_NAME)
         yield CardUse(pci, pci, driver, index, name=name, values=_read_values(root, f"{_CARDS}/card{index}/device"))
 

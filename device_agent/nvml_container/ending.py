@@ -8,11 +8,9 @@ import os
 import signal
 from collections.abc import Callable, Collection
 
-from device_agent.boot import read_text
 from device_agent.gpu_state.ending import EndRequest
-from device_agent.nvml_container.processes import read_process
+from device_agent.nvml_container.processes import read_parent, read_process
 
-_LONGEST_STAT = 1 << 10
 _MOST_ANCESTORS = 64
 
 SendSignal = Callable[[int, int], None]
@@ -22,7 +20,7 @@ ProcessesOfCard = Callable[[str], Collection[int] | None]
 def end_process(
     request: EndRequest,
     processes_of_card: ProcessesOfCard,
-    proc_root: str,
+    proc: str,
     send_signal: SendSignal = signal.pidfd_send_signal,
 ) -> str:
     """End a process by SIGKILL, if it still is what the request says; returns why not, and an empty text if it did.
@@ -30,10 +28,9 @@ def end_process(
     Args:
         request: which one it is.
         processes_of_card: asks NVML for the PIDs that use a card; None where it does not say.
-        proc_root: the folder of the node's ``/proc``.
+        proc: the node's ``/proc``.
         send_signal: as :func:`signal.pidfd_send_signal`.
     """
-    proc = f"{proc_root.rstrip('/')}/proc"
     if why := _never(request.pid, proc):
         return why
     try:
@@ -66,7 +63,7 @@ def _never(pid: int, proc: str) -> str:
             return ""
         if ours == pid:
             return f"process {pid} is the container nvml itself, or has started it"
-        ours = _read_parent(proc, ours)
+        ours = read_parent(proc, ours)
     return f"it cannot be said whether process {pid} has started the container nvml"
 
 
@@ -89,12 +86,6 @@ def _is_elsewhere(request: EndRequest, processes_of_card: ProcessesOfCard) -> st
     if listed is None:
         return f"NVML does not say which processes use {request.card}"
     return "" if request.pid in listed else f"process {request.pid} does not use {request.card} any more"
-
-
-def _read_parent(proc: str, pid: int) -> int | None:
-    """Read the PID of what has started a process; None if it is gone. Its name may hold blanks and parentheses."""
-    fields = read_text(f"{proc}/{pid}/stat", _LONGEST_STAT).rpartition(")")[2].split()
-    return int(fields[1]) if len(fields) > 1 and fields[1].isdecimal() else None
 
 
 def _has_ended(request: EndRequest) -> str:

@@ -15,6 +15,8 @@ _LONGEST = 1 << 16
 """Bytes of a cgroup file: more than a path of 4096 bytes in each hierarchy of cgroup v1."""
 _LONGEST_STAT = 1 << 10
 _MOST_DIGITS = 15
+_PARENT, _START = 1, 19
+"""Fields 4 and 22 of ``stat``, counted from the one behind the name."""
 _TURNS = 16
 """A process of no wanted pod is looked at again at one of so many samples: it may have moved, or be another one."""
 _YOUNG = 10.0
@@ -47,10 +49,20 @@ def read_process(proc: str, pid: int) -> Process | None:
 
 
 def read_start(proc: str, pid: int) -> int | None:
-    """Read when a process started. Its name, which may hold blanks and parentheses, ends at the last parenthesis."""
+    """Read when a process started; None if it is gone."""
+    return _read_stat(proc, pid, _START)
+
+
+def read_parent(proc: str, pid: int) -> int | None:
+    """Read the PID of what has started a process; None if it is gone."""
+    return _read_stat(proc, pid, _PARENT)
+
+
+def _read_stat(proc: str, pid: int, place: int) -> int | None:
+    """Read a field of a process behind its name, which may hold blanks and parentheses: that ends at the last one."""
     fields = read_text(f"{proc}/{pid}/stat", _LONGEST_STAT).rpartition(")")[2].split()
-    is_there = len(fields) > 19 and fields[19].isdecimal() and len(fields[19]) <= _MOST_DIGITS
-    return int(fields[19]) if is_there else None
+    is_there = len(fields) > place and fields[place].isdecimal() and len(fields[place]) <= _MOST_DIGITS
+    return int(fields[place]) if is_there else None
 
 
 def why_unseen(proc: str) -> str:

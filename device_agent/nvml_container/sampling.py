@@ -8,7 +8,7 @@ from device_agent.boot import seconds_since_boot
 from device_agent.errors import StateInvalid
 from device_agent.gpu_state.ending import MOST_ENDED, Ended
 from device_agent.gpu_state.requests import FOLLOW_USE, Request
-from device_agent.gpu_state.use import MOST_DEVICES, MOST_IN_ALL, MOST_PROCESSES, CardUse, ProcessUse, Use
+from device_agent.gpu_state.use import MOST_DEVICES, MOST_IN_ALL, MOST_PROCESSES, NVIDIA, CardUse, ProcessUse, Use
 from device_agent.gpu_state.use_json import CARD_USE, plain_card_use
 from device_agent.nvml_container.drm import Clients, read_cards
 from device_agent.nvml_container.pod_logs import read_pod_names
@@ -21,7 +21,6 @@ _NEVER = float("inf")
 _SOON = 1.0
 """Seconds between two samples, also when other pods are asked for again and again."""
 _LONGEST_NAME = 100
-_NVIDIA = "nvidia"
 
 
 class _Pods(NamedTuple):
@@ -36,7 +35,7 @@ class Sampling:
 
     def __init__(self, places: Places, every: float, request: Request) -> None:
         self._places = places
-        self._proc = f"{places.proc_root.rstrip('/')}/proc"
+        self._proc = places.proc
         self._every = every
         self._request = request
         self._taken = self._due = -_NEVER
@@ -95,7 +94,7 @@ class Sampling:
             self._known = frozenset(pods)
             self._processes.forget()
         found = {device.uuid: self._of_device(device, pods, at) for device in devices if device.processes}
-        if any(card.driver != _NVIDIA for card in cards):
+        if any(card.driver != NVIDIA for card in cards):
             found |= self._clients.read(self._processes.of_pods(pods, at), pods)
         ids = {card.id for card in cards}
         return _bounded({card: processes for card, processes in found.items() if card in ids})
@@ -117,7 +116,7 @@ def _card(device: DeviceUse) -> CardUse:
     return CardUse(
         id=device.uuid,
         pci=device.pci,
-        driver=_NVIDIA,
+        driver=NVIDIA,
         index=device.index,
         name=printable(device.name, _LONGEST_NAME),
         parent=device.parent,

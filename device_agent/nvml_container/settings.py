@@ -62,6 +62,11 @@ class Places(NamedTuple):
     dev: str = "/dev"
     library: str = ""
 
+    @property
+    def proc(self) -> str:
+        """Return the node's ``/proc``."""
+        return f"{self.proc_root.rstrip('/')}/proc"
+
 
 class Settings(NamedTuple):
     """What was set."""

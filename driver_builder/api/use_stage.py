@@ -28,16 +28,15 @@ def read_use(plugin: Reader) -> UseSettings | None:
     given = {name: plugin.raw(name) for name in FIELDS_OF_USE}
     good = {name: value for name, value in given.items() if value is not None and _is_good(plugin, name, value)}
     exporter, memory = parse_exporter(good.get("exporter", {})), parse_memory(good.get("memory", {}))
-    is_limited = memory.mode is not MemoryMode.OFF
     if exporter.port == OWN_PORT:
         plugin.wrong(f"{OWN_PORT} is the port of the agent's own pages: write another one", "exporter", "port")
-    on = {"exporter": exporter.enabled, "memory": is_limited}
+    on = {"exporter": exporter.enabled, "memory": memory.is_on}
     if not any(on.values()):
         return None
     return UseSettings(
         config={name: dict(good[name]) for name, is_on in on.items() if is_on},
         port=exporter.port if exporter.enabled else None,
-        sees_processes=is_limited or (exporter.enabled and exporter.per_pod),
+        sees_processes=memory.is_on or (exporter.enabled and exporter.per_pod),
         writes_cgroups=memory.mode is MemoryMode.DRIVER,
     )
 

@@ -10,14 +10,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
 from device_agent.cli.main import run as agent_cli
 from device_agent.node.answered import REASON
 from device_agent.node.asked import ABSENT, Asked, Wish
-from device_agent.node.connect import connect_with_token
 from device_agent.node.own_node import OwnNode, Pauses
 from device_agent.profiles.verdict import Verdict
 from kube_api.client import Client
@@ -30,6 +28,7 @@ from tests.support.real_parts.cluster_setup import (
     FIELD_MANAGER,
     Json,
     admin,
+    connect_as_agent,
     create_quietly,
     make_namespace,
     path_of,
@@ -64,16 +63,8 @@ def root(control_plane_ground: Testbed) -> Client:
 @pytest.fixture(scope="module")
 def agent(control_plane_ground: Testbed, root: Client, tmp_path_factory: pytest.TempPathFactory) -> Client:
     """Connect as the agent does, with the files that a kubelet mounts."""
-    folder = tmp_path_factory.mktemp("token")
-    path = SERVICE_ACCOUNTS.path(namespace=NAMESPACE, name=ACCOUNT, subresource="token")
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}}
-    (folder / "token").write_text(root.create(path, asked)["status"]["token"])
-    (folder / "ca.crt").write_bytes(Path(control_plane_ground.ca_file).read_bytes())
-    server = urlsplit(control_plane_ground.api_server)
-    environment = {"KUBERNETES_SERVICE_HOST": str(server.hostname), "KUBERNETES_SERVICE_PORT": str(server.port)}
-    client = connect_with_token(environment, str(folder))
-    assert client is not None
-    return client
+    assert root
+    return connect_as_agent(control_plane_ground, f"{NAMESPACE}/{ACCOUNT}", tmp_path_factory.mktemp("token"))
 
 
 @pytest.fixture

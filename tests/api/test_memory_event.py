@@ -2,19 +2,24 @@
 
 import asyncio
 import logging
-from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
 from device_agent.memory_limits.report import REASON
 from device_agent.memory_limits.tell import Teller
-from device_agent.node.connect import connect_with_token
 from kube_api.client import Client
 from kube_api.errors import Forbidden
 from kube_api.resources import EVENTS, PODS, SERVICE_ACCOUNTS
 from testbed.testbed import Testbed
-from tests.support.real_parts.cluster_setup import FIELD_MANAGER, Json, admin, create_quietly, make_namespace, path_of
+from tests.support.real_parts.cluster_setup import (
+    FIELD_MANAGER,
+    Json,
+    admin,
+    connect_as_agent,
+    create_quietly,
+    make_namespace,
+    path_of,
+)
 from tests.unit.device_agent.memory_limits.test_report import ENDING
 
 NAMESPACE, ACCOUNT, TEAM = "memory-event", "device-agent", "team"
@@ -49,16 +54,8 @@ def root(control_plane_ground: Testbed) -> Client:
 @pytest.fixture(scope="module")
 def agent(control_plane_ground: Testbed, root: Client, tmp_path_factory: pytest.TempPathFactory) -> Client:
     """Connect as the agent does, with the files that a kubelet mounts."""
-    folder = tmp_path_factory.mktemp("token")
-    path = SERVICE_ACCOUNTS.path(namespace=NAMESPACE, name=ACCOUNT, subresource="token")
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}}
-    (folder / "token").write_text(root.create(path, asked)["status"]["token"])
-    (folder / "ca.crt").write_bytes(Path(control_plane_ground.ca_file).read_bytes())
-    server = urlsplit(control_plane_ground.api_server)
-    environment = {"KUBERNETES_SERVICE_HOST": str(server.hostname), "KUBERNETES_SERVICE_PORT": str(server.port)}
-    client = connect_with_token(environment, str(folder))
-    assert client is not None
-    return client
+    assert root
+    return connect_as_agent(control_plane_ground, f"{NAMESPACE}/{ACCOUNT}", tmp_path_factory.mktemp("token"))
 
 
 def test_the_pods_owner_finds_the_event(root: Client, agent: Client) -> None:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from device_agent.sources.nvidia.health import RESET_XIDS
-from tests.contract.test_docs import ROOT, anchors
+from tests.contract.test_docs import ROOT
 from tests.contract.test_monitoring import grouping_labels
 from tests.support import monitoring
-from tests.support.monitoring import DEVICE_ALERTS, DEVICE_DASHBOARD, Json
+from tests.support.monitoring import DEVICE_ALERTS, DEVICE_DASHBOARD
 from tests.support.yaml_files import read_yaml
 
 PAGE, RUNBOOKS = ROOT / "docs" / "gpu-metrics.md", ROOT / "docs" / "monitoring.md"
@@ -71,18 +71,6 @@ def test_metrics_that_are_asked_for_exist(name: str) -> None:
     assert grouping_labels(expr, "by|on") <= {"instance"}.union(*(known[metric] for metric in metrics), made)
 
 
-@pytest.mark.parametrize("rule", ALERTS, ids=lambda rule: rule["alert"])
-def test_an_alert_says_what_to_do(rule: Json) -> None:
-    """In its annotations and in its part of the page; what it names of a series, the series has."""
-    assert rule["labels"] == {"severity": "warning"}
-    assert rule["annotations"].keys() == {"summary", "description", "runbook"}
-    page, _, anchor = rule["annotations"]["runbook"].partition("#")
-    assert (ROOT / page, anchor) == (RUNBOOKS, rule["alert"].lower())
-    assert anchor in anchors(RUNBOOKS)
-    named = {word for text in rule["annotations"].values() for word in re.findall(r"\$labels\.(\w+)", text)}
-    assert named <= grouping_labels(rule["expr"], "by")
-
-
 def test_each_alert_has_a_case_in_which_it_fires() -> None:
     """For promtool, which finds the file of rules; each recording rule has its case too."""
     cases = CASES.read_text()
@@ -120,18 +108,6 @@ def test_no_panel_covers_another_one() -> None:
     ]
     assert len(set(cells)) == len(cells)
     assert max(column for column, _ in cells) == 23
-
-
-@pytest.mark.parametrize("panel", monitoring.panels(DEVICE_DASHBOARD), ids=lambda panel: str(panel["title"]))
-def test_a_panel_explains_itself_and_asks_the_chosen_prometheus(panel: Json) -> None:
-    """By the variable; a legend names labels that the query keeps."""
-    source = {"type": "prometheus", "uid": "${datasource}"}
-    assert panel["description"].endswith((".", ")"))
-    assert panel["datasource"] == source
-    assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
-    for target in panel["targets"]:
-        assert target["datasource"] == source
-        assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= grouping_labels(target["expr"], "by")
 
 
 def test_the_variables_are_those_that_queries_use() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.contract.test_docs import ROOT, anchors
 from tests.support import monitoring
-from tests.support.monitoring import Exposed, Json
+from tests.support.monitoring import DEVICE_ALERTS, DEVICE_DASHBOARD, Exposed, Json
 from tests.support.yaml_files import read_yaml
 
 PAGE = ROOT / "docs" / "monitoring.md"
@@ -59,8 +59,14 @@ def test_counters_are_asked_for_their_rate(name: str, exposed: dict[str, Exposed
     assert counting - rated <= standing
 
 
-@pytest.mark.parametrize("rule", monitoring.alerts(), ids=lambda rule: rule["alert"])
-def test_an_alert_says_what_to_do(rule: Json) -> None:
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        *(pytest.param(rule, "by|group_left", id=rule["alert"]) for rule in monitoring.alerts()),
+        *(pytest.param(rule, "by", id=rule["alert"]) for rule in monitoring.rules(DEVICE_ALERTS) if "alert" in rule),
+    ],
+)
+def test_an_alert_says_what_to_do(rule: Json, words: str) -> None:
     """In its annotations and in its part of the page; what it names of a series, the series has."""
     assert rule["labels"] == {"severity": "warning"}
     assert rule["annotations"].keys() == {"summary", "description", "runbook"}
@@ -68,7 +74,7 @@ def test_an_alert_says_what_to_do(rule: Json) -> None:
     assert (ROOT / page, anchor) == (PAGE, rule["alert"].lower())
     assert anchor in anchors(PAGE)
     named = {word for text in rule["annotations"].values() for word in re.findall(r"\$labels\.(\w+)", text)}
-    assert named <= grouping_labels(rule["expr"], "by|group_left")
+    assert named <= grouping_labels(rule["expr"], words)
 
 
 def test_each_alert_has_a_case_in_which_it_fires() -> None:
@@ -101,7 +107,11 @@ def test_no_panel_covers_another_one() -> None:
         taken |= cells
 
 
-@pytest.mark.parametrize("panel", monitoring.panels(), ids=lambda panel: f"{panel['id']}-{panel['title']}")
+@pytest.mark.parametrize(
+    "panel",
+    [*monitoring.panels(), *monitoring.panels(DEVICE_DASHBOARD)],
+    ids=lambda panel: f"{panel['id']}-{panel['title']}",
+)
 def test_a_panel_explains_itself_and_asks_the_chosen_prometheus(panel: Json) -> None:
     """By the variable, so that the file can be imported anywhere; a legend names labels that the query keeps."""
     source = {"type": "prometheus", "uid": "${datasource}"}

@@ -4,11 +4,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
 from demo.deploy import ensure
 from demo.patient import PatientClient
+from device_agent.node.connect import connect_with_token
 from kube_api import resources
 from kube_api.client import Client
 from kube_api.connection import ServiceAccount
@@ -44,6 +46,20 @@ def path_of(obj: Json) -> str:
 def admin(ground: Testbed, *, timeout_seconds: float = 30.0) -> Client:
     """Connect as the administrator, as a user would with a kubeconfig."""
     return PatientClient.from_environment(str(ground.kubeconfig), timeout_seconds=timeout_seconds)
+
+
+def connect_as_agent(ground: Testbed, account: str, folder: Path) -> Client:
+    """Connect as device-agent does, with the files that a kubelet mounts. ``account``: NAMESPACE/NAME."""
+    namespace, _, name = account.partition("/")
+    path = SERVICE_ACCOUNTS.path(namespace=namespace, name=name, subresource="token")
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}}
+    (folder / "token").write_text(admin(ground).create(path, asked)["status"]["token"])
+    (folder / "ca.crt").write_bytes(Path(ground.ca_file).read_bytes())
+    server = urlsplit(ground.api_server)
+    environment = {"KUBERNETES_SERVICE_HOST": str(server.hostname), "KUBERNETES_SERVICE_PORT": str(server.port)}
+    client = connect_with_token(environment, str(folder))
+    assert client is not None
+    return client
 
 
 def install(client: Client) -> None:

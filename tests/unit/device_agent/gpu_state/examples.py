@@ -1,7 +1,11 @@
 """States for tests, and Hypothesis' strategies of them."""
 
+from collections.abc import Callable
+
+import pytest
 from hypothesis import strategies as st
 
+from device_agent.errors import StateInvalid
 from device_agent.gpu_state.state import (
     ABSENT,
     FAILED,
@@ -95,3 +99,12 @@ states = st.builds(
     nodes=st.lists(_nodes, max_size=3).map(tuple),
     read_at=st.floats(min_value=0, max_value=2**53),
 )
+
+
+def assert_refused(parse: Callable[[bytes], object], line: bytes, message: str) -> None:
+    """Have a line refused, with these words in a message that is printable and short."""
+    with pytest.raises(StateInvalid) as refused:
+        parse(line)
+    assert message in str(refused.value)
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 500

@@ -23,6 +23,7 @@ from device_agent.gpu_state.use import (
     XidCount,
 )
 from device_agent.gpu_state.use_json import LONGEST_USE, dump_use, parse_use
+from tests.unit.device_agent.gpu_state.examples import assert_refused
 
 UID = "11e5bd563c424dbfa1c17b1c0dbb3d6e"
 PROCESS = ProcessUse(4711, 123456, UID, "team-a/train-0", 1 << 30, 37.5)
@@ -119,11 +120,7 @@ def changed(*place: str | int, to: Any) -> bytes:
 )
 def test_a_line_that_is_no_use_is_refused(line: bytes, message: str) -> None:
     """The message says where and what; it is printable and short."""
-    with pytest.raises(StateInvalid) as refused:
-        parse_use(line)
-    assert message in str(refused.value)
-    assert str(refused.value).isprintable()
-    assert len(str(refused.value)) < 500
+    assert_refused(parse_use, line, message)
 
 
 def longest() -> Use:

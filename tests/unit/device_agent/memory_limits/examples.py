@@ -3,7 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from device_agent.allocations.given import Allocation, Given
+from device_agent.devices.model import unit_of
 from device_agent.gpu_state.use import CardUse, ProcessUse, Use
+from device_agent.usage.attribution import Allocated
+from device_agent.users.pod_resources import Holder
 
 GIB = 1 << 30
 CARD, OTHER_CARD = "GPU-0", "GPU-1"
@@ -34,3 +37,10 @@ def use(*cards: CardUse, at: float = 100.0, pods: Sequence[str] | None = (A, B),
 def given_as(shares: int, *ids: str, resource: str = SHARED) -> Given:
     """Say that devices were given when their cards had so many shares."""
     return {(resource, name): Allocation(identity=("/dev/nvidia0",), shares=shares) for name in ids}
+
+
+def held(device: str, pod: str = A, resource: str = SHARED, **fields: object) -> Allocated:
+    """Say that a pod has a device: a GPU, a share such as ``GPU-0::1``, or a MIG device."""
+    namespace, _, name = pod.partition("/")
+    made = Allocated(resource, device, unit_of(device), Holder(namespace, name, "main"))
+    return made._replace(**fields)  # type: ignore[arg-type] # names of its fields

@@ -1,41 +1,43 @@
 """What each pod uses of each card, and may use."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from device_agent.gpu_state.use import Use
-from device_agent.memory_limits.accounts import Account, Holders, accounts, pod_limits
+from device_agent.memory_limits.accounts import Account, accounts, pod_limits
 from device_agent.memory_limits.driver import PodLimit
+from device_agent.usage.attribution import Allocated
 from device_resources.memory_limits import MemorySettings
 from tests.unit.device_agent.memory_limits.examples import (
     CARD,
     GIB,
     OTHER_CARD,
-    SHARED,
     UIDS,
     WHOLE,
     A,
     B,
     card,
     given_as,
+    held,
     process,
     use,
 )
 
-HOLDERS: Holders = {(SHARED, "GPU-0::0"): {A}, (SHARED, "GPU-0::1"): {B}}
+HELD = [held("GPU-0::0"), held("GPU-0::1", B)]
 GIVEN = given_as(4, "GPU-0::0", "GPU-0::1", "GPU-1::0")
 SETTINGS = MemorySettings()
 
 
-def _accounts(said: Use, holders: Holders = HOLDERS) -> dict[tuple[str, str], Account]:
-    return {(one.card, one.pod): one for one in accounts(said, holders, GIVEN, SETTINGS)}
+def _accounts(said: Use, devices: Sequence[Allocated] = HELD) -> dict[tuple[str, str], Account]:
+    return {(one.card, one.pod): one for one in accounts(said, devices, GIVEN, SETTINGS)}
 
 
 def test_each_pod_has_what_its_processes_use() -> None:
     """All of them together, beside what the pod may use, and each pod for itself."""
     first, second, third = process(10, 3), process(11, 4), process(12, 1, B)
-    found = accounts(use(card(first, third, second)), HOLDERS, GIVEN, SETTINGS)
+    found = accounts(use(card(first, third, second)), HELD, GIVEN, SETTINGS)
     limit = 10 * GIB
     assert found == (
         Account(card=CARD, pod=A, uid=UIDS[A], limit=limit, used=7 * GIB, processes=(first, second)),
@@ -66,8 +68,8 @@ def test_what_is_not_known_is_no_number(said: Use, used: int | None) -> None:
 
 def test_a_process_of_a_pod_without_the_card_counts_for_nobody() -> None:
     """By podresources B has another card: what it uses of this one is neither its own nor that of A."""
-    holders = {(SHARED, "GPU-0::0"): {A}, (SHARED, "GPU-1::0"): {B}}
-    found = _accounts(use(card(process(10, 2), process(11, 30, B)), card(name=OTHER_CARD)), holders)
+    devices = [held("GPU-0::0"), held("GPU-1::0", B)]
+    found = _accounts(use(card(process(10, 2), process(11, 30, B)), card(name=OTHER_CARD)), devices)
     assert {key: (one.used, one.processes) for key, one in found.items()} == {
         (CARD, A): (2 * GIB, (process(10, 2),)),
         (OTHER_CARD, B): (0, ()),
@@ -75,24 +77,24 @@ def test_a_process_of_a_pod_without_the_card_counts_for_nobody() -> None:
 
 
 @pytest.mark.parametrize(
-    ("holders", "said"),
+    ("device", "said"),
     [
-        pytest.param({(WHOLE, "GPU-0"): {A}}, use(card(process(10, 39))), id="a whole card"),
-        pytest.param({(SHARED, "GPU-0::0"): {A}}, use(card(process(10, 39), parent="GPU-9")), id="a MIG device"),
-        pytest.param({(SHARED, "MIG-0::0"): {A}}, use(), id="a MIG device that is not seen"),
+        pytest.param(held("GPU-0", resource=WHOLE), use(card(process(10, 39))), id="a whole card"),
+        pytest.param(held("GPU-0::0"), use(card(process(10, 39), parent="GPU-9")), id="a MIG device"),
+        pytest.param(held("MIG-0::0"), use(), id="a MIG device that is not seen"),
     ],
 )
-def test_whole_cards_and_mig_devices_have_no_limit(holders: Holders, said: Use) -> None:
+def test_whole_cards_and_mig_devices_have_no_limit(device: Allocated, said: Use) -> None:
     """Nobody else is harmed by what their holders use."""
-    (found,) = accounts(said, holders, given_as(4, "MIG-0::0", "GPU-0::0"), SETTINGS)
+    (found,) = accounts(said, [device], given_as(4, "MIG-0::0", "GPU-0::0"), SETTINGS)
     assert found.limit is None
 
 
 def test_devices_of_one_card_are_one_account() -> None:
     """Two shares, of two resources even, are one limit: the memory is that of one card."""
-    holders = {(SHARED, "GPU-0::0"): {A}, ("nvidia.com/l4.shared", "GPU-0::2"): {A}}
+    devices = [held("GPU-0::0"), held("GPU-0::2", resource="nvidia.com/l4.shared")]
     given = {**GIVEN, **given_as(4, "GPU-0::2", resource="nvidia.com/l4.shared")}
-    (found,) = accounts(use(card()), holders, given, SETTINGS)
+    (found,) = accounts(use(card()), devices, given, SETTINGS)
     assert (found.limit, found.devices) == (20 * GIB, 2)
     assert pod_limits([found, replace(found, limit=None)]) == (PodLimit(CARD, A, 20 * GIB, 2),)
 
@@ -100,11 +102,11 @@ def test_devices_of_one_card_are_one_account() -> None:
 def test_a_device_of_files_is_on_the_card_that_the_agent_says() -> None:
     """Units of the node's files have names of their own."""
     resource = "example.com/card"
+    device, pci = "renderD128-1f0c2a9b::0", "0000:03:00.0"
     found = accounts(
-        use(card(process(10, 2), name="0000:03:00.0")),
-        {(resource, "renderD128-1f0c2a9b::0"): {A}},
-        given_as(2, "renderD128-1f0c2a9b::0", resource=resource),
+        use(card(process(10, 2), name=pci)._replace(pci=pci)),
+        [held(device, resource=resource, pci=frozenset({pci}))],
+        given_as(2, device, resource=resource),
         SETTINGS,
-        card_of=lambda _resource, _device: "0000:03:00.0",
     )
     assert [(one.card, one.used, one.limit) for one in found] == [("0000:03:00.0", 2 * GIB, 20 * GIB)]

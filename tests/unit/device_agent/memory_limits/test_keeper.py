@@ -14,10 +14,9 @@ from device_agent.gpu_state.use import Use
 from device_agent.memory_limits.keeper import Keeper
 from device_agent.memory_limits.watch import Ending
 from device_agent.usage.attribution import Allocated
-from device_agent.users.pod_resources import Holder
 from device_resources.memory_limits import MemoryMode, MemorySettings
 from tests.unit.device_agent.kubelet_stand_in import SECONDS
-from tests.unit.device_agent.memory_limits.examples import CARD, GIB, SHARED, UIDS, A, B, card, given_as, process, use
+from tests.unit.device_agent.memory_limits.examples import CARD, GIB, UIDS, A, B, card, given_as, held, process, use
 
 SETTINGS = MemorySettings(mode=MemoryMode.WATCH, grace_seconds=1)
 BIG = process(7, 30)
@@ -28,7 +27,7 @@ class Usage:
 
     def __init__(self) -> None:
         self.use: Use | None = None
-        self.held: tuple[Allocated, ...] | None = (share("0", A), share("1", B))
+        self.held: tuple[Allocated, ...] | None = (held(f"{CARD}::0"), held(f"{CARD}::1", B))
         self.requests: asyncio.Queue[EndRequest] = asyncio.Queue()
 
     def end(self, process: EndRequest) -> None:
@@ -41,12 +40,6 @@ class Usage:
         while seconds_since_boot() < end:
             self.use = use(card(BIG, process(8, 1, B)), at=seconds_since_boot())._replace(ended=ended)
             await asyncio.sleep(0.1)
-
-
-def share(number: str, pod: str) -> Allocated:
-    """Say that a pod has a share of a card."""
-    namespace, _, name = pod.partition("/")
-    return Allocated(SHARED, f"{CARD}::{number}", CARD, Holder(namespace, name, "main"))
 
 
 def keep(act: Callable[[Keeper, Usage, list[Ending]], Awaitable[None]], settings: MemorySettings = SETTINGS) -> None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from device_agent.gpu_state.use import ProcessUse
 from device_agent.memory_limits.accounts import Account
-from device_agent.memory_limits.watch import FRESH_SECONDS, LONGEST_GAP, NOTHING, Ending, Sample, Watched, watch
+from device_agent.memory_limits.watch import LONGEST_GAP, NOTHING, Ending, Sample, Watched, watch
+from device_agent.usage.attribution import FRESH_SECONDS
 from device_resources.memory_limits import MemoryMode, MemorySettings
 from tests.unit.device_agent.memory_limits.examples import CARD, GIB, OTHER_CARD, UIDS, A, B, process
 

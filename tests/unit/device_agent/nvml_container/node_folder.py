@@ -6,6 +6,7 @@ from pathlib import Path
 
 UID = "11e5bd56-3c42-4dbf-a1c1-7b1c0dbb3d6e"
 OTHER_UID = "22222222-3c42-4dbf-a1c1-7b1c0dbb3d6e"
+POD, OTHER_POD = "team-a/train-0", "team-b/infer-0"
 
 
 def plain(uid: str) -> str:
@@ -71,3 +72,13 @@ class NodeFolder:
         if not os.path.lexists(link):
             link.symlink_to(path)
         (self.proc / str(pid) / "fdinfo" / str(descriptor)).write_text(fdinfo)
+
+
+def two_pods(root: Path) -> NodeFolder:
+    """Make a node with two pods, each with a process, 10 and 20; 30 is of no pod."""
+    node = NodeFolder(root)
+    node.pod(POD, UID)
+    node.pod(OTHER_POD, OTHER_UID)
+    for pid, uid in ((10, UID), (20, OTHER_UID), (30, "")):
+        node.process(pid, uid)
+    return node

@@ -53,8 +53,8 @@ class Proc:
     """A folder ``proc`` with what the kernel says of processes, and of which pod they are."""
 
     def __init__(self, root: Path) -> None:
-        self.root = str(root)
         self._folder = root / "proc"
+        self.path = str(self._folder)
         pid = os.getpid()
         while pid:
             self._link(pid)
@@ -104,7 +104,7 @@ def main(when: str, root: Path) -> None:
 
     if when == "before":
         use_again()
-    why = end_process(request, use_again if when == "between" else lambda _card: {old.pid}, proc.root)
+    why = end_process(request, use_again if when == "between" else lambda _card: {old.pid}, proc.path)
     print(f"{'lives' if young[0].lives() else 'is dead'}: {why}")
     young[0].end()
 

@@ -40,7 +40,7 @@ def test_the_process_that_is_meant_is_ended_and_its_neighbour_lives(proc: Proc, 
     victim = Echo()
     proc.put(echo.pid, IN_POD)
     assert end_process(proc.put(victim.pid, IN_POD), lambda card: {victim.pid, echo.pid} if card == CARD else (),
-                       proc.root) == ""  # fmt: skip
+                       proc.path) == ""  # fmt: skip
     assert victim.reap() == -signal.SIGKILL
     assert echo.lives()
 
@@ -61,7 +61,7 @@ def test_the_process_that_is_meant_is_ended_and_its_neighbour_lives(proc: Proc, 
 def test_a_process_of_another_pod_or_of_none_lives(proc: Proc, echo: Echo, cgroup: str, why: str) -> None:
     """Whatever a request says."""
     request = proc.put(echo.pid, cgroup)
-    assert why in end_process(request, lambda _card: {echo.pid}, proc.root)
+    assert why in end_process(request, lambda _card: {echo.pid}, proc.path)
     assert echo.lives()
 
 
@@ -76,14 +76,14 @@ def test_a_process_that_does_not_use_the_card_lives(
     proc: Proc, echo: Echo, listed: tuple[int, ...] | None, why: str
 ) -> None:
     """NVML is asked again, and has to name it."""
-    assert why in end_process(proc.put(echo.pid, IN_POD), lambda _card: listed, proc.root)
+    assert why in end_process(proc.put(echo.pid, IN_POD), lambda _card: listed, proc.path)
     assert echo.lives()
 
 
 def test_another_start_is_another_process(proc: Proc, echo: Echo) -> None:
     """Though all else is the same."""
     request = proc.put(echo.pid, IN_POD)
-    why = end_process(request._replace(start=request.start - 1), lambda _card: {echo.pid}, proc.root)
+    why = end_process(request._replace(start=request.start - 1), lambda _card: {echo.pid}, proc.path)
     assert f"process {echo.pid} is another one now" in why
     assert echo.lives()
 
@@ -92,22 +92,22 @@ def test_a_process_that_has_ended_is_no_failure_of_the_kernel(proc: Proc, echo: 
     """Before the request, or between the comparison and the kill: the answer says so."""
     request = proc.put(echo.pid, IN_POD)
     expected = f"process {echo.pid} has ended"
-    assert end_process(request, lambda _card: [echo.end(), echo.pid], proc.root) == expected
-    assert end_process(request, lambda _card: {echo.pid}, proc.root) == expected
+    assert end_process(request, lambda _card: [echo.end(), echo.pid], proc.path) == expected
+    assert end_process(request, lambda _card: {echo.pid}, proc.path) == expected
 
 
 def test_the_container_itself_what_has_started_it_and_the_first_process_live(proc: Proc) -> None:
     """Even where all that is compared agrees."""
     for pid in (1, os.getpid(), os.getppid()):
         request = proc.put(pid, IN_POD)
-        why = end_process(request, lambda _card, pid=pid: {pid}, proc.root, _refuse)  # type: ignore[misc]
+        why = end_process(request, lambda _card, pid=pid: {pid}, proc.path, _refuse)  # type: ignore[misc]
         assert re.match(rf"process {pid} is the (first one|container nvml itself)", why)
 
 
 def test_nobody_in_the_pod_of_the_agent_is_ended(proc: Proc, echo: Echo) -> None:
     """The agent beside the container nvml is not what has started it."""
     proc.put(os.getpid(), IN_POD)
-    assert "is in the pod of the agent" in end_process(proc.put(echo.pid, IN_POD), lambda _card: {echo.pid}, proc.root)
+    assert "is in the pod of the agent" in end_process(proc.put(echo.pid, IN_POD), lambda _card: {echo.pid}, proc.path)
     assert echo.lives()
 
 
@@ -115,7 +115,7 @@ def test_nothing_is_ended_while_the_own_processes_cannot_be_read(tmp_path: Path,
     """Nobody can say then what has started this process."""
     request = proc.put(echo.pid, IN_POD)
     shutil.rmtree(tmp_path / "proc" / str(os.getpid()))
-    assert "cannot be said" in end_process(request, lambda _card: {echo.pid}, proc.root)
+    assert "cannot be said" in end_process(request, lambda _card: {echo.pid}, proc.path)
     assert echo.lives()
 
 
@@ -126,7 +126,7 @@ def test_a_kernel_that_refuses_is_quoted(proc: Proc, echo: Echo, error: OSError)
     def send(_process: int, _number: int) -> None:
         raise error
 
-    why = end_process(proc.put(echo.pid, IN_POD), lambda _card: {echo.pid}, proc.root, send)
+    why = end_process(proc.put(echo.pid, IN_POD), lambda _card: {echo.pid}, proc.path, send)
     assert why == f"process {echo.pid} cannot be ended: {error.strerror}"
 
 

@@ -12,11 +12,17 @@ from device_agent.gpu_state.use_json import dump_use, parse_use
 from device_agent.nvml_container.sampling import Sampling
 from device_agent.nvml_container.settings import Places
 from nvml_inventory.values import DeviceUse, Process
-from tests.unit.device_agent.nvml_container.node_folder import OTHER_UID, UID, NodeFolder, plain
+from tests.unit.device_agent.nvml_container.node_folder import (
+    OTHER_POD,
+    POD,
+    UID,
+    NodeFolder,
+    plain,
+    two_pods,
+)
 
 AMD, PCI = "0000:0a:00.0", "0000:3b:00.0"
 GIB = 1 << 30
-POD, OTHER_POD = "team-a/train-0", "team-b/infer-0"
 GPU = DeviceUse("GPU-1", PCI, 0, name="NVIDIA H200", values={"power_w": 312.5})
 MIG = DeviceUse("MIG-1", PCI, 0, parent="GPU-1", profile="1g.18gb", gi=7, values={"memory_used": GIB})
 
@@ -24,12 +30,7 @@ MIG = DeviceUse("MIG-1", PCI, 0, parent="GPU-1", profile="1g.18gb", gi=7, values
 @pytest.fixture
 def node(tmp_path: Path) -> NodeFolder:
     """Make a node with two pods, of which each has a process; 30 is of no pod."""
-    node = NodeFolder(tmp_path)
-    node.pod(POD, UID)
-    node.pod(OTHER_POD, OTHER_UID)
-    for pid, uid in ((10, UID), (20, OTHER_UID), (30, "")):
-        node.process(pid, uid)
-    return node
+    return two_pods(tmp_path)
 
 
 def sampling(node: NodeFolder, *pods: str, asks: bool = True) -> Sampling:

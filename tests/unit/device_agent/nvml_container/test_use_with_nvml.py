@@ -12,11 +12,17 @@ from device_agent.gpu_state.use import ProcessUse
 from tests.nvml.gpu import USE
 from tests.nvml.machine import FakeMachine
 from tests.nvml.models import A100_40
-from tests.unit.device_agent.nvml_container.node_folder import OTHER_UID, UID, NodeFolder, plain
+from tests.unit.device_agent.nvml_container.node_folder import (
+    OTHER_POD,
+    POD,
+    UID,
+    NodeFolder,
+    plain,
+    two_pods,
+)
 from tests.unit.device_agent.nvml_container.running import WithNvml, wait_for
 
 Start = Callable[..., WithNvml]
-POD, OTHER_POD = "team-a/train-0", "team-b/infer-0"
 AMD = "0000:0a:00.0"
 GIB = 1 << 30
 
@@ -24,12 +30,7 @@ GIB = 1 << 30
 @pytest.fixture
 def node(tmp_path: Path) -> NodeFolder:
     """Make a node with two pods of one process each; 30 is of no pod."""
-    node = NodeFolder(tmp_path)
-    node.pod(POD, UID)
-    node.pod(OTHER_POD, OTHER_UID)
-    for pid, uid in ((10, UID), (20, OTHER_UID), (30, "")):
-        node.process(pid, uid)
-    return node
+    return two_pods(tmp_path)
 
 
 @pytest.fixture
