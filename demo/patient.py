@@ -1,6 +1,7 @@
 """A client that asks again when the API server says when, as both programs do.
 
-A definition that is new answers ``429 storage is (re)initializing`` for a second, from Kubernetes 1.30 on.
+A definition that is new answers ``429 storage is (re)initializing`` for a second, from Kubernetes 1.30 on. A busy
+machine's server answers ``500 resource quota evaluation timed out``, and has written nothing.
 """
 
 import time
@@ -8,10 +9,12 @@ from typing import Any
 
 from kube_api.client import Client
 from kube_api.connection import Response
-from kube_api.errors import TooManyRequests
+from kube_api.errors import ServerUnavailable, TooManyRequests
 
 ATTEMPTS = 10
 LONGEST_PAUSE_SECONDS = 10.0
+BUSY = "resource quota evaluation timed out"
+BUSY_PAUSE_SECONDS = 1.0
 
 
 class PatientClient(Client):
@@ -25,4 +28,8 @@ class PatientClient(Client):
                 if error.retry_after is None:
                     raise
                 time.sleep(min(error.retry_after, LONGEST_PAUSE_SECONDS))
+            except ServerUnavailable as error:
+                if BUSY not in str(error):
+                    raise
+                time.sleep(BUSY_PAUSE_SECONDS)
         return super()._send(*request, **options)

@@ -4,21 +4,22 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from demo.patient import ATTEMPTS, PatientClient
+from demo.patient import ATTEMPTS, BUSY, PatientClient
 from kube_api.connection import Response, Timeout
-from kube_api.errors import NotFound, TooManyRequests
+from kube_api.errors import KubeApiError, NotFound, ServerUnavailable, TooManyRequests
 
 
 class _Reply:
-    def __init__(self, status: int, retry_after: str | None = None) -> None:
+    def __init__(self, status: int, retry_after: str | None = None, content: bytes = b"{}") -> None:
         self.status = status
         self._retry_after = retry_after
+        self._content = content
 
     def header(self, name: str) -> str | None:
         return self._retry_after if name == "Retry-After" else None
 
     def read(self) -> bytes:
-        return b"{}"
+        return self._content
 
     def chunks(self) -> Iterator[bytes]:
         yield b"{}"
@@ -47,6 +48,13 @@ def test_it_asks_again_until_there_is_an_answer() -> None:
     assert server.replies == []
 
 
+def test_a_server_that_is_too_busy_to_decide_is_asked_again() -> None:
+    """It has written nothing."""
+    server = _Server(_Reply(500, content=f"Internal error occurred: {BUSY}".encode()), _Reply(200))
+    assert PatientClient(server).get("/x") == {}
+    assert server.replies == []
+
+
 @pytest.mark.parametrize("replies", [1, ATTEMPTS])
 def test_it_does_not_ask_for_ever(replies: int) -> None:
     """Neither where no time is named, nor where the time never comes."""
@@ -56,8 +64,9 @@ def test_it_does_not_ask_for_ever(replies: int) -> None:
     assert server.replies == []
 
 
-def test_any_other_answer_is_an_error_at_once() -> None:
-    """Only 429 passes by itself."""
-    server = _Server(_Reply(404))
-    with pytest.raises(NotFound):
+@pytest.mark.parametrize(("status", "error"), [(404, NotFound), (500, ServerUnavailable)])
+def test_any_other_answer_is_an_error_at_once(status: int, error: type[KubeApiError]) -> None:
+    """Only these pass by themselves."""
+    server = _Server(_Reply(status))
+    with pytest.raises(error):
         PatientClient(server).get("/x")
