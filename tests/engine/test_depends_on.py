@@ -195,6 +195,7 @@ def test_without_the_symbols_the_verification_refuses(kernel: KernelPackage, wor
     assert caught.value.reason is Reason.MISSING_SYMBOL
 
 
+@pytest.mark.long
 def test_the_second_driver_waits_for_the_first(
     kernel: KernelPackage, first: Made, second: Made, tmp_path: Path
 ) -> None:

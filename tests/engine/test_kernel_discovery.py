@@ -81,6 +81,7 @@ def images(api: docker.APIClient) -> set[str]:
     return {image["Id"] for image in api.images(all=True)}
 
 
+@pytest.mark.long
 def test_a_real_base_image_lists_what_apt_offers(
     engine_ground: Testbed, api: docker.APIClient, offered: set[str]
 ) -> None:

@@ -412,7 +412,13 @@ def test_modules_of_the_kernel_make_room(kernel: KernelPackage, image: DriverIma
     assert did["taken"].output == f"{boot_id} drivers.second live\nfwdrv\n"
 
 
-@pytest.mark.parametrize("suffixes", [(".zst", ".xz", ".gz"), ("", ".zst", ".zst")], ids=["one of each", "most zstd"])
+@pytest.mark.parametrize(
+    "suffixes",
+    [
+        pytest.param((".zst", ".xz", ".gz"), id="one of each"),
+        pytest.param(("", ".zst", ".zst"), id="most zstd", marks=pytest.mark.long),
+    ],
+)
 def test_modules_of_the_node_are_loaded_however_they_are_compressed(
     kernel: KernelPackage,
     with_shipped_loader: DriverImage,

@@ -501,7 +501,7 @@ def test_a_rebuild_of_one_node_unloads_what_depends_on_the_driver() -> None:
 
 
 @pytest.mark.parametrize("what", ["paused", "old source", "the second paused", "rebooted"])
-@pytest.mark.parametrize("number", [7, 19, *(pytest.param(number, marks=pytest.mark.long) for number in (13, 25))])
+@pytest.mark.parametrize("number", [19, *(pytest.param(number, marks=pytest.mark.long) for number in (7, 13, 25))])
 def test_a_wave_that_is_disturbed_leaves_no_driver_away(what: str, number: int) -> None:
     """At any moment: what has yielded is loaded again."""
     world = ordered(2)
