@@ -98,14 +98,12 @@ class UseWatch:
         self.held, self._holders, self.why = None, None, why
 
     async def _look(self) -> None:
-        why, asked_at = "", seconds_since_boot()
+        asked_at = seconds_since_boot()
         try:
             self._holders = await fetch_holders(self._settings.pod_resources, _ANSWER_SECONDS)
         except UsersUnknown as error:
-            self._holders, why = None, str(error)
-        self._note(why)
-        if self._holders is None:
-            self.held = None
+            self._note(str(error))
+            self.held = self._holders = None
             return
         self._ask()
         resources = self._resources()
@@ -113,6 +111,7 @@ class UseWatch:
         with suppress(TimeoutError):  # files of the node that do not answer: their devices are of no card then
             async with asyncio.timeout(_ANSWER_SECONDS):
                 addresses = await in_thread(_find_addresses(self._settings.root, self._holders, resources), "usage")
+        self._note("")
         self.held, self.held_at = allocated(self._holders, resources, addresses), asked_at
 
     def _note(self, why: str) -> None:
