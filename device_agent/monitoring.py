@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_PAUSE = 10.0
+_PAUSE = 2.0
 """Seconds until what could not be read is read again."""
 _DESCRIPTIONS = {
     "memory_limit_bytes": ("gauge", "What a pod may use of a shared card."),
