@@ -86,6 +86,7 @@ class Monitoring:
             usage = None
             if self._loading is not None:
                 self._loading.cancel()
+                self._loading = None
         self._usage = usage
 
     def metrics(self) -> str:

@@ -81,7 +81,8 @@ class Keeper:
         """Keep what this says from now on. After a dry run each grace begins anew: nobody has heard of an end yet."""
         if self._memory.dry_run and not memory.dry_run:
             self._watched = NOTHING
-        self._memory = memory
+        if memory != self._memory:  # what is decided by equal settings goes on
+            self._memory = memory
 
     def samples(self) -> dict[str, list[Row]]:
         """Make the samples of the metrics, as :func:`device_agent.memory_limits.report.samples`.
@@ -151,8 +152,11 @@ class Keeper:
         if ending.is_dry_run:
             self._kills = counted(self._kills, ending)
             return True
-        why = "" if self._memory is memory else "the configuration has changed meanwhile"
-        at = seconds_since_boot()
+        at, why = seconds_since_boot(), ""
+        if self._memory is not memory:
+            why = "the configuration has changed meanwhile"
+        elif self._usage.held is None:
+            why = "it is not known any more which pod has which device"
         request = EndRequest(ending.account.card, process.uid, process.pid, process.start, at)
         if not why and not self._usage.end(request):
             why = "there is no connection to the container nvml"

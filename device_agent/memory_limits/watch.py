@@ -69,11 +69,11 @@ def watch(
 ) -> tuple[Watched, tuple[Ending, ...]]:
     """Take a sample, and return what is remembered and what is to be done.
 
-    A sample that is missing, old, or was taken before interrupts nothing and decides nothing, nor does one beside old
-    words of podresources. Without podresources all that was seen is forgotten.
+    A sample that is missing, old, or was taken before interrupts nothing and decides nothing. Without podresources all
+    that was seen is forgotten.
 
-    Nobody is ended by what podresources was asked for before the excess began: until then the name may have been
-    another pod's, with other devices.
+    Nobody is ended by what podresources said long ago, or was asked for before the excess began: until then the name
+    may have been another pod's, with other devices. A pod that is within its limit by that is so all the same.
 
     Args:
         before: what is remembered.
@@ -86,7 +86,7 @@ def watch(
         return before, ()
     if sample.accounts is None:
         return NOTHING, ()
-    if now - sample.at > FRESH_SECONDS or sample.at <= before.at or now - sample.held_at > HOLDERS_SECONDS:
+    if now - sample.at > FRESH_SECONDS or sample.at <= before.at:
         return before, ()
     known = {(account.card, account.pod): account for account in sample.accounts}
     excesses = {
@@ -96,7 +96,7 @@ def watch(
     }
     endings: list[Ending] = []
     for key in sorted(excesses, key=lambda key: (excesses[key].since, key)):
-        if not _is_due(excesses[key], sample, settings.grace_seconds):
+        if now - sample.held_at > HOLDERS_SECONDS or not _is_due(excesses[key], sample, settings.grace_seconds):
             continue
         process = _largest(known[key], own_pod)
         if process is None or (settings.dry_run and excesses[key].is_reported):

@@ -203,6 +203,21 @@ def test_a_dry_run_that_begins_while_an_event_is_written_ends_nothing() -> None:
     keep(act)
 
 
+def test_a_kubelet_that_goes_while_an_event_is_written_ends_nothing() -> None:
+    """Nobody can say then that the pod still has the card."""
+
+    async def act(_keeper: Keeper, usage: Usage, told: Told) -> None:
+        def go() -> None:
+            usage.held = None
+
+        told.begins = go
+        await usage.until(lambda: bool(told.endings))
+        await usage.samples(seconds=1.5)
+        assert usage.requests.empty()
+
+    keep(act)
+
+
 def test_a_request_that_cannot_be_sent_is_decided_again(caplog: pytest.LogCaptureFixture) -> None:
     """At the next sample, and not after another grace."""
     grace = replace(SETTINGS, grace_seconds=5)

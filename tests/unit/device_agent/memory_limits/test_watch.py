@@ -134,7 +134,6 @@ def _over_since(at: float) -> Watched:
             Sample(at=12, accounts=(UNDER,), held_at=12), 12.1 + FRESH_SECONDS, id="old, and within the limit"
         ),
         pytest.param(Sample(at=0, accounts=(UNDER,), held_at=0), 1.0, id="taken before"),
-        pytest.param(Sample(at=12, accounts=(OVER,), held_at=11.9 - HOLDERS_SECONDS), 12.0, id="beside old holders"),
     ],
 )
 def test_a_sample_that_says_nothing_new_changes_nothing(sample: Sample | None, now: float) -> None:
@@ -154,6 +153,16 @@ def test_it_is_decided_again_from_what_is_remembered() -> None:
     after, endings = watch(_over_since(0), Sample(at=12, accounts=(OVER,), held_at=12), 12, SETTINGS)
     assert len(endings) == 1
     assert watch(after, Sample(at=12, accounts=(OVER,), held_at=12), 12, SETTINGS) == (after, ())
+
+
+def test_old_holders_decide_nothing() -> None:
+    """The next ones do. A pod that is within its limit by old ones is so, and its grace begins anew."""
+    old = 11.9 - HOLDERS_SECONDS
+    after, endings = watch(_over_since(0), Sample(at=12, accounts=(OVER,), held_at=old), 12, SETTINGS)
+    assert endings == ()
+    assert len(watch(after, Sample(at=15, accounts=(OVER,), held_at=15), 15, SETTINGS)[1]) == 1
+    within, _ = watch(_over_since(0), Sample(at=12, accounts=(UNDER,), held_at=old), 12, SETTINGS)
+    assert watch(within, Sample(at=15, accounts=(OVER,), held_at=15), 15, SETTINGS)[1] == ()
 
 
 def test_nobody_is_ended_by_holders_of_before_the_excess() -> None:
@@ -214,7 +223,7 @@ def test_nobody_is_ended_who_is_not_over_the_limit_for_long_enough(
         now += step
         if sample is not None:
             sample = replace(sample, at=now - age, held_at=now - held_age)  # noqa: PLW2901 - the times of this step
-        is_news = sample is not None and sample.at > before.at and age <= FRESH_SECONDS and held_age <= HOLDERS_SECONDS
+        is_news = sample is not None and sample.at > before.at and age <= FRESH_SECONDS
         before, endings = watch(before, sample, now, SETTINGS)
         if sample is not None and sample.accounts is None:
             over_since = {}
@@ -237,6 +246,7 @@ def test_nobody_is_ended_who_is_not_over_the_limit_for_long_enough(
             assert mine.used > mine.limit
             assert ending.process.pid > 1
             assert sample.at - over_since[mine.card, pod] >= SETTINGS.grace_seconds
+            assert held_age <= HOLDERS_SECONDS
             assert sample.held_at >= over_since[mine.card, pod]
             assert sample.at - last.get(pod, -1000.0) >= SETTINGS.grace_seconds
             last[pod] = sample.at
