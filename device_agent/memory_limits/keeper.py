@@ -61,9 +61,19 @@ class _Asked(NamedTuple):
 
 
 class Keeper:
-    """Keeps limits until it is closed. ``usage``: who uses what; ``given``: what is remembered of allocations."""
+    """Keeps limits until it is closed. ``usage``: who uses what; ``given``: what is remembered of allocations.
 
-    def __init__(self, usage: Usage, given: "Callable[[], Given]", tell: Tell, memory: MemorySettings) -> None:
+    ``look``: seconds from one look for a new sample to the next.
+    """
+
+    def __init__(
+        self,
+        usage: Usage,
+        given: "Callable[[], Given]",
+        tell: Tell,
+        memory: MemorySettings,
+        look: float = _LOOK_SECONDS,
+    ) -> None:
         self._usage = usage
         self._given = given
         self._tell = tell
@@ -75,6 +85,7 @@ class Keeper:
         self._ended: dict[tuple[int, int], None] = {}
         self._kills: Kills = {}
         self._failure = ""
+        self._look = look
         self._task = asyncio.create_task(self._follow())
 
     def configure(self, memory: MemorySettings) -> None:
@@ -106,7 +117,7 @@ class Keeper:
 
     async def _follow(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(self._look)
             use = self._usage.use
             if use is not None and use is not self._seen:
                 self._seen = use  # first of all: whatever fails, nothing is decided twice by one sample
