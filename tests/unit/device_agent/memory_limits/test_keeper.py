@@ -177,6 +177,7 @@ def test_a_dry_run_asks_for_nothing() -> None:
 
 def test_after_a_dry_run_the_grace_begins_anew() -> None:
     """Whoever is over the limit by then has not been warned of an end."""
+
     async def act(keeper: Keeper, usage: Usage, told: Told) -> None:
         await usage.until(lambda: bool(told.endings))
         keeper.configure(SETTINGS)
