@@ -141,10 +141,10 @@ def test_a_process_that_takes_its_time_to_end_is_counted_once() -> None:
 
 
 def test_more_answers_than_are_kept_are_no_loss() -> None:
-    """Those of others, and equal ones of before, push old ones out."""
+    """Old ones of the same process are no answers to a new request, and are pushed out by its own."""
 
     async def act(keeper: Keeper, usage: Usage, _told: Told) -> None:
-        usage.ended = tuple(Ended(BIG.pid, BIG.start, float(at)) for at in range(MOST_ENDED))
+        usage.ended = tuple(Ended(BIG.pid, BIG.start, float(at), "NVML hangs") for at in range(MOST_ENDED))
         usage.answers[BIG.pid] = ""
         await usage.until(lambda: kills(keeper) == [1])
 
@@ -177,6 +177,7 @@ def test_a_dry_run_asks_for_nothing() -> None:
 
 def test_after_a_dry_run_the_grace_begins_anew() -> None:
     """Whoever is over the limit by then has not been warned of an end."""
+
     async def act(keeper: Keeper, usage: Usage, told: Told) -> None:
         await usage.until(lambda: bool(told.endings))
         keeper.configure(SETTINGS)
