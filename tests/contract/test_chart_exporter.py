@@ -257,6 +257,15 @@ def test_rules_on_devices_come_with_an_exporter() -> None:
     assert renamed == json.loads(json.dumps(groups[0]).replace("Hostname", "node"))
 
 
+def test_limits_of_memory_alone_bring_rules_and_dashboard() -> None:
+    """They are in the agent's own metrics; neither Service nor PodMonitor looks for an exporter that is not there."""
+    values = {"prometheusRule": {"enabled": True}, "dashboard": {"enabled": True}, "podMonitor": {"enabled": True}}
+    found = objects({"deviceAgent": {"enabled": True, "memory": {"mode": "watch"}}, **values})
+    assert one(found, "PrometheusRule", "driverwright")["spec"]["groups"][-1]["name"] == "devices"
+    assert one(found, "ConfigMap", "driverwright-devices-dashboard")["data"].keys() == {"devices.json"}
+    assert [item["metadata"]["name"] for item in found if item["kind"] in ("Service", "PodMonitor")] == ["driverwright"]
+
+
 def test_how_long_an_alert_on_devices_waits_is_a_value() -> None:
     """As of the others; recording rules have no such time."""
     values = {"prometheusRule": {"enabled": True, "for": {"GpuMemoryFull": "1d"}}}

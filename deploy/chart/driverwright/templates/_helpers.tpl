@@ -108,6 +108,13 @@ true
 {{- end -}}
 {{- end }}
 
+{{/* Not empty where there are metrics for the rules and the dashboard of devices. */}}
+{{- define "has-device-metrics" -}}
+{{- if or (include "has-exporters" .) (and .Values.deviceAgent.enabled (include "limits-memory" .)) -}}
+true
+{{- end -}}
+{{- end }}
+
 {{/* Selects the pods with an exporter, those of drivers as well. */}}
 {{- define "exporters" -}}
 driverwright.io/exporter: 'true'
