@@ -71,8 +71,19 @@ def test_a_follower_gets_values_and_the_processes_of_its_pods(start: Start, mach
     assert (use.pods, use.processes, use.session) == ((POD,), "", session)
 
 
-def test_a_request_to_end_a_process_is_refused_where_no_limits_are_kept(start: Start) -> None:
-    """As chart and stage start it then: whoever owns the socket ends nothing, though the process is as named."""
+@pytest.mark.parametrize(
+    ("environment", "why"),
+    [
+        pytest.param({}, "the container nvml runs without --ends-processes=true", id="no limits are kept"),
+        pytest.param({"DEVICE_AGENT_ENDS_PROCESSES": "true"}, "it cannot be said whether", id="limits are kept"),
+    ],
+)
+def test_a_request_to_end_a_process_is_refused_where_no_limits_are_kept(
+    start: Start, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], why: str
+) -> None:
+    """As chart and stage start it then: whoever owns the socket ends nothing. Else the process is compared first."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
     with start() as running, subprocess.Popen(["sleep", "infinity"]) as victim:
         try:
             user = running.user((POD,))
@@ -80,7 +91,7 @@ def test_a_request_to_end_a_process_is_refused_where_no_limits_are_kept(start: S
             named = EndRequest(card="GPU-0", uid=plain(UID), pid=victim.pid, start=1)
             user.connection.sendall(dump_request(END, process=named))
             (answer,) = user.use(lambda use: bool(use.ended)).ended
-            assert (answer.pid, answer.why) == (victim.pid, "the container nvml runs without --ends-processes=true")
+            assert (answer.pid, answer.why[: len(why)]) == (victim.pid, why)
             assert victim.poll() is None
         finally:
             victim.kill()
