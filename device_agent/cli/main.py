@@ -51,9 +51,9 @@ def _run_parsed(arguments: Sequence[str], environment: Environment) -> int:
 
         return print_who(parsed.output, environment)
     if parsed.command == "admission-policy":
-        from device_agent.cli.policy_command import print_policy, print_rights  # noqa: PLC0415 - as above
+        from device_agent.cli.policy_command import print_manifest  # noqa: PLC0415 - as above
 
-        return print_policy(parsed.service_account) if parsed.account is None else print_rights(parsed.account)
+        return print_manifest(parsed.service_account, parsed.account, limits_memory=parsed.memory_limits)
     if parsed.command == "nvml":
         from device_agent.nvml_container.run import run_with_flags  # noqa: PLC0415 - as above
         from device_agent.nvml_container.settings import FLAGS  # noqa: PLC0415 - as above

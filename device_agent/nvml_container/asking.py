@@ -38,10 +38,16 @@ _MOST_U32 = 2**32 - 1
 _MOST_LEFT = 256
 """How many Xid events are said at the end of a session; one of a storm more or less changes nothing."""
 _MOST_SHOWN = 3
+_REFUSED = "the container nvml runs without --ends-processes=true"
 
 
 class Asking:
-    """Asks NVML, as long as there is a driver; ``requests`` and ``lines`` are the descriptors of both pipes."""
+    """Asks NVML, as long as there is a driver; ``requests`` and ``lines`` are the descriptors of both pipes.
+
+    ``ends_processes``: where limits of memory want it. Else requests for that are refused, whoever sends them.
+    """
+
+    ends_processes = False
 
     def __init__(self, *, places: Places, timing: Timing, log: Log, requests: int, lines: int, wanted: Wanted) -> None:
         self._places = places
@@ -150,7 +156,7 @@ class Asking:
             listed = session.processes(card) if session is not None else None
             return None if listed is None else {one.pid for one in listed}
 
-        why = end_process(request, users, proc)
+        why = end_process(request, users, proc) if self.ends_processes else _REFUSED
         self._log.warning(f"process {request.pid} of pod {request.uid} on {request.card}: {why or 'ended (SIGKILL)'}")
         return Ended(request.pid, request.start, request.at, printable(why))
 

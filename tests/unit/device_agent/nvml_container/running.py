@@ -189,13 +189,14 @@ class StandIn(Running):
 
 
 RUN = """
-import ctypes, json, sys
+import ctypes, json, os, sys
 from device_agent.nvml_container.run import supervise
 from device_agent.nvml_container.settings import Places, Settings, Timing
 folder, library, timing = sys.argv[1:]
 ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: orphans become its children, as those of a container's first
 places = Places(root=folder, proc_root=folder, dev=f"{folder}/dev", library=library)
-sys.exit(supervise(Settings(f"{folder}/nvml.sock", "debug", "text", places, Timing(**json.loads(timing)))))
+timing, ends = Timing(**json.loads(timing)), "DEVICE_AGENT_ENDS_PROCESSES" in os.environ
+sys.exit(supervise(Settings(f"{folder}/nvml.sock", "debug", "text", places, timing, ends)))
 """
 
 

@@ -1,12 +1,14 @@
 """The use of cards by the container's processes with the real pynvml, on the test library and a folder for a node."""
 
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from device_agent.gpu_state.requests import FOLLOW_USE, LEAVE_USE, LOOK
+from device_agent.gpu_state.ending import EndRequest
+from device_agent.gpu_state.requests import END, FOLLOW_USE, LEAVE_USE, LOOK, dump_request
 from device_agent.gpu_state.state import ABSENT, FAILED, OK
 from device_agent.gpu_state.use import ProcessUse
 from tests.nvml.gpu import USE
@@ -67,6 +69,32 @@ def test_a_follower_gets_values_and_the_processes_of_its_pods(start: Start, mach
     assert [one.memory for one in second.processes] == [None]
     assert "temperature_c" not in second.values
     assert (use.pods, use.processes, use.session) == ((POD,), "", session)
+
+
+@pytest.mark.parametrize(
+    ("environment", "why"),
+    [
+        pytest.param({}, "the container nvml runs without --ends-processes=true", id="no limits are kept"),
+        pytest.param({"DEVICE_AGENT_ENDS_PROCESSES": "true"}, "it cannot be said whether", id="limits are kept"),
+    ],
+)
+def test_a_request_to_end_a_process_is_refused_where_no_limits_are_kept(
+    start: Start, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], why: str
+) -> None:
+    """As chart and stage start it then: whoever owns the socket ends nothing. Else the process is compared first."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with start() as running, subprocess.Popen(["sleep", "infinity"]) as victim:
+        try:
+            user = running.user((POD,))
+            user.use()
+            named = EndRequest(card="GPU-0", uid=plain(UID), pid=victim.pid, start=1)
+            user.connection.sendall(dump_request(END, process=named))
+            (answer,) = user.use(lambda use: bool(use.ended)).ended
+            assert (answer.pid, answer.why[: len(why)]) == (victim.pid, why)
+            assert victim.poll() is None
+        finally:
+            victim.kill()
 
 
 def test_mig_devices_have_their_own_processes(start: Start, machine: FakeMachine) -> None:
