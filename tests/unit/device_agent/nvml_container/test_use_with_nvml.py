@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from device_agent.boot import seconds_since_boot
 from device_agent.gpu_state.ending import EndRequest
 from device_agent.gpu_state.requests import END, FOLLOW_USE, LEAVE_USE, LOOK, dump_request
 from device_agent.gpu_state.state import ABSENT, FAILED, OK
@@ -88,7 +89,7 @@ def test_a_request_to_end_a_process_is_refused_where_no_limits_are_kept(
         try:
             user = running.user((POD,))
             user.use()
-            named = EndRequest(card="GPU-0", uid=plain(UID), pid=victim.pid, start=1)
+            named = EndRequest(card="GPU-0", uid=plain(UID), pid=victim.pid, start=1, at=seconds_since_boot())
             user.connection.sendall(dump_request(END, process=named))
             (answer,) = user.use(lambda use: bool(use.ended)).ended
             assert (answer.pid, answer.why[: len(why)]) == (victim.pid, why)
