@@ -107,7 +107,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_profiles(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    cards = _add(commands, "cards", "write the GPUs of this node to a file for profiles check", _CARDS_EXAMPLES)
+    cards = _add(
+        commands, "cards", "write the GPUs of this node to a file for profiles check and mig plan", _CARDS_EXAMPLES
+    )
     cards.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml", help="format (default: yaml)")
     _add_options(cards, ("nvml-socket", "log-level", "log-format"))
     profiles = _add(commands, "profiles", "check profiles of GPUs; needs no cluster", "")

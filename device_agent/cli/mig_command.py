@@ -51,7 +51,8 @@ def _read(path: str, most: int) -> str:
 
 def _devices(plans: Sequence[CardPlan]) -> dict[str, int]:
     """Count the MIG devices that all cards have afterwards; refused ones as they are."""
-    here = [one.instance for plan in plans for one in (*plan.stays, *plan.created)]
+    here = [one.instance for plan in plans for one in plan.stays]
+    here += [one.instance for plan in plans for one in plan.created]
     counts = Counter(str(device) for instance in here for device in instance.devices)
     return dict(sorted(counts.items()))
 

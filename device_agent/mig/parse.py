@@ -116,10 +116,11 @@ def _entries(document: object, file: str, key: str) -> object:
     problems = _FILE.check(document, ())
     if problems or not isinstance(document, Mapping):
         raise ConfigurationError(f"{file}: {first_few(problems, _MAX_LISTED, separator='; ')}")
-    configs = document[_CONFIGS]
+    # YAML reads a key of digits as a number.
+    configs = {str(one): value for one, value in document[_CONFIGS].items()}
     if key not in configs:
-        there = first_few((quoted(str(one), _LONGEST_KEY) for one in configs), 20) or "none"
-        near = nearest(key, [str(one) for one in configs])
+        there = first_few((quoted(one, _LONGEST_KEY) for one in configs), 20) or "none"
+        near = nearest(key, configs)
         raise ConfigurationError(
             f"{file}: {_CONFIGS}: there is no key {quoted(key, _LONGEST_KEY)}{near}; there are {there}"
         )

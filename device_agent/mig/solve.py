@@ -13,6 +13,9 @@ from operator import or_
 from device_agent.errors import MigRefused
 from device_agent.mig.model import DeviceName, Model, Profile
 
+_MOST_SHARED = 8
+"""Instances that a card can have: each has at least one of its slices."""
+
 Devices = Mapping[DeviceName, int]
 """The devices that a card is to have, and how many of each."""
 
@@ -62,38 +65,57 @@ def place(model: Model, devices: Devices, existing: Sequence[Existing] = ()) -> 
     Raises:
         MigRefused: the model has no such profile, or they do not fit; the message names the profile.
     """
-    wanted = _instances(model, devices)
-    there = {(one.instance, one.start): one.users for one in existing if one.start is not None}
-    found = _Search(kinds=_kinds(model, wanted), there=there).best(0, 0)
-    if found is None:
-        raise MigRefused(_what_fails(model, wanted))
-    return tuple(sorted(found.placed, key=lambda one: one.start))
+    there = {(one.instance, one.start): one.users for one in existing}
+    ways = [_packed(model, rest, kept) for kept, rest in _shared_that_stay(devices, existing)]
+    if why := _too_many(model, ways[0]):
+        raise MigRefused(why)
+    possible = [wanted for wanted in ways if not _too_many(model, wanted)]
+    found = [way for wanted in possible if (way := _Search(kinds=_kinds(model, wanted), there=there).best(0, 0))]
+    if not found:
+        raise MigRefused(_what_fails(model, ways[0]))
+    # max takes the first of equal ones: that with the fewest GPU instances.
+    return tuple(sorted(max(found, key=lambda way: way.worth).placed, key=lambda one: one.start))
 
 
-def _instances(model: Model, devices: Devices) -> list[Instance]:
-    """Make the GPU instances for devices, largest first; devices with a part of one share as few as possible."""
+def _shared_that_stay(devices: Devices, existing: Sequence[Existing]) -> Iterator[tuple[list[Instance], Devices]]:
+    """Yield which instances may stay whose devices have parts of them, at first none, and the devices beside these.
+
+    Devices can share GPU instances in several ways, and one that needs more of them may lose fewer users.
+    """
+    placed = [one.instance for one in existing if one.start is not None and one.instance.compute]
+    parts = sorted((one for one in placed if not one.devices[0].is_whole), key=lambda one: (one.profile, one.compute))
+    for count in range(len(parts[:_MOST_SHARED]) + 1):
+        for kept in combinations(parts[:_MOST_SHARED], count):
+            rest = Counter(devices)
+            rest.subtract(device for one in kept for device in one.devices)
+            if all(number >= 0 for number in rest.values()):
+                yield list(kept), rest
+
+
+def _packed(model: Model, devices: Devices, kept: Sequence[Instance]) -> list[Instance]:
+    """Make the GPU instances for devices, beside those that stay; largest first."""
     named: dict[str, list[DeviceName]] = {}
     for device, count in devices.items():
         named.setdefault(device.profile, []).extend([device] * count)
-    profiles = [(_known(model, name), found) for name, found in named.items() if found]
-    profiles.sort(key=lambda pair: (-pair[0].size, -pair[0].compute, pair[0].name))
-    made = [
-        Instance(profile=one.name, compute=parts, of=one.compute) for one, found in profiles for parts in _packed(found)
-    ]
-    _check_counts(model, made)
-    return made
+    made = [*kept, *(instance for found in named.values() for instance in _shared(found))]
+    return sorted(made, key=lambda one: _order(_known(model, one.profile)))
 
 
-def _packed(devices: Iterable[DeviceName]) -> list[tuple[int, ...]]:
+def _order(profile: Profile) -> tuple[int, int, str]:
+    return -profile.size, -profile.compute, profile.name
+
+
+def _shared(devices: Iterable[DeviceName]) -> Iterator[Instance]:
     """Put compute instances of one profile into GPU instances, largest first: with such sizes that takes the fewest."""
+    ordered = sorted(devices, key=lambda one: -one.compute)
     bins: list[tuple[int, ...]] = []
-    for device in sorted(devices, key=lambda one: -one.compute):
+    for device in ordered:
         index = next((n for n, one in enumerate(bins) if sum(one) + device.compute <= device.of), None)
         if index is None:
             bins.append((device.compute,))
         else:
             bins[index] = (*bins[index], device.compute)
-    return bins
+    yield from (Instance(profile=ordered[0].profile, compute=parts, of=ordered[0].of) for parts in bins)
 
 
 def _known(model: Model, name: str) -> Profile:
@@ -103,14 +125,14 @@ def _known(model: Model, name: str) -> Profile:
     return profile
 
 
-def _check_counts(model: Model, wanted: Sequence[Instance]) -> None:
+def _too_many(model: Model, wanted: Sequence[Instance]) -> str:
+    """Say which instances are more than a card has at most, wherever they are; empty if none are."""
     for name, count in Counter(one.profile for one in wanted).items():
         most = _known(model, name).most
         if count > most:
-            raise MigRefused(f"{count} instances of {name} do not fit: it has room for {most}")
+            return f"{count} instances of {name} do not fit: it has room for {most}"
     media = [one.profile for one in wanted if _known(model, one.profile).has_media]
-    if len(media) > 1:
-        raise MigRefused(f"{media[1]} does not fit beside {media[0]}: only one instance has media extensions")
+    return f"{media[1]} does not fit beside {media[0]}: only one instance has media extensions" if media[1:] else ""
 
 
 def _what_fails(model: Model, wanted: Sequence[Instance]) -> str:

@@ -44,14 +44,20 @@ def parsed(key: str) -> tuple[Entry, ...]:
 def test_a_key_is_read() -> None:
     """Filters in small letters, devices by their parts; a count of 0 is none, and two words of one device are added."""
     first, second = parsed("mixed")
-    assert first.pci_ids == {"0x20b010de"}
-    assert first.indexes == {0, 1}
+    assert first.pci_ids == frozenset({"0x20b010de"})
+    assert first.indexes == frozenset({0, 1})
     assert {str(name): count for name, count in first.layout.devices.items()} == {
         "1g.5gb": 2, "1c.3g.20gb": 3, "1g.5gb+me": 1
     }  # fmt: skip
-    assert second.pci_ids == {"0x233010de", "0x20b710de"}
+    assert second.pci_ids == frozenset({"0x233010de", "0x20b710de"})
     assert second.indexes is None
     assert {str(name): count for name, count in second.layout.devices.items()} == {"3g.20gb": 2}
+
+
+def test_a_key_of_digits_is_found() -> None:
+    """A label's value is always a text."""
+    text = "version: v1\nmig-configs: {7: [{devices: all, mig-enabled: false}]}"
+    assert len(parse_layouts(text, "f", "7")) == 1
 
 
 def test_mig_mode_may_be_off_or_without_devices() -> None:

@@ -160,6 +160,29 @@ def test_an_instance_whose_compute_instances_differ_does_not_stay() -> None:
     assert [one.kept for one in place(A100, devices({"1c.3g.20gb": 3}), (whole_one,))] == [False]
 
 
+@pytest.mark.parametrize(
+    ("parts", "counts", "kept"),
+    [
+        pytest.param([(1,)], {"1c.3g.20gb": 2}, ["1c.3g.20gb"], id="two would fit into one"),
+        pytest.param([(1, 1)], {"1c.3g.20gb": 3}, ["1c.3g.20gb+1c.3g.20gb"], id="three would fit into one"),
+        pytest.param([(2,), (1, 1)], {"1c.3g.20gb": 2}, ["1c.3g.20gb+1c.3g.20gb"], id="one is asked for no more"),
+        pytest.param([(1,)], {"1c.3g.20gb": 2, "4g.20gb": 1}, [], id="there is no room for two"),
+    ],
+)
+def test_instances_that_devices_share_stay_where_there_is_room(
+    parts: list[tuple[int, ...]], counts: Mapping[str, int], kept: list[str]
+) -> None:
+    """Although the devices would fit into fewer."""
+    existing = [
+        Existing(instance=Instance(profile="3g.20gb", compute=one, of=3), start=start, users=1)
+        for one, start in zip(parts, (4, 0), strict=False)
+    ]
+    placed = place(A100, devices(counts), existing)
+    assert_valid(A100, placed, counts)
+    assert [str(one.instance) for one in placed if one.kept] == kept
+    assert placed == place(A100, devices(counts), existing[::-1])
+
+
 def test_an_instance_at_an_unknown_place_does_not_stay() -> None:
     """Nobody could say what it is in the way of."""
     placed = place(A100, devices({"3g.20gb": 1}), (Existing(instance=whole("3g.20gb"), start=None, users=5),))
