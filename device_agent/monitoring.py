@@ -15,7 +15,7 @@ from device_agent.sources.in_thread import in_thread
 from device_agent.usage.attribution import Resources
 from device_agent.usage.watch import UseWatch
 from device_resources.exporter import ExporterSettings
-from device_resources.memory_limits import MemoryMode, MemorySettings
+from device_resources.memory_limits import MemorySettings
 from kube_api.pages import Page
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 _DESCRIPTIONS = {
     "memory_limit_bytes": ("gauge", "What a pod may use of a shared card."),
+    "memory_limit_kept": ("gauge", "1: the card's driver keeps this limit by itself."),
     "memory_used_bytes": ("gauge", "What a pod uses of a card, as far as the card knows it."),
     "memory_kills_total": ("counter", "Processes that were ended, or would have been with dryRun."),
 }
@@ -51,6 +52,7 @@ class Monitoring:
         self._usage: UseWatch | None = None
         self._exporter = Exporter(settings, pages, self._given, self._do)
         self._keeper: Keeper | None = None
+        self._is_stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     def configure(self, description: Description) -> None:
@@ -78,6 +80,7 @@ class Monitoring:
 
     async def stop(self) -> None:
         """End what was started."""
+        self._is_stopping = True
         self.configure(Description())
         while self._tasks:
             await asyncio.wait(self._tasks)
@@ -92,6 +95,8 @@ class Monitoring:
             if keeper is not None:
                 self._do(keeper.close())
                 self._keeper = None
+            if usage is not None and not self._is_stopping:
+                usage.limit(())  # a restart of the agent lifts no limits
         elif keeper is not None:
             keeper.configure(memory)
         else:
@@ -101,8 +106,6 @@ class Monitoring:
         from device_agent.memory_limits.keeper import Keeper  # noqa: PLC0415 - only with limits
         from device_agent.memory_limits.tell import Teller  # noqa: PLC0415 - as above
 
-        if memory.mode is MemoryMode.DRIVER:
-            log.warning("memory: limits by the driver itself are not there yet: with mode driver they are watched")
         create = self._connect()
         if create is None:
             log.info("memory: decisions are in this log alone: there is no token of a service account, or a proxy")

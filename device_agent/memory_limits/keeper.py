@@ -2,13 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from device_agent.boot import seconds_since_boot
 from device_agent.gpu_state.ending import Ended, EndRequest
+from device_agent.gpu_state.limits import PodLimit
 from device_agent.gpu_state.use import Use
 from device_agent.memory_limits.accounts import Account, accounts
+from device_agent.memory_limits.by_driver import Refusal, asked_limits, is_by_driver, kept_accounts, news, refusal_words
 from device_agent.memory_limits.report import Kills, Row, counted, samples, words
 from device_agent.memory_limits.watch import NOTHING, Ending, Sample, watch
 from device_agent.usage.attribution import Allocated
@@ -23,8 +25,11 @@ _LOOK_SECONDS = 0.5
 _ANSWER_SECONDS = 15.0
 """After which it is not waited any more for what became of a request."""
 
-Tell = Callable[[Ending], Awaitable[None]]
-"""Writes the Event of a decision; it returns soon, whether that could be written or not."""
+Tell = Callable[[Ending | Refusal], Awaitable[None]]
+"""Writes the Event of a decision, or of a card whose driver keeps no limits.
+
+It returns soon, whether that could be written or not.
+"""
 
 
 class Usage(Protocol):
@@ -42,6 +47,10 @@ class Usage(Protocol):
 
     def end(self, process: EndRequest) -> None:
         """Have a process ended."""
+        ...
+
+    def limit(self, limits: tuple[PodLimit, ...]) -> None:
+        """Have drivers keep these limits, and no others."""
         ...
 
 
@@ -66,6 +75,8 @@ class Keeper:
         self._accounts: tuple[Account, ...] = ()
         self._asked: dict[tuple[int, int], _Asked] = {}
         self._kills: Kills = {}
+        self._kept: frozenset[tuple[str, str]] = frozenset()
+        self._refused: Mapping[str, str] = {}
         self._task = asyncio.create_task(self._follow())
 
     def configure(self, memory: MemorySettings) -> None:
@@ -74,7 +85,7 @@ class Keeper:
 
     def samples(self) -> dict[str, list[Row]]:
         """Make the samples of the metrics, as :func:`device_agent.memory_limits.report.samples`."""
-        return samples(self._accounts, self._kills)
+        return samples(self._accounts, self._kills, self._kept)
 
     def check(self) -> None:
         """Raise the error with which following has ended: none is expected."""
@@ -94,15 +105,33 @@ class Keeper:
                 self._seen = use
                 self._hear(use.ended)
                 # Together: an API server that does not answer makes none of them wait for the others.
-                await asyncio.gather(*(self._act(ending, use.ended) for ending in self._decide(use, held)))
+                await asyncio.gather(*(self._act(ending, use.ended) for ending in self._decide(use, held)),
+                                     *(self._say(refusal) for refusal in self._refusals(use)))  # fmt: skip
             self._forget()
 
     def _decide(self, use: Use, held: Sequence[Allocated] | None) -> tuple[Ending, ...]:
         found = None if held is None else accounts(use, held, self._given(), self._memory)
         self._accounts = found or ()
-        sample = Sample(at=use.at, accounts=found)
+        sample = Sample(at=use.at, accounts=self._left_to_watch(use, found))
         self._watched, endings = watch(self._watched, sample, seconds_since_boot(), self._memory)
         return endings
+
+    def _left_to_watch(self, use: Use, found: tuple[Account, ...] | None) -> tuple[Account, ...] | None:
+        """Have drivers keep what they can, and return the accounts that they do not keep; these are watched."""
+        self._kept = kept_accounts(use, found or ())
+        if found is None:  # what was set stays
+            return None
+        self._usage.limit(asked_limits(use, found, self._memory))
+        return tuple(one for one in found if (one.card, one.pod) not in self._kept)
+
+    def _refusals(self, use: Use) -> tuple[Refusal, ...]:
+        found = news(use.refused, self._refused)
+        self._refused = {**self._refused, **use.refused} if is_by_driver(self._memory) else {}
+        return found
+
+    async def _say(self, refusal: Refusal) -> None:
+        log.warning("memory: %s", refusal_words(refusal))
+        await self._tell(refusal)
 
     async def _act(self, ending: Ending, answers: Sequence[Ended]) -> None:
         log.warning("memory: %s: %s", ending.account.pod, words(ending))
