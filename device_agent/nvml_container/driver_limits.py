@@ -63,7 +63,8 @@ class DriverLimits:
         """
         if not self._wanted and not self._own:
             return Kept()
-        if why := _NO_NVML if driver is None else self._why_not():
+        why = self._why_not(driver)
+        if driver is None or why:
             return self._kept((), dict.fromkeys(self._cards(), why))
         folders = read_folders(self._cgroups)
         wanted = wanted_limits(self._wanted, pods, folders)
@@ -83,7 +84,9 @@ class DriverLimits:
         if self._own and not self._wanted:
             self.keep({}, driver)
 
-    def _why_not(self) -> str:
+    def _why_not(self, driver: Driver | None) -> str:
+        if driver is None:
+            return _NO_NVML
         return "" if os.path.exists(f"{self._cgroups}/{_ONLY_IN_V2}") else _NO_V2  # noqa: PTH110 - pathlib costs 1 MiB
 
     def _cards(self) -> list[str]:

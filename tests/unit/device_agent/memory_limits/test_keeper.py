@@ -155,7 +155,7 @@ def test_what_the_driver_keeps_is_not_watched() -> None:
         assert [labels["pod"] for labels, _ in keeper.samples()["memory_limit_kept"]] == ["a"]
         keeper.configure(SETTINGS)
         await usage.samples(seconds=0.7)
-        assert usage.limits == ()
+        assert list(usage.limits) == []
 
     keep(act, BY_DRIVER)
 
@@ -182,7 +182,7 @@ def test_a_dry_run_sets_nothing() -> None:
     async def act(keeper: Keeper, usage: Usage, told: list[Ending | Refusal]) -> None:
         usage.limits = LIMITS
         await usage.samples(seconds=2.5)
-        assert (usage.limits, usage.requests.empty(), len(told)) == ((), True, 1)
+        assert (list(usage.limits), usage.requests.empty(), len(told)) == ([], True, 1)
         assert keeper.samples()["memory_limit_kept"] == []
 
     keep(act, replace(BY_DRIVER, dry_run=True))
