@@ -257,8 +257,9 @@ class Agent:
 
     def _trouble(self) -> str:
         """Say what a restart may help with: one source of several that does not answer is no reason for it."""
-        is_overdue = self._followed and len(self._late()) == len(self._followed)
-        return "the devices were not looked at for too long" if is_overdue else ""
+        if self._followed and len(self._late()) == len(self._followed):
+            return "the devices were not looked at for too long"
+        return self._monitoring.trouble if self._monitoring is not None else ""
 
     def _missing(self) -> str:
         served = {name: one for each in self._followed for name, one in each.offers().items()}

@@ -12,11 +12,13 @@ from device_agent.exporter.exporter import Exporter
 from device_agent.followed import Followed
 from device_agent.metrics import write
 from device_agent.sources.in_thread import in_thread
+from device_agent.sources.said import Said
 from device_agent.usage.attribution import Resources
 from device_agent.usage.watch import UseWatch
 from device_resources.exporter import ExporterSettings
 from device_resources.memory_limits import MemorySettings
 from kube_api.pages import Page
+from kube_api.text import printable
 
 if TYPE_CHECKING:
     from device_agent.allocations.given import Allocation, Given
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_PAUSE = 2.0
+"""Seconds until what could not be read is read again."""
 _DESCRIPTIONS = {
     "memory_limit_bytes": ("gauge", "What a pod may use of a shared card."),
     "memory_limit_kept": ("gauge", "1: the card's driver keeps this limit by itself."),
@@ -54,6 +58,18 @@ class Monitoring:
         self._keeper: Keeper | None = None
         self._is_stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._loading: asyncio.Task[None] | None = None
+
+    @property
+    def trouble(self) -> str:
+        """Say what has ended that goes on as long as the agent does: a restart helps."""
+        for what, one in (("who has which device is", self._usage), ("limits of memory are", self._keeper)):
+            try:
+                if one is not None:
+                    one.check()
+            except Exception as error:  # noqa: BLE001 - whatever it is: a probe has to hear of it
+                return printable(f"{what} not followed any more: {error!r}")
+        return ""
 
     def configure(self, description: Description) -> None:
         """Export and limit as this says, from now on."""
@@ -61,17 +77,24 @@ class Monitoring:
         exporter = replace(exporter, per_pod=exporter.per_pod or memory.is_on)  # who is limited is seen
         usage = self._usage
         if description.is_monitored:
-            usage = usage or self._begin()
+            usage = usage or UseWatch(self._settings, self._resources)
+            if self._loading is None or self._loading.done():  # also of sources that were added meanwhile
+                self._loading = self._do(self._load_given())
             usage.ask_processes(exporter.per_pod)
         self._exporter.configure(exporter, usage)
         self._limit(memory, usage)
         if usage is not None and not description.is_monitored:
             self._do(usage.close())
             usage = None
+            if self._loading is not None:
+                self._loading.cancel()
+                self._loading = None
         self._usage = usage
 
     def metrics(self) -> str:
         """Write what is limited."""
+        if self._usage is not None:
+            self._usage.check()
         if self._keeper is None:
             return ""
         self._keeper.check()
@@ -84,10 +107,6 @@ class Monitoring:
         self.configure(Description())
         while self._tasks:
             await asyncio.wait(self._tasks)
-
-    def _begin(self) -> UseWatch:
-        self._do(self._load_given())
-        return UseWatch(self._settings, self._resources)
 
     def _limit(self, memory: MemorySettings, usage: UseWatch | None) -> None:
         keeper = self._keeper
@@ -129,8 +148,12 @@ class Monitoring:
 
     async def _load_given(self) -> None:
         """Read what containers have, since when and in how many shares, as far as it was remembered."""
-        for given in [one.given for one in self._followed if one.given is not None]:
-            try:
-                await in_thread(given.load, "monitoring")
-            except OSError as error:
-                log.warning("use: cannot read what was given in %s: %s", given.path, error.strerror or error)
+        say = Said(log, "use")
+        while waiting := [one.given for one in self._followed if one.given is not None and one.given.given is None]:
+            for given in waiting:
+                try:
+                    await in_thread(given.load, "monitoring")
+                except (OSError, RuntimeError) as error:  # the latter where no thread can be started
+                    why = getattr(error, "strerror", None) or error
+                    say(given.path, f"cannot read what was given in {given.path}: {why}; it is tried again")
+                    await asyncio.sleep(_PAUSE)

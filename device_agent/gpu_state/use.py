@@ -117,7 +117,8 @@ class Use(NamedTuple):
 
     ``session``: of the container ``nvml``, as in its state. ``at``: when the oldest value was read, in seconds of
     CLOCK_BOOTTIME. ``processes``: why no process can be said to be of a pod; empty if they can, or none was asked for.
-    ``pods``: the pods, NAMESPACE/NAME, whose processes this speaks of; None: processes were not asked for.
+    ``pods``: the pods, NAMESPACE/NAME, whose processes this speaks of: those that were asked for, as far as their UIDs
+    are known; None: processes were not asked for.
     ``ended``: what became of the last requests that a process be ended, the last one last.
     ``kept``: the limits of memory that drivers keep, of those that were asked for last. ``refused``: why a card's
     driver keeps none, or not all of them, by the card's id.

@@ -67,13 +67,17 @@ def pod_limits(every: Iterable[Account]) -> tuple[PodLimit, ...]:
 
 
 def _parts(use: Use, held: Iterable[Allocated], given: Given) -> dict[tuple[str, str], list[Part]]:
-    """Return what each pod has of each card; a device that several of its containers have is one."""
+    """Return what each pod has of each card; a device that several of its containers have is one.
+
+    A device of several cards is a part of each.
+    """
     find = cards_by_device(use.cards)
-    cards = {(one.resource, one.device, one.holder.pod): min(find(one), default=one.unit) for one in held}
+    cards = {(one.resource, one.device, one.holder.pod): find(one) or {one.unit} for one in held}
     parts: dict[tuple[str, str], list[Part]] = {}
-    for (resource, device, pod), card in cards.items():
+    for (resource, device, pod), names in cards.items():
         part = part_of(resource, device, given.get((resource, device)))
-        parts.setdefault((card, pod), []).append(part)
+        for card in names:
+            parts.setdefault((card, pod), []).append(part)
     return parts
 
 

@@ -3,6 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from device_agent.boot import seconds_since_boot
@@ -11,10 +13,11 @@ from device_agent.gpu_state.limits import PodLimit
 from device_agent.gpu_state.use import Use
 from device_agent.memory_limits.accounts import Account, accounts
 from device_agent.memory_limits.by_driver import Refusal, asked_limits, is_by_driver, kept_accounts, news, refusal_words
-from device_agent.memory_limits.report import Kills, Row, counted, samples, words
-from device_agent.memory_limits.watch import NOTHING, Ending, Sample, watch
-from device_agent.usage.attribution import Allocated
+from device_agent.memory_limits.report import MOST_KILLS, Kills, Row, counted, samples, words
+from device_agent.memory_limits.watch import NOTHING, Ending, Sample, Watched, undone, watch
+from device_agent.usage.attribution import Allocated, fresh
 from device_resources.memory_limits import MemorySettings
+from kube_api.text import printable
 
 if TYPE_CHECKING:
     from device_agent.allocations.given import Given
@@ -45,8 +48,13 @@ class Usage(Protocol):
         """Return what containers have; None where that is not known."""
         ...
 
-    def end(self, process: EndRequest) -> None:
-        """Have a process ended."""
+    @property
+    def held_at(self) -> float:
+        """Return the time before that was asked for, in seconds of CLOCK_BOOTTIME."""
+        ...
+
+    def end(self, process: EndRequest) -> bool:
+        """Have a process ended; False if nobody can be asked."""
         ...
 
     def limit(self, limits: tuple[PodLimit, ...]) -> None:
@@ -55,17 +63,26 @@ class Usage(Protocol):
 
 
 class _Asked(NamedTuple):
-    """A request under way. ``before``: how many answers about the same process there were when it was sent."""
+    """A request under way. ``at``: when it was sent, by which its answer is known."""
 
     ending: Ending
     at: float
-    before: int
 
 
 class Keeper:
-    """Keeps limits until it is closed. ``usage``: who uses what; ``given``: what is remembered of allocations."""
+    """Keeps limits until it is closed. ``usage``: who uses what; ``given``: what is remembered of allocations.
 
-    def __init__(self, usage: Usage, given: "Callable[[], Given]", tell: Tell, memory: MemorySettings) -> None:
+    ``look``: seconds from one look for a new sample to the next.
+    """
+
+    def __init__(
+        self,
+        usage: Usage,
+        given: "Callable[[], Given]",
+        tell: Tell,
+        memory: MemorySettings,
+        look: float = _LOOK_SECONDS,
+    ) -> None:
         self._usage = usage
         self._given = given
         self._tell = tell
@@ -74,18 +91,30 @@ class Keeper:
         self._watched = NOTHING
         self._accounts: tuple[Account, ...] = ()
         self._asked: dict[tuple[int, int], _Asked] = {}
+        self._ended: dict[tuple[int, int], None] = {}
         self._kills: Kills = {}
         self._kept: frozenset[tuple[str, str]] = frozenset()
         self._refused: Mapping[str, str] = {}
+        self._failure = ""
+        self._look = look
         self._task = asyncio.create_task(self._follow())
 
     def configure(self, memory: MemorySettings) -> None:
-        """Keep what this says from now on."""
-        self._memory = memory
+        """Keep what this says from now on. After a dry run each grace begins anew: nobody has heard of an end yet."""
+        if self._memory.dry_run and not memory.dry_run:
+            self._watched = NOTHING
+        if memory != self._memory:  # what is decided by equal settings goes on
+            self._memory = memory
 
     def samples(self) -> dict[str, list[Row]]:
-        """Make the samples of the metrics, as :func:`device_agent.memory_limits.report.samples`."""
-        return samples(self._accounts, self._kills, self._kept)
+        """Make the samples of the metrics, as :func:`device_agent.memory_limits.report.samples`.
+
+        What is used is not known while there are no new samples, and nothing is while it is not known who has what.
+        """
+        every = self._accounts if self._usage.held is not None else ()
+        if fresh(self._usage.use, seconds_since_boot()) is None:
+            every = tuple(replace(one, used=None) for one in every)
+        return samples(every, self._kills, self._kept)
 
     def check(self) -> None:
         """Raise the error with which following has ended: none is expected."""
@@ -99,20 +128,40 @@ class Keeper:
 
     async def _follow(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            use, held = self._usage.use, self._usage.held
+            await asyncio.sleep(self._look)
+            use = self._usage.use
             if use is not None and use is not self._seen:
-                self._seen = use
-                self._hear(use.ended)
-                # Together: an API server that does not answer makes none of them wait for the others.
-                await asyncio.gather(*(self._act(ending, use.ended) for ending in self._decide(use, held)),
-                                     *(self._say(refusal) for refusal in self._refusals(use)))  # fmt: skip
+                self._seen = use  # first of all: whatever fails, nothing is decided twice by one sample
+                if await self._contained(self._take(use)):
+                    self._failure = ""
             self._forget()
 
+    async def _contained(self, work: Awaitable[bool]) -> bool:
+        """Do work; an error that nobody has foreseen is logged, and ends neither what is beside it nor what follows."""
+        try:
+            return await work
+        except Exception as error:  # limits would not be kept any more, and nobody would notice
+            why = printable(f"{error!r}")
+            if why != self._failure:
+                log.exception("memory: a sample was not acted on: %s", why)
+            self._failure = why
+            return False
+
+    async def _take(self, use: Use) -> bool:
+        """Act on a sample; returns whether nothing has failed."""
+        self._hear(use.ended)
+        before = self._watched
+        endings = self._decide(use, self._usage.held)
+        # Together: an API server that does not answer makes none of them wait for the others.
+        work = [self._act(ending, before) for ending in endings]
+        work += [self._say(refusal) for refusal in self._refusals(use)]
+        return all(await asyncio.gather(*map(self._contained, work)))
+
     def _decide(self, use: Use, held: Sequence[Allocated] | None) -> tuple[Ending, ...]:
+        self._accounts = ()
         found = None if held is None else accounts(use, held, self._given(), self._memory)
         self._accounts = found or ()
-        sample = Sample(at=use.at, accounts=self._left_to_watch(use, found))
+        sample = Sample(at=use.at, accounts=self._left_to_watch(use, found), held_at=self._usage.held_at)
         self._watched, endings = watch(self._watched, sample, seconds_since_boot(), self._memory)
         return endings
 
@@ -129,39 +178,55 @@ class Keeper:
         self._refused = {**self._refused, **use.refused} if is_by_driver(self._memory) else {}
         return found
 
-    async def _say(self, refusal: Refusal) -> None:
+    async def _say(self, refusal: Refusal) -> bool:
         log.warning("memory: %s", refusal_words(refusal))
         await self._tell(refusal)
+        return True
 
-    async def _act(self, ending: Ending, answers: Sequence[Ended]) -> None:
+    async def _act(self, ending: Ending, before: Watched) -> bool:
+        """Say what is decided and have it done; returns True. ``before``: what was remembered before it was decided."""
+        process, memory = ending.process, self._memory
+        key = (process.pid, process.start)
+        if key in self._asked:  # there is no answer yet
+            return True
         log.warning("memory: %s: %s", ending.account.pod, words(ending))
         await self._tell(ending)
         if ending.is_dry_run:
             self._kills = counted(self._kills, ending)
-            return
-        process = ending.process
-        key = (process.pid, process.start)
-        self._asked[key] = _Asked(ending, seconds_since_boot(), _count(answers, key))
-        self._usage.end(EndRequest(ending.account.card, process.uid, process.pid, process.start))
+            return True
+        at, why = seconds_since_boot(), ""
+        if self._memory is not memory:
+            why = "the configuration has changed meanwhile"
+        elif self._usage.held is None:
+            why = "it is not known any more which pod has which device"
+        request = EndRequest(ending.account.card, process.uid, process.pid, process.start, at)
+        if not why and not self._usage.end(request):
+            why = "there is no connection to the container nvml"
+        if why:
+            log.warning("memory: %s: process %d is not ended, and it is decided again: %s",
+                        ending.account.pod, process.pid, why)  # fmt: skip
+            self._watched = undone(self._watched, before, ending.account.pod)
+        else:
+            self._asked[key] = _Asked(ending, at)
+        return True
 
     def _hear(self, answers: Sequence[Ended]) -> None:
         """Take in what became of requests."""
-        for key, asked in list(self._asked.items()):
-            if _count(answers, key) > asked.before:
-                del self._asked[key]
-                why = next(one.why for one in reversed(answers) if one[:2] == key)
-                if why:
-                    log.warning("memory: %s: not ended: %s", asked.ending.account.pod, why)
-                else:
-                    self._kills = counted(self._kills, asked.ending)
-                    log.warning("memory: %s: process %d was ended", asked.ending.account.pod, key[0])
+        for one in answers:
+            key = (one.pid, one.start)
+            if key not in self._asked or self._asked[key].at != one.at:
+                continue
+            ending = self._asked.pop(key).ending
+            if one.why:
+                log.warning("memory: %s: not ended: %s", ending.account.pod, one.why)
+                continue
+            log.warning("memory: %s: process %d was ended", ending.account.pod, one.pid)
+            if key not in self._ended:  # a process that takes its time to end may be killed twice
+                self._kills = counted(self._kills, ending)
+            self._ended = dict(islice({**self._ended, key: None}.items(), max(0, len(self._ended) - MOST_KILLS), None))
 
     def _forget(self) -> None:
         late = seconds_since_boot() - _ANSWER_SECONDS
         for key in [key for key, asked in self._asked.items() if asked.at < late]:
             log.warning("memory: %s: the container nvml did not say what became of process %d",
                         self._asked.pop(key).ending.account.pod, key[0])  # fmt: skip
-
-
-def _count(answers: Sequence[Ended], key: tuple[int, int]) -> int:
-    return sum(one[:2] == key for one in answers)

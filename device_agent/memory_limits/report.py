@@ -24,7 +24,7 @@ _UID = (8, 4, 4, 4, 12)
 def words(ending: Ending) -> str:
     """Say in a sentence what is over its limit, and what becomes of it."""
     account, process = ending.account, ending.process
-    does = "would be ended, but memory.dryRun is set" if ending.is_dry_run else "is ended (SIGKILL)"
+    does = "would be ended, but memory.dryRun is set" if ending.is_dry_run else "is being ended (SIGKILL)"
     return bounded_message(
         f"the pod uses {_gib(account.used)} of the memory of {account.card}, more than its limit of "
         f"{_gib(account.limit)}: its largest process there, {process.pid} with {_gib(process.memory)}, {does}"

@@ -13,6 +13,7 @@ from device_agent.memory_limits.watch import Ending
 from device_agent.sources.in_thread import in_thread
 from kube_api.errors import KubeApiError
 from kube_api.resources import EVENTS
+from kube_api.text import printable
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,8 @@ class Teller:
             why = f"the API server did not answer in {_SECONDS:g} s"
         except KubeApiError as error:
             why = str(error)
+        except (OSError, RuntimeError) as error:  # no thread can be started
+            why = printable(f"{error!r}")
         if why and why != self._said:
             log.warning("memory: an Event cannot be written: %s", why)
         self._said = why

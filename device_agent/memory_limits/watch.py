@@ -12,6 +12,8 @@ from device_agent.memory_limits.accounts import Account
 from device_agent.usage.attribution import FRESH_SECONDS
 from device_resources.memory_limits import MemorySettings
 
+HOLDERS_SECONDS = 7.0
+"""How old what podresources said may be for a decision. It is asked every five seconds, and takes a moment."""
 LONGEST_GAP = 60.0
 """Seconds between two samples of a pod after which nobody can say what it used in between: the grace begins anew."""
 
@@ -21,10 +23,12 @@ class Sample:
     """What was known at a moment. ``at``: of the use, in seconds of CLOCK_BOOTTIME.
 
     ``accounts``: None while podresources cannot be asked: nobody can say who has which card.
+    ``held_at``: from before podresources was asked for what these were made of, by the same clock.
     """
 
     at: float
     accounts: tuple[Account, ...] | None
+    held_at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +72,9 @@ def watch(
     A sample that is missing, old, or was taken before interrupts nothing and decides nothing. Without podresources all
     that was seen is forgotten.
 
+    Nobody is ended by what podresources said long ago, or was asked for before the excess began: until then the name
+    may have been another pod's, with other devices. A pod that is within its limit by that is so all the same.
+
     Args:
         before: what is remembered.
         sample: None: there is none.
@@ -89,7 +96,7 @@ def watch(
     }
     endings: list[Ending] = []
     for key in sorted(excesses, key=lambda key: (excesses[key].since, key)):
-        if sample.at - excesses[key].since < settings.grace_seconds or excesses[key].seen != sample.at:
+        if now - sample.held_at > HOLDERS_SECONDS or not _is_due(excesses[key], sample, settings.grace_seconds):
             continue
         process = _largest(known[key], own_pod)
         if process is None or (settings.dry_run and excesses[key].is_reported):
@@ -97,6 +104,20 @@ def watch(
         endings.append(Ending(account=known[key], process=process, is_dry_run=settings.dry_run))
         excesses |= _after(key, excesses, sample.at, is_dry_run=settings.dry_run)
     return Watched(at=sample.at, excesses=excesses), tuple(endings)
+
+
+def undone(after: Watched, before: Watched, pod: str) -> Watched:
+    """Return what is remembered after an ending that did not come about: its pod's grace has not begun anew."""
+    excesses = {
+        key: before.excesses[key] if key[1] == pod and key in before.excesses else excess
+        for key, excess in after.excesses.items()
+    }
+    return replace(after, excesses=excesses)
+
+
+def _is_due(excess: Excess, sample: Sample, grace: float) -> bool:
+    """Return whether a pod is over its limit now, and was for the whole grace."""
+    return excess.seen == sample.at and sample.at - excess.since >= grace and sample.held_at >= excess.since
 
 
 def _next(excess: Excess | None, account: Account, at: float) -> Excess | None:

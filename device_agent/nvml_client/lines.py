@@ -47,10 +47,15 @@ class Lines(Generic[Value]):
         self._writer: asyncio.StreamWriter | None = None
         self._task = asyncio.create_task(self._run())
 
-    def send(self, request: bytes) -> None:
-        """Send a request by this connection, if there is one; one that has to outlive it is in the greeting as well."""
-        if self._writer is not None:
-            self._writer.write(request)
+    def send(self, request: bytes) -> bool:
+        """Send a request by this connection; one that has to outlive it is in the greeting as well.
+
+        False: there is no connection.
+        """
+        if self._writer is None or self._writer.is_closing():
+            return False
+        self._writer.write(request)
+        return True
 
     def check(self) -> None:
         """Raise the error with which following has ended: none is expected."""

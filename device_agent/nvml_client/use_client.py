@@ -38,9 +38,12 @@ class UseClient:
             self._limits = limits
             self._lines.send(self._greeting())
 
-    def end(self, process: EndRequest) -> None:
-        """Have a process ended, if it still is what this says; what became of it is said with the use."""
-        self._lines.send(dump_request(END, process=process))
+    def end(self, process: EndRequest) -> bool:
+        """Have a process ended, if it still is what this says; what became of it is said with the use.
+
+        False: there is no connection, and nobody was asked.
+        """
+        return self._lines.send(dump_request(END, process=process))
 
     def check(self) -> None:
         """Raise the error with which following has ended: none is expected."""

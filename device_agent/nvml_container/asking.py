@@ -153,7 +153,7 @@ class Asking:
 
         why = end_process(request, users, proc)
         self._log.warning(f"process {request.pid} of pod {request.uid} on {request.card}: {why or 'ended (SIGKILL)'}")
-        return Ended(request.pid, request.start, printable(why))
+        return Ended(request.pid, request.start, request.at, printable(why))
 
     def _is_asked(self) -> bool:
         """Read requests; returns whether one asks for an inventory."""

@@ -8,7 +8,8 @@ import os
 import signal
 from collections.abc import Callable, Collection
 
-from device_agent.gpu_state.ending import EndRequest
+from device_agent.boot import seconds_since_boot
+from device_agent.gpu_state.ending import LONGEST_DELAY, EndRequest
 from device_agent.nvml_container.processes import read_parent, read_process
 
 _MOST_ANCESTORS = 64
@@ -31,7 +32,7 @@ def end_process(
         proc: the node's ``/proc``.
         send_signal: as :func:`signal.pidfd_send_signal`.
     """
-    if why := _never(request.pid, proc):
+    if why := _never(request.pid, proc) or _is_late(request):
         return why
     try:
         process = os.pidfd_open(request.pid)
@@ -65,6 +66,12 @@ def _never(pid: int, proc: str) -> str:
             return f"process {pid} is the container nvml itself, or has started it"
         ours = read_parent(proc, ours)
     return f"it cannot be said whether process {pid} has started the container nvml"
+
+
+def _is_late(request: EndRequest) -> str:
+    """Say that a request waited for too long, as behind an NVML that hung: who asks has to decide again."""
+    age = seconds_since_boot() - request.at
+    return "" if 0 <= age <= LONGEST_DELAY else f"the request is {age:.0f} s old"
 
 
 def _differs(request: EndRequest, proc: str) -> str:

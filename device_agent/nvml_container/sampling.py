@@ -25,10 +25,14 @@ _LONGEST_NAME = 100
 
 
 class _Pods(NamedTuple):
-    """``names``: NAMESPACE/NAME of the pods that were asked for, by UID. ``why``: why processes are not known."""
+    """``names``: NAMESPACE/NAME of the pods that were asked for, by UID. ``why``: why processes are not known.
+
+    ``known``: those pods, as far as their UIDs are known; None: processes were not asked for.
+    """
 
     names: Mapping[str, str] = {}
     why: str = ""
+    known: tuple[str, ...] | None = None
 
 
 class Sampling:
@@ -84,7 +88,7 @@ class Sampling:
         used = self._used(devices, cards, pods.names, at)
         full = (card._replace(processes=tuple(used.get(card.id, ()))) for card in cards)
         kept = self._keep(pods, driver)
-        return Use("", at, _sensible(full), pods=self._request.pods, processes=pods.why, ended=self._ended,
+        return Use("", at, _sensible(full), pods=pods.known, processes=pods.why, ended=self._ended,
                    kept=kept.limits, refused=kept.refused)  # fmt: skip
 
     def _note_request(self, request: Request) -> None:
@@ -103,7 +107,11 @@ class Sampling:
         why = why_unseen(self._proc)
         if names is None:
             why = why or "the node's /var/log/pods cannot be read: it has to be mounted in the container nvml"
-        return _Pods(why=why) if why or names is None else _Pods(names)
+        if why or names is None:
+            return _Pods(why=why, known=())
+        # Of a pod without a folder it is not known which processes are its own; those of none would be 0 bytes.
+        found = frozenset(names.values())
+        return _Pods(names, known=tuple(pod for pod in self._request.pods if pod in found))
 
     def _used(
         self, devices: Iterable[DeviceUse], cards: Iterable[CardUse], pods: Mapping[str, str], at: float

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
+from device_agent.boot import seconds_since_boot
 from device_agent.config.options import Settings
 from device_agent.devices.model import DeviceNode
 from device_agent.errors import UsersUnknown
@@ -19,6 +20,7 @@ from device_agent.sources.files.pci import pci_addresses
 from device_agent.sources.in_thread import in_thread
 from device_agent.usage.attribution import Addresses, Allocated, Resources, allocated, pods_of
 from device_agent.users.pod_resources import Holders, fetch_holders
+from kube_api.text import printable
 
 log = logging.getLogger(__name__)
 
@@ -39,10 +41,12 @@ class UseWatch:
     """Follows until it is closed. ``resources``: what the agent offers now.
 
     ``held``: what containers have of that; None where the kubelet does not say it. ``why``: then, the reason.
+    ``held_at``: from before the kubelet was asked for it, in seconds of CLOCK_BOOTTIME.
     """
 
     def __init__(self, settings: Settings, resources: Callable[[], Resources], timing: Timing = USUAL) -> None:
         self.held: tuple[Allocated, ...] | None = None
+        self.held_at = 0.0
         self.why = "the kubelet was not asked yet"
         self._settings = settings
         self._resources = resources
@@ -63,9 +67,9 @@ class UseWatch:
         self._is_per_pod = is_per_pod
         self._ask()
 
-    def end(self, process: EndRequest) -> None:
+    def end(self, process: EndRequest) -> bool:
         """Have a process ended, as :meth:`UseClient.end`."""
-        self._client.end(process)
+        return self._client.end(process)
 
     def limit(self, limits: tuple[PodLimit, ...]) -> None:
         """Have drivers keep limits of memory, as :meth:`UseClient.limit`."""
@@ -85,18 +89,26 @@ class UseWatch:
 
     async def _follow(self) -> None:
         while True:
-            await self._look()
+            try:
+                await self._look()
+            except Exception as error:  # noqa: BLE001 - what was known would stay for ever, and processes be ended by it
+                self._fail(error)
             await asyncio.sleep(self._period)
 
+    def _fail(self, error: Exception) -> None:
+        """Know nothing after a look that nobody has foreseen the end of, such as where no thread can be started."""
+        why = printable(f"it could not be found out: {error!r}")
+        if why != self.why:
+            log.error("use: it is not known which pod has which device: %s", why, exc_info=error)
+        self.held, self._holders, self.why = None, None, why
+
     async def _look(self) -> None:
-        why = ""
+        asked_at = seconds_since_boot()
         try:
             self._holders = await fetch_holders(self._settings.pod_resources, _ANSWER_SECONDS)
         except UsersUnknown as error:
-            self._holders, why = None, str(error)
-        self._note(why)
-        if self._holders is None:
-            self.held = None
+            self._note(str(error))
+            self.held = self._holders = None
             return
         self._ask()
         resources = self._resources()
@@ -104,7 +116,8 @@ class UseWatch:
         with suppress(TimeoutError):  # files of the node that do not answer: their devices are of no card then
             async with asyncio.timeout(_ANSWER_SECONDS):
                 addresses = await in_thread(_find_addresses(self._settings.root, self._holders, resources), "usage")
-        self.held = allocated(self._holders, resources, addresses)
+        self._note("")
+        self.held, self.held_at = allocated(self._holders, resources, addresses), asked_at
 
     def _note(self, why: str) -> None:
         """Log once that the kubelet does not say who has devices, and once that it does again."""

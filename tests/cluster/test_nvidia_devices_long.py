@@ -1,4 +1,4 @@
-"""A real kubelet and NVIDIA's devices: another plugin of the resource, a boot with other numbers, MIG, islands.
+"""A real kubelet and NVIDIA's devices: cards that come back, another plugin, a boot with other numbers, MIG, islands.
 
 Each test has an agent and a ``/dev`` of its own.
 """
@@ -169,6 +169,39 @@ def test_after_a_boot_with_other_numbers_no_container_starts_with_another_card(n
         node.place.delete_pod(name)
     node.start_pod("boot-new", 2)
     assert node.cards_of("boot-new") == PAIRS[1]
+
+
+def test_cards_come_back_when_they_answer_and_the_driver_asks_for_nothing(node: Node) -> None:
+    """A verdict outlives the agent; a program's own error takes no card; one that is lost leaves the others.
+
+    Without NVML nothing is given, and pods live on.
+    """
+    node.start("agent")
+    node.start("nvml")
+    node.place.wait_for("4", "4")
+    node.machine.set(0, "recovery", 1)
+    node.machine.xid(0, 79)
+    node.place.wait_for("4", "3")
+    node.end("nvml")
+    node.end("agent", signal.SIGKILL)
+    node.start("agent")
+    node.start("nvml")
+    # Known at once, though the error is not said again.
+    node.place.wait_for("4", "3")
+    node.machine.set(0, "recovery", 0)
+    node.machine.xid(1, 31)
+    node.place.wait_for("4", "4")
+    node.machine.lose(3)
+    node.place.wait_for("4", "3")
+    node.start_pod("cards-three", 3)
+    assert node.cards_of("cards-three") == {0, 1, 2}
+    node.machine.recover(3)
+    node.place.wait_for("4", "4")
+    node.end("nvml", signal.SIGKILL)
+    node.place.wait_for("4", "0")
+    assert "running" in state_of(node, "cards-three")
+    node.start("nvml")
+    node.place.wait_for("4", "4")
 
 
 def test_mixed_offers_instances_beside_cards(node: Node) -> None:

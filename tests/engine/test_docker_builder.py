@@ -268,7 +268,8 @@ def shipped(source: Source, *modules: str) -> BuildRequest:
     )
 
 
-@pytest.mark.parametrize("kind", [pytest.param(0, id="git"), pytest.param(1, id="archive", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("kind", [pytest.param(0, id="git"), pytest.param(1, id="archive")])
 def test_a_source_is_fetched_inside_the_build(
     served: tuple[SourceGit, SourceArchive], kind: int, api: docker.APIClient, tmp_path: Path
 ) -> None:

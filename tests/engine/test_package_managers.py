@@ -328,7 +328,8 @@ DKMS = ("bullseye", "bookworm", "trixie")
 """Suites with a dkms of each kind: before 3.0, as Ubuntu has it up to 22.04; before 3.0.11; since."""
 
 
-@pytest.mark.parametrize("suite", [DKMS[1], *(pytest.param(suite, marks=pytest.mark.long) for suite in DKMS[::2])])
+@pytest.mark.long
+@pytest.mark.parametrize("suite", DKMS)
 def test_every_release_of_dkms_builds_and_excludes_alike(
     engine_ground: Testbed, api: docker.APIClient, suite: str, tmp_path: Path
 ) -> None:

@@ -99,6 +99,22 @@ def test_devices_of_one_card_are_one_account() -> None:
     assert pod_limits([found, replace(found, limit=None)]) == (PodLimit(CARD, A, 20 * GIB, 2),)
 
 
+def test_a_device_of_two_cards_is_limited_on_each() -> None:
+    """Its share is one of both: what it uses of the second one harms others as well."""
+    resource, device, (first, second) = "example.com/pair", "pair-1f0c2a9b::0", ("0000:03:00.0", "0000:04:00.0")
+    cards = [card(process(10, size), name=pci)._replace(pci=pci) for pci, size in ((first, 1), (second, 30))]
+    found = accounts(
+        use(*cards),
+        [held(device, resource=resource, pci=frozenset({first, second}))],
+        given_as(2, device, resource=resource),
+        SETTINGS,
+    )
+    assert [(one.card, one.used, one.limit) for one in found] == [
+        (first, GIB, 20 * GIB),
+        (second, 30 * GIB, 20 * GIB),
+    ]
+
+
 def test_a_device_of_files_is_on_the_card_that_the_agent_says() -> None:
     """Units of the node's files have names of their own."""
     resource = "example.com/card"

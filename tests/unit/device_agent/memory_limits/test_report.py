@@ -19,7 +19,7 @@ def test_an_event_says_what_is_over_which_limit_and_what_is_done() -> None:
     """One sentence; the pod's owner sees it in kubectl describe."""
     assert words(ENDING) == (
         "the pod uses 12.00 GiB of the memory of GPU-0, more than its limit of 10.00 GiB: "
-        "its largest process there, 4711 with 8.50 GiB, is ended (SIGKILL)"
+        "its largest process there, 4711 with 8.50 GiB, is being ended (SIGKILL)"
     )
     dry = words(Ending(account=ACCOUNT, process=PROCESS, is_dry_run=True))
     assert dry.endswith("would be ended, but memory.dryRun is set")

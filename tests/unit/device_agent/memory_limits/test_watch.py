@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 
 from device_agent.gpu_state.use import ProcessUse
 from device_agent.memory_limits.accounts import Account
-from device_agent.memory_limits.watch import LONGEST_GAP, NOTHING, Ending, Sample, Watched, watch
+from device_agent.memory_limits.watch import (
+    HOLDERS_SECONDS,
+    LONGEST_GAP,
+    NOTHING,
+    Ending,
+    Sample,
+    Watched,
+    undone,
+    watch,
+)
 from device_agent.usage.attribution import FRESH_SECONDS
 from device_resources.memory_limits import MemoryMode, MemorySettings
 from tests.unit.device_agent.memory_limits.examples import CARD, GIB, OTHER_CARD, UIDS, A, B, process
@@ -39,7 +48,7 @@ def run(steps: Steps, settings: MemorySettings = SETTINGS, own: str = "") -> lis
     """Take samples one after another, each at its time; return what is to be done."""
     before, told = NOTHING, []
     for at, accounts in steps:
-        before, endings = watch(before, Sample(at=at, accounts=accounts), at + 0.5, settings, own)
+        before, endings = watch(before, Sample(at=at, accounts=accounts, held_at=at - 1), at + 0.5, settings, own)
         told += [(at, one.account.card, one.process.pid) for one in endings]
     return told
 
@@ -108,40 +117,72 @@ def test_a_dry_run_reports_each_excess_once() -> None:
     """It is the same decision; after the pod was within its limit it may be reported again."""
     steps = [*every(3, 60, OVER), (63, (UNDER,)), (66, (OVER,)), (78, (OVER,)), (81, (OVER,))]
     assert run(steps, DRY) == [(12, CARD, 10), (78, CARD, 10)]
-    _, (ending,) = watch(_over_since(0), Sample(at=12, accounts=(OVER,)), 12, DRY)
+    _, (ending,) = watch(_over_since(0), Sample(at=12, accounts=(OVER,), held_at=12), 12, DRY)
     assert ending == Ending(account=OVER, process=process(10, 8), is_dry_run=True)
 
 
 def _over_since(at: float) -> Watched:
-    return watch(NOTHING, Sample(at=at, accounts=(OVER,)), at, SETTINGS)[0]
+    return watch(NOTHING, Sample(at=at, accounts=(OVER,), held_at=at), at, SETTINGS)[0]
 
 
 @pytest.mark.parametrize(
     ("sample", "now"),
     [
         pytest.param(None, 12.0, id="missing"),
-        pytest.param(Sample(at=12, accounts=(OVER,)), 12.1 + FRESH_SECONDS, id="old"),
-        pytest.param(Sample(at=12, accounts=(UNDER,)), 12.1 + FRESH_SECONDS, id="old, and within the limit"),
-        pytest.param(Sample(at=0, accounts=(UNDER,)), 1.0, id="taken before"),
+        pytest.param(Sample(at=12, accounts=(OVER,), held_at=12), 12.1 + FRESH_SECONDS, id="old"),
+        pytest.param(
+            Sample(at=12, accounts=(UNDER,), held_at=12), 12.1 + FRESH_SECONDS, id="old, and within the limit"
+        ),
+        pytest.param(Sample(at=0, accounts=(UNDER,), held_at=0), 1.0, id="taken before"),
     ],
 )
 def test_a_sample_that_says_nothing_new_changes_nothing(sample: Sample | None, now: float) -> None:
     """It interrupts nothing and decides nothing: the next good one does."""
     before = _over_since(0)
     assert watch(before, sample, now, SETTINGS) == (before, ())
-    assert len(watch(before, Sample(at=15, accounts=(OVER,)), 15, SETTINGS)[1]) == 1
+    assert len(watch(before, Sample(at=15, accounts=(OVER,), held_at=15), 15, SETTINGS)[1]) == 1
 
 
 def test_without_podresources_an_old_sample_is_forgotten_as_well() -> None:
     """Nobody can say who has a card, however old the rest is."""
-    assert watch(_over_since(0), Sample(at=0, accounts=None), 99, SETTINGS) == (NOTHING, ())
+    assert watch(_over_since(0), Sample(at=0, accounts=None, held_at=0), 99, SETTINGS) == (NOTHING, ())
 
 
 def test_it_is_decided_again_from_what_is_remembered() -> None:
     """The same sample once more, as after an action that failed, decides nothing."""
-    after, endings = watch(_over_since(0), Sample(at=12, accounts=(OVER,)), 12, SETTINGS)
+    after, endings = watch(_over_since(0), Sample(at=12, accounts=(OVER,), held_at=12), 12, SETTINGS)
     assert len(endings) == 1
-    assert watch(after, Sample(at=12, accounts=(OVER,)), 12, SETTINGS) == (after, ())
+    assert watch(after, Sample(at=12, accounts=(OVER,), held_at=12), 12, SETTINGS) == (after, ())
+
+
+def test_old_holders_decide_nothing() -> None:
+    """The next ones do. A pod that is within its limit by old ones is so, and its grace begins anew."""
+    old = 11.9 - HOLDERS_SECONDS
+    after, endings = watch(_over_since(0), Sample(at=12, accounts=(OVER,), held_at=old), 12, SETTINGS)
+    assert endings == ()
+    assert len(watch(after, Sample(at=15, accounts=(OVER,), held_at=15), 15, SETTINGS)[1]) == 1
+    within, _ = watch(_over_since(0), Sample(at=12, accounts=(UNDER,), held_at=old), 12, SETTINGS)
+    assert watch(within, Sample(at=15, accounts=(OVER,), held_at=15), 15, SETTINGS)[1] == ()
+
+
+def test_nobody_is_ended_by_holders_of_before_the_excess() -> None:
+    """By then the name may have been another pod's, which had less of the card."""
+    short, before, seen = replace(SETTINGS, grace_seconds=1), NOTHING, []
+    for at, held_at in ((0.0, -1.0), (3.0, -1.0), (6.0, 5.0), (9.0, 5.0), (12.0, 10.0)):
+        before, endings = watch(before, Sample(at=at, accounts=(OVER,), held_at=held_at), at, short)
+        seen += [at for _ in endings]
+    assert seen == [6.0, 12.0]
+
+
+def test_an_ending_that_did_not_come_about_is_decided_again() -> None:
+    """By the next sample: the grace of its pod has not begun anew, that of another one has."""
+    both = (OVER, account(process(20, 12, B), pod=B))
+    before = watch(NOTHING, Sample(at=0, accounts=both, held_at=0), 0, SETTINGS)[0]
+    after, endings = watch(before, Sample(at=12, accounts=both, held_at=12), 12, SETTINGS)
+    assert len(endings) == 2
+    again = Sample(at=15, accounts=both, held_at=15)
+    assert [one.account.pod for one in watch(undone(after, before, A), again, 15, SETTINGS)[1]] == [A]
+    assert undone(NOTHING, before, A) == NOTHING
 
 
 _LIVES = ((A, CARD), (A, OTHER_CARD), (B, CARD))
@@ -161,26 +202,27 @@ _ACCOUNTS = st.tuples(*[_STATES] * len(_LIVES)).map(
     lambda states: tuple(_in(state, *life) for state, life in zip(states, _LIVES, strict=True) if state != "gone")
 )
 _SAMPLES = st.sampled_from([*range(9), "missing", "away"]).flatmap(
-    lambda word: {"missing": st.none(), "away": st.just(Sample(at=0, accounts=None))}.get(
-        str(word), st.builds(Sample, at=st.just(0.0), accounts=_ACCOUNTS)
+    lambda word: {"missing": st.none(), "away": st.just(Sample(at=0, accounts=None, held_at=0))}.get(
+        str(word), st.builds(Sample, at=st.just(0.0), accounts=_ACCOUNTS, held_at=st.just(0.0))
     )
 )
 _AGES = st.sampled_from([0, 0, 0, 0, 0, 1, 2, 6])
-_STREAMS = st.lists(st.tuples(st.integers(1, 5), _AGES, _SAMPLES), min_size=15, max_size=25)
+_HELD_AGES = st.sampled_from([0, 1, 1, 2, 3, 5, 6, 8])
+_STREAMS = st.lists(st.tuples(st.integers(1, 5), _AGES, _HELD_AGES, _SAMPLES), min_size=15, max_size=25)
 
 
 @given(_STREAMS)
 def test_nobody_is_ended_who_is_not_over_the_limit_for_long_enough(
-    stream: list[tuple[int, int, Sample | None]],
+    stream: list[tuple[int, int, int, Sample | None]],
 ) -> None:
     """Whatever comes: a process of a pod that has the card, over its limit now and for a grace, one in each."""
     before, now = NOTHING, 0.0
     last: dict[str, float] = {}
     over_since: dict[tuple[str, str], float] = {}
-    for step, age, sample in stream:
+    for step, age, held_age, sample in stream:
         now += step
         if sample is not None:
-            sample = replace(sample, at=now - age)  # noqa: PLW2901 - the time of this step
+            sample = replace(sample, at=now - age, held_at=now - held_age)  # noqa: PLW2901 - the times of this step
         is_news = sample is not None and sample.at > before.at and age <= FRESH_SECONDS
         before, endings = watch(before, sample, now, SETTINGS)
         if sample is not None and sample.accounts is None:
@@ -204,5 +246,7 @@ def test_nobody_is_ended_who_is_not_over_the_limit_for_long_enough(
             assert mine.used > mine.limit
             assert ending.process.pid > 1
             assert sample.at - over_since[mine.card, pod] >= SETTINGS.grace_seconds
+            assert held_age <= HOLDERS_SECONDS
+            assert sample.held_at >= over_since[mine.card, pod]
             assert sample.at - last.get(pod, -1000.0) >= SETTINGS.grace_seconds
             last[pod] = sample.at

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+from device_agent.gpu_state.ending import EndRequest
 from device_agent.gpu_state.requests import FOLLOW, FOLLOW_USE, LOOK, MAKE_NODES, Request, dump_error, parse_request
 from device_agent.gpu_state.state import State
 from device_agent.gpu_state.state_json import dump_state
@@ -15,6 +16,7 @@ class Nvml:
     """Listens on a socket. ``line``: what it says to each that follows; None: nothing. ``asked``: what it was asked.
 
     ``use_line``: what it says to each that follows use. ``pods``: those whose use it was asked for, each time.
+    ``ends``: processes that it was asked to end.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -23,6 +25,7 @@ class Nvml:
         self.use_line: bytes | None = None
         self.asked: asyncio.Queue[str] = asyncio.Queue()
         self.pods: asyncio.Queue[tuple[str, ...] | None] = asyncio.Queue()
+        self.ends: asyncio.Queue[EndRequest] = asyncio.Queue()
         self._server: asyncio.Server | None = None
         self._following: set[asyncio.StreamWriter] = set()
         self._using: set[asyncio.StreamWriter] = set()
@@ -92,6 +95,9 @@ class Nvml:
             self._using.add(writer)
             if self.use_line is not None:
                 writer.write(self.use_line + b"\n")
+            return
+        if request.process is not None:
+            self.ends.put_nowait(request.process)
             return
         assert request.name in (FOLLOW, MAKE_NODES, LOOK)
         self.asked.put_nowait(request.name)

@@ -1,5 +1,6 @@
 """Pods of a node, as the kubelet shows and records them, for tests of profiles."""
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -22,12 +23,13 @@ from device_agent.protocol.pod_resources import (
 class Pods:
     """Shows which pods have which devices on a socket, and records it in the kubelet's checkpoint.
 
-    ``asked``: how often somebody has asked.
+    ``asked``: how often somebody has asked. ``answer``: is waited for before an answer.
     """
 
     def __init__(self, folder: Path) -> None:
         self.path = str(folder / "pods.sock")
         self.asked = 0
+        self.answer: asyncio.Event | None = None
         self._checkpoint = folder / "plugins/kubelet_internal_checkpoint"
         self._cgroups = folder / "sys/fs/cgroup/kubepods"
         self._held: dict[tuple[str, str], int] = {}
@@ -80,6 +82,8 @@ class Pods:
     async def _list(self, stream: Stream[Any, Any]) -> None:
         await stream.recv_message()
         self.asked += 1
+        if self.answer is not None:
+            await self.answer.wait()
         pods = tuple(
             PodResources(
                 name=f"p{number}",

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from device_agent.gpu_state.ending import EndRequest
 from device_agent.gpu_state.use import Use
 from device_agent.gpu_state.use_json import LONGEST_USE
 from device_agent.nvml_client.lines import Pauses
@@ -70,6 +71,22 @@ def test_pods_are_asked_for_when_they_change_and_after_a_restart(tmp_path: Path)
         await nvml.start()
         assert await nvml.pods.get() == A
         assert nvml.pods.empty()
+
+    follow(tmp_path, act)
+
+
+def test_a_request_without_a_connection_is_not_sent(tmp_path: Path) -> None:
+    """Whoever asks hears of it: what became of it would never be said."""
+    request = EndRequest("GPU-0", "a" * 32, 7, 8, 9.5)
+
+    async def act(nvml: Nvml, client: UseClient) -> None:
+        assert not client.end(request)
+        assert await nvml.pods.get() is None
+        assert client.end(request)
+        assert await nvml.ends.get() == request
+        await nvml.stop()
+        while client.end(request):
+            await asyncio.sleep(0.01)
 
     follow(tmp_path, act)
 

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+from device_agent.boot import seconds_since_boot
 from device_agent.gpu_state.ending import EndRequest
 from device_agent.nvml_container.ending import end_process
 
@@ -64,7 +65,7 @@ class Proc:
         """Put a process in a pod, and return the request to end it."""
         self._link(pid)
         (self._folder / str(pid) / "cgroup").write_text(cgroup)
-        return EndRequest(card=CARD, uid=POD, pid=pid, start=int(_stat(pid)[19]))
+        return EndRequest(card=CARD, uid=POD, pid=pid, start=int(_stat(pid)[19]), at=seconds_since_boot())
 
     def _link(self, pid: int) -> None:
         folder = self._folder / str(pid)

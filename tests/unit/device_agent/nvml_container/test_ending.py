@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from device_agent.gpu_state.ending import LONGEST_DELAY
 from device_agent.nvml_container.ending import end_process
 from tests.unit.device_agent.nvml_container.real_processes import CARD, CGROUP, OTHER_POD, POD, Echo, Proc
 from tests.unit.device_agent.nvml_container.running import REPOSITORY, SECONDS
@@ -85,6 +86,15 @@ def test_another_start_is_another_process(proc: Proc, echo: Echo) -> None:
     request = proc.put(echo.pid, IN_POD)
     why = end_process(request._replace(start=request.start - 1), lambda _card: {echo.pid}, proc.path)
     assert f"process {echo.pid} is another one now" in why
+    assert echo.lives()
+
+
+@pytest.mark.parametrize("delay", [pytest.param(LONGEST_DELAY + 1, id="old"), pytest.param(-60, id="of the future")])
+def test_a_request_that_waited_for_too_long_ends_nobody(proc: Proc, echo: Echo, delay: float) -> None:
+    """As behind an NVML that hung: the pod may be within its limit by now."""
+    request = proc.put(echo.pid, IN_POD)
+    why = end_process(request._replace(at=request.at - delay), lambda _card: {echo.pid}, proc.path, _refuse)
+    assert re.fullmatch(r"the request is -?\d+ s old", why)
     assert echo.lives()
 
 

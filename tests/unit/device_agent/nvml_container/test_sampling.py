@@ -77,7 +77,18 @@ def test_processes_are_of_pods_that_were_asked_for(node: NodeFolder) -> None:
                   ((10, None, 12.5), (20, GIB, 1.0), (30, GIB, None), (40, GIB, None)))  # fmt: skip
     use = take(sampling(node, POD, "team-c/nobody"), GPU._replace(processes=found), MIG)
     assert use.cards[0].processes == (ProcessUse(10, 100, plain(UID), POD, None, 12.5),)
-    assert (use.cards[1].processes, use.pods, use.processes) == ((), (POD, "team-c/nobody"), "")
+    assert (use.cards[1].processes, use.pods, use.processes) == ((), (POD,), "")
+
+
+def test_a_pod_without_a_folder_is_not_known(node: NodeFolder) -> None:
+    """Which processes are its own cannot be said, and none is not 0 bytes: as before the kubelet has made it."""
+    (node.root / f"var/log/pods/{POD.replace('/', '_')}_{UID}").rmdir()
+    of = sampling(node, POD, OTHER_POD)
+    use = take(of, GPU._replace(processes=(Process(10, GIB), Process(20, GIB))))
+    assert (use.pods, use.processes) == ((OTHER_POD,), "")
+    assert [one.pod for one in use.cards[0].processes] == [OTHER_POD]
+    node.pod(POD, UID)
+    assert take(of, GPU).pods == (POD, OTHER_POD)
 
 
 def test_a_process_that_has_started_after_nvml_was_asked_is_another_one(node: NodeFolder) -> None:
@@ -118,6 +129,7 @@ def test_why_processes_are_not_known_is_said(node: NodeFolder, without: str, why
     (node.root / without).rename(node.root / "away")
     use = take(sampling(node, POD), GPU._replace(processes=(Process(10, GIB),)))
     assert why in use.processes
+    assert use.pods == ()
     assert use.cards[0].processes == ()
     assert take(sampling(node, asks=False), GPU).processes == ""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from device_agent.boot import seconds_since_boot
 from device_agent.config.options import Settings
 from device_agent.devices.model import DeviceNode, Unit
 from device_agent.gpu_state.use import MOST_PODS
@@ -23,17 +24,24 @@ SOON = Timing(period=0.01, pauses=Pauses(silence=SECONDS, first_delay=0.01, long
 
 
 def watch(
-    folder: Path, act: Callable[[UseWatch, Pods, Nvml], Awaitable[None]], resources: Resources | None = None
+    folder: Path,
+    act: Callable[[UseWatch, Pods, Nvml], Awaitable[None]],
+    resources: Resources | None = None,
+    fail: Callable[[], None] = lambda: None,
 ) -> None:
-    """Follow a kubelet and a container that are there, and act."""
+    """Follow a kubelet and a container that are there, and act. ``fail``: may raise at each look."""
     offered = resources if resources is not None else {SHARED: offers(Unit(id="GPU-0", shares=4))}
+
+    def offers_now() -> Resources:
+        fail()
+        return offered
 
     async def work() -> None:
         pods, nvml = Pods(folder), Nvml(folder)
         await pods.start()
         await nvml.start()
         settings = Settings(root=str(folder), pod_resources=pods.path, nvml_socket=nvml.path)
-        made = UseWatch(settings, lambda: offered, SOON)
+        made = UseWatch(settings, offers_now, SOON)
         try:
             async with asyncio.timeout(SECONDS):
                 await act(made, pods, nvml)
@@ -97,6 +105,56 @@ def test_a_kubelet_that_is_away_leaves_nothing_known(tmp_path: Path, caplog: pyt
         watch(tmp_path, act)
     assert caplog.text.count("it is not known which pod has which device: ") == 1
     assert "the kubelet says which pod has which device" in caplog.text
+
+
+def test_a_look_that_fails_leaves_nothing_known_and_the_next_one_follows(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever it was, as where no thread can be started: processes would be ended by what was known before."""
+    failing: list[str] = []
+    seen: list[float] = []
+
+    def fail() -> None:
+        if failing:
+            seen.append(seconds_since_boot())
+            raise RuntimeError(failing[0])
+
+    async def act(made: UseWatch, pods: Pods, _nvml: Nvml) -> None:
+        pods.run(SHARED, "GPU-0::1")
+        await until(lambda: devices(made) == ["GPU-0::1"])
+        failing.append("can't start new thread")
+        await until(lambda: len(seen) > 2)
+        assert made.held is None
+        assert "can't start new thread" in made.why
+        failing.clear()
+        await until(lambda: devices(made) == ["GPU-0::1"])
+        assert made.why == ""
+
+    with caplog.at_level(logging.INFO):
+        watch(tmp_path, act, fail=fail)
+    assert caplog.text.count("it could not be found out: RuntimeError") == 1
+    assert "Traceback" in caplog.text
+    assert "the kubelet says which pod has which device" in caplog.text
+
+
+def test_holders_are_as_old_as_the_question(tmp_path: Path) -> None:
+    """The kubelet may take its time to answer: a pod may have gone meanwhile."""
+
+    async def act(made: UseWatch, pods: Pods, _nvml: Nvml) -> None:
+        pods.run(SHARED, "GPU-0::1")
+        await until(lambda: devices(made) == ["GPU-0::1"])
+        answer = pods.answer = asyncio.Event()
+        asked = pods.asked
+        await until(lambda: pods.asked > asked)
+        before, heard = seconds_since_boot(), made.held_at
+        pods.run(SHARED, "GPU-0::2")
+        await asyncio.sleep(0.05)
+        assert made.held_at == heard
+        answer.set()
+        await until(lambda: made.held_at > heard)
+        assert made.held_at <= before
+
+    watch(tmp_path, act)
 
 
 def test_more_pods_than_can_be_asked_for_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
