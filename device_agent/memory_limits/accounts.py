@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from device_agent.allocations.given import Given
+from device_agent.gpu_state.limits import PodLimit
 from device_agent.gpu_state.use import CardUse, ProcessUse, Use
-from device_agent.memory_limits.driver import PodLimit
 from device_agent.memory_limits.limits import Part, limit_of, part_of
 from device_agent.usage.attribution import Allocated, cards_by_device
 from device_resources.memory_limits import MemorySettings

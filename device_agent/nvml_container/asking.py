@@ -145,7 +145,8 @@ class Asking:
         for request in requests:
             self._sampling.note(self._end_process(request, session))
         if self._sampling.rest() <= 0:
-            self._say(self._sampling.take(session.use if session is not None else tuple))
+            self._say(self._sampling.take(session.use if session is not None else tuple, session))
+        self._sampling.lift_limits(session)
 
     def _end_process(self, request: EndRequest, session: Session | None) -> Ended:
         proc = self._places.proc

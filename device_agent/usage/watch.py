@@ -12,6 +12,7 @@ from device_agent.devices.model import DeviceNode
 from device_agent.errors import UsersUnknown
 from device_agent.gpu_state.checks import is_pod
 from device_agent.gpu_state.ending import EndRequest
+from device_agent.gpu_state.limits import PodLimit
 from device_agent.gpu_state.use import MOST_PODS, Use
 from device_agent.nvml_client.lines import Pauses
 from device_agent.nvml_client.use_client import UseClient
@@ -69,6 +70,10 @@ class UseWatch:
     def end(self, process: EndRequest) -> bool:
         """Have a process ended, as :meth:`UseClient.end`."""
         return self._client.end(process)
+
+    def limit(self, limits: tuple[PodLimit, ...]) -> None:
+        """Have drivers keep limits of memory, as :meth:`UseClient.limit`."""
+        self._client.limit(limits)
 
     def check(self) -> None:
         """Raise the error with which following has ended: none is expected."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from device_agent.gpu_state.limits import PodLimit
 from device_agent.gpu_state.requests import FOLLOW, FOLLOW_USE, dump_request
 from device_agent.gpu_state.state import State
 from device_agent.gpu_state.state_json import parse_state
@@ -51,9 +52,11 @@ class Client:
             self.connection.close()
             raise
 
-    def ask(self, request: str, pods: tuple[str, ...] | None = None) -> None:
+    def ask(
+        self, request: str, pods: tuple[str, ...] | None = None, limits: tuple[PodLimit, ...] | None = None
+    ) -> None:
         """Send a request."""
-        self.connection.sendall(dump_request(request, pods))
+        self.connection.sendall(dump_request(request, pods, limits=limits))
 
     def line(self) -> bytes:
         """Wait for a line; empty when the connection has ended."""
