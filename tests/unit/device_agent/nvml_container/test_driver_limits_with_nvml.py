@@ -3,19 +3,32 @@
 A folder stands for the node, with a tree of cgroup v2.
 """
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from device_agent.boot import seconds_since_boot
+from device_agent.gpu_state.ending import EndRequest
 from device_agent.gpu_state.limits import PodLimit
 from device_agent.gpu_state.requests import FOLLOW_USE
 from device_agent.gpu_state.state import FAILED, OK
 from device_agent.gpu_state.use import KeptLimit, Use
+from device_agent.memory_limits.by_driver import Refusal
+from device_agent.memory_limits.keeper import Keeper
+from device_agent.memory_limits.watch import Ending
+from device_agent.nvml_client.lines import Pauses
+from device_agent.nvml_client.use_client import UseClient
+from device_agent.usage.attribution import Allocated
+from device_resources.memory_limits import MemoryMode, MemorySettings
 from tests.nvml.machine import FakeMachine
 from tests.nvml.models import A100_40
+from tests.unit.device_agent.memory_limits.examples import given_as, held
 from tests.unit.device_agent.nvml_container.node_folder import OTHER_POD, OTHER_UID, POD, UID, two_pods
-from tests.unit.device_agent.nvml_container.running import Client, WithNvml, wait_for
+from tests.unit.device_agent.nvml_container.running import SECONDS, Client, WithNvml, wait_for
 
 GIB = 1 << 30
 UNLIMITED = 2**64 - 1
@@ -186,3 +199,71 @@ def test_cgroup_v1_has_no_limits(node: Node) -> None:
     node.ask(node.limit(10))
     assert "it has cgroup v1" in node.user.use(lambda use: bool(use.refused)).refused[node.cards[0]]
     assert node.limits() == {}
+
+
+class Usage:
+    """What the keeper of an agent hears: the container's own use, and holders that a test says."""
+
+    def __init__(self, socket: Path, held: tuple[Allocated, ...]) -> None:
+        self.held = held
+        self.client = UseClient(str(socket), Pauses())
+        self.client.ask(PODS)
+
+    @property
+    def use(self) -> Use | None:
+        """Return what the container said last."""
+        return self.client.use
+
+    @property
+    def held_at(self) -> float:
+        """Say that the kubelet was asked just now."""
+        return seconds_since_boot()
+
+    def end(self, process: EndRequest) -> bool:
+        """End a process."""
+        return self.client.end(process)
+
+    def limit(self, limits: tuple[PodLimit, ...]) -> None:
+        """Have drivers keep limits."""
+        self.client.limit(limits)
+
+
+def test_an_agent_has_the_shares_of_its_pods_kept_until_that_is_not_wanted_any_more(node: Node) -> None:
+    """Each pod has its part of the card, in its own cgroup; what the other card refuses is told once, and watched."""
+    first, second = node.cards
+    node.cgroup(FOLDER, OTHER_FOLDER)
+    shares = (f"{first}::0", f"{first}::1", f"{second}::0")
+    usage = (held(shares[0], POD), held(shares[1], OTHER_POD), held(shares[2], OTHER_POD))
+    told = asyncio.run(_an_agent(node, usage, shares))
+    assert [one.card for one in told if isinstance(one, Refusal)] == [second]
+    assert set(node.limits().values()) == {UNLIMITED}
+
+
+async def _an_agent(node: Node, usage: tuple[Allocated, ...], shares: tuple[str, ...]) -> list[Ending | Refusal]:
+    """Keep limits by the driver, and then by watching alone; returns what was told."""
+    told: list[Ending | Refusal] = []
+    first, second = node.cards
+
+    async def tell(one: Ending | Refusal) -> None:
+        told.append(one)
+
+    async def until(is_so: Callable[[], bool]) -> None:
+        async with asyncio.timeout(SECONDS):
+            while not is_so():
+                await asyncio.sleep(0.02)
+
+    async with AsyncExitStack() as stack:
+        heard = Usage(node.running.socket, usage)
+        stack.push_async_callback(heard.client.close)
+        memory = MemorySettings(mode=MemoryMode.DRIVER)
+        keeper = Keeper(heard, lambda: given_as(4, *shares), tell, memory, look=0.05)
+        stack.push_async_callback(keeper.close)
+        await until(lambda: len(keeper.samples()["memory_limit_kept"]) == 2 and bool(told))
+        share = 10 * GIB
+        assert node.limits() == {(first, FOLDER): share, (first, OTHER_FOLDER): share}
+        limits = {(labels["UUID"], labels["pod"]) for labels, _ in keeper.samples()["memory_limit_bytes"]}
+        assert limits == {(first, "train-0"), (first, "infer-0"), (second, "infer-0")}
+        keeper.configure(replace(memory, mode=MemoryMode.WATCH))
+        await until(lambda: set(node.limits().values()) == {UNLIMITED})
+        await until(lambda: keeper.samples()["memory_limit_kept"] == [])
+    return told
