@@ -138,7 +138,10 @@ class Monitoring:
         return task
 
     def _resources(self) -> Resources:
-        return {name: served.plugin.service.devices for one in self._followed for name, served in one.offers().items()}
+        """Return what is offered, and the names of what was given before, which a container may have still."""
+        given: Resources = {name: {} for name, _ in self._given()}
+        offered = {n: served.plugin.service.devices for one in self._followed for n, served in one.offers().items()}
+        return {**given, **offered}
 
     def _given(self) -> "Given":
         found: dict[tuple[str, str], Allocation] = {}

@@ -183,6 +183,30 @@ def test_a_driver_that_comes_later_is_found_without_being_asked_for(
         wait_for(lambda: running.children() == [], "the end of the child")
 
 
+def test_other_cards_are_looked_at_while_nvml_fails(start: Start, node: NodeFolder, machine: FakeMachine) -> None:
+    """By the child that has said so, which ends when it is time to ask NVML again, and the next one follows soon."""
+    node.card(1, AMD, "amdgpu", {"mem_info_vram_used": f"{GIB}\n"})
+    machine.fault("init", 999)
+    with start(first_pause=0.1, longest_pause=1e6, silence=1e6) as running:
+        follower, user = running.follower(), running.user()
+        assert follower.state().status == FAILED
+        use = user.use(lambda use: bool(use.cards))
+        child = running.child()
+        assert [card.id for card in use.cards] == [AMD]
+        assert user.use(lambda later: later.at > use.at).cards == use.cards
+        assert running.child() == child
+        machine.heal()
+        running.client().ask(LOOK)
+        assert follower.state(lambda state: state.status == OK).driver == "550.54.15"
+    machine.fault("init", 999)
+    with start(first_pause=0.1, longest_pause=0.3, silence=1e6) as running:
+        follower = running.follower()
+        running.user()
+        assert follower.state().status == FAILED
+        machine.heal()
+        assert follower.state(lambda state: state.status == OK).driver == "550.54.15"
+
+
 @pytest.mark.parametrize("place", [pytest.param("memory", id="memory"), pytest.param("power", id="power")])
 def test_nvml_that_hangs_in_a_sample_is_a_reason_and_samples_go_on_afterwards(
     start: Start, machine: FakeMachine, place: str
