@@ -112,6 +112,7 @@ class Monitoring:
         keeper = self._keeper
         if usage is None or not memory.is_on:
             if keeper is not None:
+                keeper.stop()  # at once: it would ask for limits again
                 self._do(keeper.close())
                 self._keeper = None
             if usage is not None and not self._is_stopping:
@@ -128,7 +129,7 @@ class Monitoring:
         create = self._connect()
         if create is None:
             log.info("memory: decisions are in this log alone: there is no token of a service account, or a proxy")
-        return Keeper(usage, self._given, Teller(create, self._settings.node_name), memory)
+        return Keeper(usage, self._given_if_read, Teller(create, self._settings.node_name), memory)
 
     def _do(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """Do work that the end of the agent waits for."""
@@ -148,6 +149,10 @@ class Monitoring:
         for one in self._followed:
             found |= (one.given.given if one.given is not None else None) or {}
         return found
+
+    def _given_if_read(self) -> "Given | None":
+        is_read = all(one.given is None or one.given.given is not None for one in self._followed)
+        return self._given() if is_read else None
 
     async def _load_given(self) -> None:
         """Read what containers have, since when and in how many shares, as far as it was remembered."""

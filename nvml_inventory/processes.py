@@ -55,15 +55,15 @@ class Busy:
         self._newest = {uuid: self._newest[uuid] for uuid in uuids if uuid in self._newest}
 
 
-def read_processes(handle: Any) -> tuple[Process, ...]:
-    """Read the processes of a GPU or a MIG device; none without an answer."""
+def read_processes(handle: Any) -> tuple[Process, ...] | None:
+    """Read the processes of a GPU or a MIG device; None where NVML does not say them now."""
     compute = _read_list(
         nvml.nvmlDeviceGetComputeRunningProcesses_v3, nvml.nvmlDeviceGetComputeRunningProcesses_v2, handle
     )
     graphics = _read_list(
         nvml.nvmlDeviceGetGraphicsRunningProcesses_v3, nvml.nvmlDeviceGetGraphicsRunningProcesses_v2, handle
     )
-    return merge_processes([*compute, *graphics])
+    return None if compute is None or graphics is None else merge_processes([*compute, *graphics])
 
 
 def merge_processes(found: Iterable[tuple[int, int | None]]) -> tuple[Process, ...]:
@@ -92,25 +92,34 @@ def mean_busy(samples: Iterable[Sample]) -> dict[int, float | None]:
     return {pid: sum(of_this) / len(of_this) if of_this else None for pid, of_this in percents.items()}
 
 
-def with_busy(processes: Iterable[Process], busy: Mapping[int, float | None] | None) -> tuple[Process, ...]:
+def with_busy(
+    processes: tuple[Process, ...] | None, busy: Mapping[int, float | None] | None
+) -> tuple[Process, ...] | None:
     """Say how busy each process is: one without a sample is not."""
-    if busy is None:
-        return tuple(processes)
+    if busy is None or processes is None:
+        return processes
     return tuple(process._replace(busy=busy.get(process.pid, 0.0)) for process in processes)
 
 
-def _read_list(newest: Callable[..., Any], older: Callable[..., Any], handle: Any) -> list[tuple[int, int | None]]:
+def _read_list(
+    newest: Callable[..., Any], older: Callable[..., Any], handle: Any
+) -> list[tuple[int, int | None]] | None:
+    """Return PIDs and memory; nothing where the driver has no such list, None where it could not be read now."""
     question = newest
     for _ in range(_TRIES):
         try:
             return [(one.pid, _memory(one.usedGpuMemory)) for one in question(handle)]
         except nvml.NVMLError_FunctionNotFound:
+            if question is older:
+                return []
             question = older  # before driver 510
         except nvml.NVMLError_InsufficientSize:
             continue
+        except nvml.NVMLError_NotSupported:
+            return []
         except nvml.NVMLError:
-            break
-    return []
+            return None
+    return None
 
 
 def _memory(size: int | None) -> int | None:

@@ -57,7 +57,7 @@ class Session:
         """
         return self._meter.read()
 
-    def processes(self, uuid: str) -> tuple[Process, ...]:
+    def processes(self, uuid: str) -> tuple[Process, ...] | None:
         """Ask for the processes of one GPU or MIG device of the last inventory now, without how busy they are.
 
         Empty where it is not there, where NVML does not say, and for a GPU in MIG mode: they are of its MIG devices.

@@ -45,8 +45,11 @@ class Meter:
                 return mig
         return None
 
-    def processes(self, uuid: str) -> tuple[Process, ...]:
-        """Read the processes of one GPU or MIG device now; those of a GPU in MIG mode are of its MIG devices."""
+    def processes(self, uuid: str) -> tuple[Process, ...] | None:
+        """Read the processes of one GPU or MIG device now, None where that fails.
+
+        Those of a GPU in MIG mode are of its MIG devices.
+        """
         handle = self.handle_of(uuid)
         if handle is None or (uuid in self._cards and _is_in_mig_mode(handle)):
             return ()
@@ -81,7 +84,7 @@ class Meter:
                     processes=self._processes(mig.uuid, own),
                 )
 
-    def _processes(self, uuid: str, handle: Any) -> tuple[Process, ...]:
+    def _processes(self, uuid: str, handle: Any) -> tuple[Process, ...] | None:
         return with_busy(read_processes(handle), self._busy.read(uuid, handle))
 
 

@@ -134,6 +134,7 @@ class DeviceUse(NamedTuple):
 
     ``parent``, ``profile``, ``gi``: of a MIG device: its GPU's UUID, its profile, its GPU instance.
     ``values``: what the GPU knows, by the names of :data:`device_agent.gpu_state.use.VALUES`.
+    ``processes``: None: NVML did not say them now.
     """
 
     uuid: str
@@ -144,4 +145,4 @@ class DeviceUse(NamedTuple):
     profile: str = ""
     gi: int | None = None
     values: Mapping[str, float] = {}
-    processes: tuple[Process, ...] = ()
+    processes: tuple[Process, ...] | None = ()

@@ -82,6 +82,7 @@ class CardUse(NamedTuple):
     cards.
     ``values``: by the names of :data:`VALUES`.
     ``processes``: of pods alone, and of those pods alone that were asked for.
+    ``is_unread``: its processes could not be read for this sample.
     """
 
     id: str
@@ -94,6 +95,7 @@ class CardUse(NamedTuple):
     gi: int | None = None
     values: Mapping[str, float] = {}
     processes: tuple[ProcessUse, ...] = ()
+    is_unread: bool = False
 
 
 class XidCount(NamedTuple):

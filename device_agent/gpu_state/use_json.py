@@ -4,7 +4,19 @@ import json
 from typing import Any
 
 from device_agent.errors import StateInvalid
-from device_agent.gpu_state.checks import Check, integer, number, optional, pod, record, seconds, several, text, word
+from device_agent.gpu_state.checks import (
+    Check,
+    flag,
+    integer,
+    number,
+    optional,
+    pod,
+    record,
+    seconds,
+    several,
+    text,
+    word,
+)
 from device_agent.gpu_state.ending import ENDED, MOST_ENDED
 from device_agent.gpu_state.limits import KEPT, check_refused
 from device_agent.gpu_state.state_json import VERSION, parse_answer
@@ -22,7 +34,7 @@ from device_agent.gpu_state.use import (
 )
 from kube_api.text import printable
 
-LONGEST_USE = 1 << 21
+LONGEST_USE = 1 << 22
 """Bytes of a line, without its newline."""
 
 _NUMBER = integer()
@@ -59,6 +71,7 @@ CARD_USE: Check[CardUse] = record(
         "gi": optional(_NUMBER),
         "values": _values,
         "processes": several(_PROCESS, MOST_PROCESSES),
+        "is_unread": flag,
     },
 )
 _XID = record(XidCount, {"uuid": word, "xid": integer(most=2**32 - 1), "count": integer(least=1)})

@@ -55,7 +55,7 @@ def accounts(use: Use, held: Iterable[Allocated], given: Given, settings: Memory
         card = cards.get(name)
         limit = None if _is_mig(name, card) else limit_of(parts, _total(card), settings)
         account = Account(card=name, pod=pod, limit=limit, devices=len(parts))
-        found.append(_used(account, card) if card is not None and pod in known else account)
+        found.append(_used(account, card) if card is not None and not card.is_unread and pod in known else account)
     return tuple(found)
 
 

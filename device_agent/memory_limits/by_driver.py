@@ -1,17 +1,18 @@
 """What the cards' drivers are to keep, what they keep, and what is said where they do not. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from device_agent.event import Json, warning
-from device_agent.gpu_state.checks import is_pod
+from device_agent.gpu_state.checks import MOST, is_pod
 from device_agent.gpu_state.limits import PodLimit
-from device_agent.gpu_state.use import MOST_POD_LIMITS, Use
+from device_agent.gpu_state.use import MOST_POD_LIMITS, KeptLimit, Use
 from device_agent.memory_limits.accounts import Account, pod_limits
 from device_resources.memory_limits import MemoryMode, MemorySettings
 from kube_api.text import bounded_message
 
 REASON = "DeviceMemoryLimitNotByDriver"
+MOST_REPORTED = 256
 _EVENTS_NAMESPACE = "default"
 """Of Events of Nodes."""
 
@@ -33,19 +34,33 @@ def asked_limits(use: Use, every: Iterable[Account], memory: MemorySettings) -> 
     if not is_by_driver(memory):
         return ()
     cards = {card.id for card in use.cards if card.id}
-    limits = [one for one in pod_limits(every) if one.card in cards and is_pod(one.pod)]
+    limits = [one for one in pod_limits(every) if one.card in cards and is_pod(one.pod) and one.limit <= MOST]
     return tuple(limits[:MOST_POD_LIMITS])
 
 
-def kept_accounts(use: Use, every: Iterable[Account]) -> frozenset[tuple[str, str]]:
-    """Return card and pod of the accounts that drivers keep; not of one whose limit has changed since."""
-    kept = frozenset((one.card, one.pod, one.limit) for one in use.kept)
-    return frozenset((one.card, one.pod) for one in every if (one.card, one.pod, one.limit) in kept)
+def kept_accounts(use: Use, every: Iterable[Account], before: Collection[KeptLimit]) -> frozenset[KeptLimit]:
+    """Return the limits of accounts that drivers keep; not one that has changed since.
+
+    A driver takes nothing back: who had more before the limit was set is watched until it has less. After that what the
+    driver counts decides, which may be less than NVML says. ``before``: what this returned last.
+    """
+    said, kept = frozenset(use.kept), frozenset(before)
+    found = ((KeptLimit(one.card, one.pod, one.limit or 0), one) for one in every)
+    return frozenset(
+        limit
+        for limit, one in found
+        if limit in said and (limit in kept or (one.used is not None and one.used <= limit.limit))
+    )
 
 
-def news(refused: Mapping[str, str], reported: Mapping[str, str]) -> tuple[Refusal, ...]:
-    """Return of which cards it is to be reported that the driver keeps no limits: once for each reason."""
-    return tuple(Refusal(card, why) for card, why in refused.items() if reported.get(card) != why)
+def news(refused: Mapping[str, str], every: Iterable[Account], reported: Collection[Refusal]) -> tuple[Refusal, ...]:
+    """Return of which cards of accounts it is to be reported that the driver keeps no limits: once for each reason.
+
+    Of very many reasons only the first are reported. ``reported``: those that were.
+    """
+    cards = {one.card for one in every if one.limit is not None}
+    found = (Refusal(card, why) for card, why in refused.items() if card in cards)
+    return tuple(one for one in found if one not in reported)[: max(0, MOST_REPORTED - len(reported))]
 
 
 def refusal_words(refusal: Refusal) -> str:

@@ -106,4 +106,4 @@ def _is_of(uid: str, path: str) -> bool:
 
 def _is_in_force(limit: CgroupLimit, read: Read) -> bool:
     found = read.get((limit.card, limit.folder))
-    return found is not None and abs(found - limit.limit) < _EXACT
+    return bool(found) and abs((found or 0) - limit.limit) < _EXACT

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from device_agent.boot import seconds_since_boot
 from device_agent.gpu_state.ending import Ended, EndRequest
 from device_agent.gpu_state.limits import PodLimit
-from device_agent.gpu_state.use import Use
+from device_agent.gpu_state.use import KeptLimit, Use
 from device_agent.memory_limits.accounts import Account, accounts
 from device_agent.memory_limits.by_driver import Refusal, asked_limits, is_by_driver, kept_accounts, news, refusal_words
 from device_agent.memory_limits.report import MOST_KILLS, Kills, Row, counted, samples, words
-from device_agent.memory_limits.watch import NOTHING, Ending, Sample, Watched, undone, watch
+from device_agent.memory_limits.watch import HOLDERS_SECONDS, NOTHING, Ending, Sample, Watched, undone, watch
 from device_agent.usage.attribution import Allocated, fresh
 from device_resources.memory_limits import MemorySettings
 from kube_api.text import printable
@@ -70,7 +70,9 @@ class _Asked(NamedTuple):
 
 
 class Keeper:
-    """Keeps limits until it is closed. ``usage``: who uses what; ``given``: what is remembered of allocations.
+    """Keeps limits until it is closed. ``usage``: who uses what.
+
+    ``given``: what is remembered of allocations; None while that was not read: what drivers keep stays then.
 
     ``look``: seconds from one look for a new sample to the next.
     """
@@ -78,7 +80,7 @@ class Keeper:
     def __init__(
         self,
         usage: Usage,
-        given: "Callable[[], Given]",
+        given: "Callable[[], Given | None]",
         tell: Tell,
         memory: MemorySettings,
         look: float = _LOOK_SECONDS,
@@ -93,8 +95,8 @@ class Keeper:
         self._asked: dict[tuple[int, int], _Asked] = {}
         self._ended: dict[tuple[int, int], None] = {}
         self._kills: Kills = {}
-        self._kept: frozenset[tuple[str, str]] = frozenset()
-        self._refused: Mapping[str, str] = {}
+        self._kept: frozenset[KeptLimit] = frozenset()
+        self._refused: frozenset[Refusal] = frozenset()
         self._failure = ""
         self._look = look
         self._task = asyncio.create_task(self._follow())
@@ -114,16 +116,20 @@ class Keeper:
         every = self._accounts if self._usage.held is not None else ()
         if fresh(self._usage.use, seconds_since_boot()) is None:
             every = tuple(replace(one, used=None) for one in every)
-        return samples(every, self._kills, self._kept)
+        return samples(every, self._kills, {one[:2] for one in self._kept})
 
     def check(self) -> None:
         """Raise the error with which following has ended: none is expected."""
         if self._task.done():
             self._task.result()
 
-    async def close(self) -> None:
-        """Decide nothing any more."""
+    def stop(self) -> None:
+        """Decide nothing any more, from this moment on."""
         self._task.cancel()
+
+    async def close(self) -> None:
+        """Stop, and wait for the end of it."""
+        self.stop()
         await asyncio.wait([self._task])
 
     async def _follow(self) -> None:
@@ -159,23 +165,29 @@ class Keeper:
 
     def _decide(self, use: Use, held: Sequence[Allocated] | None) -> tuple[Ending, ...]:
         self._accounts = ()
-        found = None if held is None else accounts(use, held, self._given(), self._memory)
+        given = self._given()
+        found = None if held is None else accounts(use, held, given or {}, self._memory)
         self._accounts = found or ()
+        if found is not None and given is not None and seconds_since_boot() - self._usage.held_at <= HOLDERS_SECONDS:
+            self._usage.limit(asked_limits(use, found, self._memory))  # else what was set stays
         sample = Sample(at=use.at, accounts=self._left_to_watch(use, found), held_at=self._usage.held_at)
         self._watched, endings = watch(self._watched, sample, seconds_since_boot(), self._memory)
         return endings
 
     def _left_to_watch(self, use: Use, found: tuple[Account, ...] | None) -> tuple[Account, ...] | None:
-        """Have drivers keep what they can, and return the accounts that they do not keep; these are watched."""
-        self._kept = kept_accounts(use, found or ())
-        if found is None:  # what was set stays
+        """Return the accounts that drivers do not keep."""
+        if found is None:
             return None
-        self._usage.limit(asked_limits(use, found, self._memory))
-        return tuple(one for one in found if (one.card, one.pod) not in self._kept)
+        self._kept = kept_accounts(use, found, self._kept)
+        kept = {one[:2] for one in self._kept}
+        return tuple(one for one in found if (one.card, one.pod) not in kept)
 
     def _refusals(self, use: Use) -> tuple[Refusal, ...]:
-        found = news(use.refused, self._refused)
-        self._refused = {**self._refused, **use.refused} if is_by_driver(self._memory) else {}
+        if not is_by_driver(self._memory):
+            self._refused = frozenset()
+            return ()
+        found = news(use.refused, self._accounts, self._refused)
+        self._refused |= set(found)
         return found
 
     async def _say(self, refusal: Refusal) -> bool:

@@ -181,7 +181,8 @@ class Asking:
         elif request.process is not None:
             self._endings = [*self._endings, request.process][-MOST_ENDED:]
         elif request.name != LOOK:
-            self._sampling.follow(request)
+            # Limits are set for those who may end processes: either is harm to a pod.
+            self._sampling.follow(request if self.ends_processes else request._replace(limits=None))
         return request.name
 
     def _report_unwatched(self, session: Session, cards: tuple[CardState, ...]) -> None:

@@ -1,14 +1,13 @@
 """Has the cards' drivers keep limits of memory: reads which cgroups there are, sets limits, and reads them back."""
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from device_agent.gpu_state.limits import PodLimit
 from device_agent.gpu_state.use import MOST_DEVICES, KeptLimit
 from device_agent.memory_limits.driver import (
     CgroupLimit,
-    Folders,
     kept_by_driver,
     limits_to_set,
     wanted_limits,
@@ -20,6 +19,7 @@ _FOLDER = "sys/fs/cgroup"
 _ONLY_IN_V2 = "cgroup.controllers"
 _NO_V2 = "the node's cgroup v2 is not there: it has cgroup v1, or /sys/fs/cgroup is not mounted in the container nvml"
 _NO_NVML = "limits are kept by NVIDIA's driver alone, and NVML cannot be asked"
+_STRICTER = "somebody else has set a lower limit, which stays"
 _NOT_TAKEN = "the driver says of a limit that was set that it is not in force"
 
 
@@ -42,13 +42,20 @@ class Kept(NamedTuple):
     refused: Mapping[str, str] = {}
 
 
+class _Own(NamedTuple):
+    """A limit that was set here. ``before``: what somebody else had set, which comes back."""
+
+    pod: str
+    before: int | None
+
+
 class DriverLimits:
     """Knows which limits are wanted, and which it has set itself; these alone it lifts. ``root``: the node's ``/``."""
 
     def __init__(self, root: str) -> None:
         self._cgroups = f"{root.rstrip('/')}/{_FOLDER}"
         self._wanted: tuple[PodLimit, ...] = ()
-        self._own: set[tuple[str, str]] = set()
+        self._own: dict[tuple[str, str], _Own] = {}
 
     def want(self, limits: tuple[PodLimit, ...]) -> None:
         """Keep these from the next time on, and no others."""
@@ -68,11 +75,14 @@ class DriverLimits:
             return self._kept((), dict.fromkeys(self._cards(), why))
         folders = read_folders(self._cgroups)
         wanted = wanted_limits(self._wanted, pods, folders)
-        self._take_back(wanted, folders, driver)
+        self._take_back(wanted, driver)
         read = {one[:2]: self._read(one, driver) for one in wanted}
         refused: dict[str, str] = {}
         for one in limits_to_set(wanted, read):
-            why = self._set(one, driver)
+            if self._is_stricter(one, read.get(one[:2])):
+                self._note(one, _STRICTER, refused)
+                continue
+            why = self._set(one, read.get(one[:2]), driver)
             read[one[:2]] = self._read(one, driver)
             if why or limits_to_set((one,), read):
                 self._note(one, why or _NOT_TAKEN, refused)
@@ -92,22 +102,35 @@ class DriverLimits:
     def _cards(self) -> list[str]:
         return sorted({one.card for one in self._wanted})[:MOST_DEVICES]
 
-    def _set(self, one: CgroupLimit, driver: Driver) -> str:
+    def _is_stricter(self, one: CgroupLimit, found: int | None) -> bool:
+        """Return whether somebody else allows less: that is left alone."""
+        return found is not None and found < one.limit and one[:2] not in self._own
+
+    def _set(self, one: CgroupLimit, found: int | None, driver: Driver) -> str:
         why = driver.set_memory_limit(one.card, self._path(one.folder), one.limit)
         if not why:
-            self._own.add((one.card, one.folder))
+            self._own.setdefault(one[:2], _Own(one.pod, found))
         return why
 
     def _read(self, one: CgroupLimit, driver: Driver) -> int | None:
         return driver.memory_limit(one.card, self._path(one.folder))
 
-    def _take_back(self, wanted: Iterable[CgroupLimit], folders: Folders, driver: Driver) -> None:
-        """Lift own limits that are not wanted, again and again until it is done, or the folder is gone."""
-        still = {one[:2] for one in wanted}
-        there: Collection[str] = frozenset(folders.paths)
-        for card, folder in sorted(self._own - still):
-            if folder not in there or not driver.set_memory_limit(card, self._path(folder), None):
-                self._own.discard((card, folder))
+    def _take_back(self, wanted: Iterable[CgroupLimit], driver: Driver) -> None:
+        """Lift own limits that are not wanted, again and again until it is done, or the folder is gone.
+
+        That of a pod whose folders are not known now stays, as long as the pod is to have a limit.
+        """
+        found = list(wanted)
+        still = {one[:2] for one in found}
+        unknown = {one[:2] for one in self._wanted} - {(one.card, one.pod) for one in found}
+        for (card, folder), own in sorted(self._own.items()):
+            path = self._path(folder)
+            if not os.path.exists(path):  # noqa: PTH110 - as above
+                del self._own[card, folder]
+                continue
+            is_wanted = (card, folder) in still or (card, own.pod) in unknown
+            if not is_wanted and not driver.set_memory_limit(card, path, own.before):
+                del self._own[card, folder]
 
     def _note(self, one: CgroupLimit, why: str, refused: dict[str, str]) -> None:
         """Note why a card keeps a limit not. A folder that has gone meanwhile is no reason; its name is in none."""

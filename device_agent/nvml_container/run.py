@@ -52,6 +52,8 @@ def supervise(settings: Settings) -> int:
 
     def work(requests: int, lines: int, wanted: Wanted) -> int:
         places, timing = settings.places, settings.timing
+        if not settings.ends_processes:  # what a client asked for before this child began
+            wanted = wanted._replace(use=wanted.use._replace(limits=None))
         asking = Asking(places=places, timing=timing, log=log, requests=requests, lines=lines, wanted=wanted)
         asking.ends_processes = settings.ends_processes
         return asking.run()

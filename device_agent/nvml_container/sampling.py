@@ -134,7 +134,7 @@ class Sampling:
         NVML has named a number. Who has started after that is another process, which has the number by now.
         """
         found = []
-        for one in device.processes:
+        for one in device.processes or ():
             process = read_process(self._proc, one.pid)
             if process is not None and process.uid in pods and process.is_older_than(at):
                 found.append(ProcessUse(*process, pods[process.uid], one.memory, one.busy))
@@ -152,6 +152,7 @@ def _card(device: DeviceUse) -> CardUse:
         profile=device.profile,
         gi=device.gi,
         values=device.values,
+        is_unread=device.processes is None,
     )
 
 

@@ -127,7 +127,8 @@ def card_views(use: Use, held: Iterable[Allocated]) -> tuple[CardView, ...]:
         parts = together[_memory_of(card)]
         processes = tuple(process for part in parts for process in part.processes)
         having = [one for part in parts for one in by_card.get(part.id, ())]
-        views.append(_view(card._replace(processes=processes), cards.get(card.parent), having, pods))
+        known = frozenset[str]() if any(part.is_unread for part in parts) else pods
+        views.append(_view(card._replace(processes=processes), cards.get(card.parent), having, known))
     return tuple(views)
 
 

@@ -125,6 +125,11 @@ class FakeMachine:
         rows = [line.split(" ", 3) for line in path.read_text().splitlines()] if path.exists() else []
         return {(uuid, folder): (int(soft), int(hard)) for uuid, soft, hard, folder in rows}
 
+    def set_limit(self, gpu: int, folder: str, hard: int) -> None:
+        """Set a hard limit of a cgroup, in bytes, as another program would."""
+        with self.path.with_name(f"{self.path.name}.limits").open("a") as file:
+            file.write(f"{self.uuid(gpu)} 0 {hard} {folder}\n")
+
     def set_driver(self, version: str) -> None:
         """Let the driver be of another version, as after a reload."""
         self.facts["driver"] = version

@@ -155,9 +155,9 @@ def test_a_lost_gpu_leaves_the_others_as_they_are(child: NvmlChild, machine: Fak
     machine.add_process(0, 42, GIB)
     machine.lose(0)
     lost, other = child.ask("session.use()")
-    assert (lost["uuid"], lost["values"], lost["processes"]) == (machine.uuid(0), {}, [])
-    assert other["values"]["memory_total"] == machine.gpus[1].model.memory
-    assert child.ask(f"session.processes({machine.uuid(0)!r})") == []
+    assert (lost["uuid"], lost["values"], lost["processes"]) == (machine.uuid(0), {}, None)
+    assert (other["values"]["memory_total"], other["processes"]) == (machine.gpus[1].model.memory, [])
+    assert child.ask(f"session.processes({machine.uuid(0)!r})") is None
     child.ask("session.read()")
     assert [one["uuid"] for one in child.ask("session.use()")] == [machine.uuid(1)]
     assert [one["index"] for one in child.ask("session.use()")] == [1]

@@ -97,7 +97,7 @@ def changed(*place: str | int, to: Any) -> bytes:
     [
         pytest.param(b"{}", "the version is not 1: None", id="without a version"),
         pytest.param(b'{"version":1,"state":{}}', "a line has no use", id="something else"),
-        pytest.param(b" " * (LONGEST_USE + 1), "at most 2097152 are allowed", id="too long"),
+        pytest.param(b" " * (LONGEST_USE + 1), f"at most {LONGEST_USE} are allowed", id="too long"),
         pytest.param(dump_error("no")[:-1], "answered with an error: no", id="an error of the peer"),
         pytest.param(changed("more", to=1), "the use is not an object with session, at", id="a field too many"),
         pytest.param(changed("at", to=-1), "the use.at is not a number of seconds", id="a time before the boot"),

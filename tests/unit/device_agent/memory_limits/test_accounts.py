@@ -126,3 +126,10 @@ def test_a_device_of_files_is_on_the_card_that_the_agent_says() -> None:
         SETTINGS,
     )
     assert [(one.card, one.used, one.limit) for one in found] == [("0000:03:00.0", 2 * GIB, 20 * GIB)]
+
+
+def test_a_card_whose_processes_could_not_be_read_says_nothing_of_use() -> None:
+    """Nobody uses 0 of it: who was over the limit is that still."""
+    unread = card(process(7, 30))._replace(processes=(), is_unread=True)
+    (account,) = accounts(use(unread), (held(f"{CARD}::0"),), given_as(2, f"{CARD}::0"), MemorySettings())
+    assert (account.used, account.limit) == (None, 20 * GIB)

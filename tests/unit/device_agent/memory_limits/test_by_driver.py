@@ -1,11 +1,20 @@
 """What drivers are asked to keep, what they keep, and what is said where they do not."""
 
+from dataclasses import replace
+
 import pytest
 
 from device_agent.gpu_state.limits import PodLimit
 from device_agent.gpu_state.use import KeptLimit
 from device_agent.memory_limits.accounts import Account
-from device_agent.memory_limits.by_driver import Refusal, asked_limits, kept_accounts, news, refusal_event
+from device_agent.memory_limits.by_driver import (
+    MOST_REPORTED,
+    Refusal,
+    asked_limits,
+    kept_accounts,
+    news,
+    refusal_event,
+)
 from device_resources.memory_limits import MemoryMode, MemorySettings
 from tests.unit.device_agent.memory_limits.examples import CARD, GIB, OTHER_CARD, A, B, card, use
 
@@ -42,16 +51,38 @@ def test_drivers_are_asked_for_limits_of_cards_that_are_there(
 )
 def test_an_account_is_kept_with_the_limit_that_it_has_now(kept: KeptLimit, accounts: set[tuple[str, str]]) -> None:
     """After a change of the configuration it is watched until the driver has the new one."""
-    assert kept_accounts(use(card())._replace(kept=(kept,)), ACCOUNTS) == accounts
+    every = tuple(replace(one, used=GIB // 2) for one in ACCOUNTS)
+    assert {one[:2] for one in kept_accounts(use(card())._replace(kept=(kept,)), every, ())} == accounts
+
+
+@pytest.mark.parametrize(
+    ("used", "was_kept", "is_kept"),
+    [
+        pytest.param(10, False, True, id="within its limit"),
+        pytest.param(12, False, False, id="had more before the limit was set"),
+        pytest.param(None, False, False, id="not known yet"),
+        pytest.param(12, True, True, id="the driver counts less than NVML"),
+        pytest.param(None, True, True, id="not known now"),
+    ],
+)
+def test_who_had_more_before_is_watched_until_it_has_less(used: int | None, was_kept: bool, is_kept: bool) -> None:
+    """The driver takes nothing back; after that its own account decides."""
+    kept = KeptLimit(CARD, A, 10 * GIB)
+    every = (replace(ACCOUNTS[0], used=None if used is None else used * GIB),)
+    found = kept_accounts(use(card())._replace(kept=(kept,)), every, {kept} if was_kept else ())
+    assert found == ({kept} if is_kept else set())
 
 
 def test_a_card_that_keeps_no_limits_is_reported_once() -> None:
     """And again if the reason is another one; one that keeps them is no news."""
-    refused = {CARD: "it is in MIG mode", OTHER_CARD: "its driver cannot limit memory"}
-    assert news(refused, {}) == tuple(Refusal(*one) for one in refused.items())
-    assert news(refused, refused) == ()
-    assert news(refused, {**refused, CARD: "another one"}) == (Refusal(CARD, "it is in MIG mode"),)
-    assert news({}, refused) == ()
+    refused = {CARD: "it is in MIG mode", OTHER_CARD: "nobody has a limit there"}
+    first = Refusal(CARD, "it is in MIG mode")
+    assert news(refused, ACCOUNTS, ()) == (first,)
+    assert news(refused, ACCOUNTS, {first}) == ()
+    assert news(refused, ACCOUNTS, {Refusal(CARD, "another one")}) == (first,)
+    assert news({}, ACCOUNTS, {first}) == ()
+    many = {Refusal(CARD, str(number)) for number in range(MOST_REPORTED)}
+    assert news(refused, ACCOUNTS, many) == ()
 
 
 def test_the_event_is_about_the_node() -> None:

@@ -38,6 +38,7 @@ class Usage:
         self.limits: tuple[PodLimit, ...] | None = None
         self.kept: tuple[KeptLimit, ...] = ()
         self.refused: dict[str, str] = {}
+        self.big = BIG
 
     def limit(self, limits: tuple[PodLimit, ...]) -> None:
         """Note the limits that drivers are to keep."""
@@ -58,8 +59,8 @@ class Usage:
         return self.is_connected
 
     def sample(self) -> None:
-        """Say that a pod uses 30 GiB of a card of 40, of which it may use 20."""
-        found = use(card(BIG, process(8, 1, B)), at=seconds_since_boot())
+        """Say that a pod uses 30 GiB of a card of 40, of which it may use 20, unless a test says another process."""
+        found = use(card(self.big, process(8, 1, B)), at=seconds_since_boot())
         self.use = found._replace(ended=self.ended, kept=self.kept, refused=self.refused)
 
     async def samples(self, seconds: float) -> None:
@@ -97,7 +98,7 @@ Act = Callable[[Keeper, Usage, Told], Awaitable[None]]
 GIVEN: Given = given_as(2, f"{CARD}::0", f"{CARD}::1")
 
 
-def keep(act: Act, settings: MemorySettings = SETTINGS, given: Callable[[], Given] = lambda: GIVEN) -> None:
+def keep(act: Act, settings: MemorySettings = SETTINGS, given: Callable[[], Given | None] = lambda: GIVEN) -> None:
     """Keep limits of two pods that share a card, and act."""
 
     async def work() -> None:
@@ -329,7 +330,9 @@ def test_what_the_driver_keeps_is_not_watched() -> None:
     """The driver gets the limits of both pods; the gauge says which it keeps, and nobody is ended."""
 
     async def act(keeper: Keeper, usage: Usage, told: Told) -> None:
-        usage.kept = (KeptLimit(*LIMITS[0][:3]),)
+        usage.kept, usage.big = (KeptLimit(*LIMITS[0][:3]),), process(7, 15)
+        await usage.until(lambda: bool(keeper.samples()["memory_limit_kept"]))
+        usage.big = BIG  # the driver counts less than NVML
         await usage.samples(1.5)
         assert usage.limits == LIMITS
         assert (usage.requests.empty(), told.endings, told.refusals) == (True, [], [])
@@ -338,6 +341,27 @@ def test_what_the_driver_keeps_is_not_watched() -> None:
         await usage.until(lambda: usage.limits == ())
 
     keep(act, BY_DRIVER)
+
+
+def test_what_a_pod_had_before_the_driver_kept_its_limit_is_watched() -> None:
+    """The driver takes nothing back."""
+
+    async def act(keeper: Keeper, usage: Usage, told: Told) -> None:  # noqa: ARG001 - as the others have it
+        usage.kept = (KeptLimit(*LIMITS[0][:3]),)
+        await usage.until(lambda: not usage.requests.empty())
+        assert usage.requests.get_nowait().pid == BIG.pid
+
+    keep(act, BY_DRIVER)
+
+
+def test_while_it_is_not_read_what_was_given_no_limit_is_taken_back() -> None:
+    """As after a restart of the agent: drivers keep what they were asked for before."""
+
+    async def act(keeper: Keeper, usage: Usage, told: Told) -> None:  # noqa: ARG001 - as the others have it
+        await usage.samples(0.5)
+        assert usage.limits is None
+
+    keep(act, BY_DRIVER, given=lambda: None)
 
 
 def test_what_the_driver_does_not_keep_is_watched_and_said_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -41,7 +41,7 @@ Limits = dict[tuple[str, str], int]
 class Node:
     """A node with two GPUs, the first of which keeps limits, and its container nvml."""
 
-    def __init__(self, root: Path, library: Path) -> None:
+    def __init__(self, root: Path, library: Path, *, may_limit: bool = True) -> None:
         self.machine = FakeMachine(root / "machine", A100_40, 2)
         self.machine.set(0, "limits", 1)
         self.cards = (self.machine.uuid(0), self.machine.uuid(1))
@@ -49,7 +49,10 @@ class Node:
         self.folder.mkdir(parents=True)
         (self.folder / "cgroup.controllers").touch()
         two_pods(root)
+        self.logs = root / "var/log/pods"
         environment = {**self.machine.environment(), "FAKE_NVML_LOG": str(root / "nvml.log")}
+        if may_limit:
+            environment["DEVICE_AGENT_ENDS_PROCESSES"] = "true"
         self.running = WithNvml(root, library, environment, silence=3.0)
         self.user: Client
 
@@ -198,6 +201,46 @@ def test_cgroup_v1_has_no_limits(node: Node) -> None:
     node.cgroup(FOLDER)
     node.ask(node.limit(10))
     assert "it has cgroup v1" in node.user.use(lambda use: bool(use.refused)).refused[node.cards[0]]
+    assert node.limits() == {}
+
+
+def test_a_lower_limit_of_somebody_else_stays(node: Node) -> None:
+    """A higher one gives way, and comes back when ours is taken back."""
+    card = node.cards[0]
+    node.cgroup(FOLDER, OTHER_FOLDER)
+    node.machine.set_limit(0, f"{node.folder}/{FOLDER}", 4 * GIB)
+    node.machine.set_limit(0, f"{node.folder}/{OTHER_FOLDER}", 30 * GIB)
+    node.ask(node.limit(10), node.limit(5, OTHER_POD))
+    assert "somebody else" in node.kept(node.limit(5, OTHER_POD)).refused[card]
+    assert node.limits() == {(card, FOLDER): 4 * GIB, (card, OTHER_FOLDER): 5 * GIB}
+    node.ask()
+    wait_for(lambda: node.limits()[card, OTHER_FOLDER] == 30 * GIB, "the limit of before")
+    assert node.limits()[card, FOLDER] == 4 * GIB
+
+
+def test_a_pod_that_nobody_knows_for_a_while_keeps_its_limit(node: Node) -> None:
+    """Its folder of logs is gone: it cannot be said which cgroup is its own, and what was set stays."""
+    card = node.cards[0]
+    node.cgroup(FOLDER, OTHER_FOLDER)
+    node.ask(node.limit(10), node.limit(5, OTHER_POD))
+    node.kept(node.limit(10), node.limit(5, OTHER_POD))
+    (logs,) = node.logs.glob(f"*{UID}")
+    logs.rmdir()
+    node.kept(node.limit(5, OTHER_POD))
+    assert node.limits()[card, FOLDER] == 10 * GIB
+    node.ask()
+    wait_for(lambda: set(node.limits().values()) == {UNLIMITED}, "the end of the limits")
+
+
+def test_without_the_right_to_do_harm_no_limit_is_set(tmp_path: Path, library: Path) -> None:
+    """Whoever asks, and whenever: the container's own arguments say that limits are kept."""
+    node = Node(tmp_path, library, may_limit=False)
+    node.cgroup(FOLDER)
+    with node.running:
+        node.user = node.running.user(PODS)
+        node.ask(node.limit(10))
+        at = node.user.use().at
+        node.user.use(lambda use: use.at > at + 1.0)
     assert node.limits() == {}
 
 

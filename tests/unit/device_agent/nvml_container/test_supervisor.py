@@ -107,7 +107,7 @@ def test_another_load_of_the_module_forgets_the_cards_of_the_last_one(tmp_path: 
         pytest.param(b"rubbish\n", "hang", "said what makes no sense: a line is not JSON", id="says rubbish"),
         pytest.param(b"{}\n", "hang", "said what makes no sense: the version is not 1", id="of no version"),
         pytest.param(b'{"version":1}\n', "", "neither an inventory nor an Xid event", id="of no kind"),
-        pytest.param(b"", "endless line", "a line has more than 2097152 bytes", id="a line without an end"),
+        pytest.param(b"", "endless line", "a line has more than 4194304 bytes", id="a line without an end"),
         pytest.param(WELL, "close", "has ended by signal 9", id="closes its pipe and stays"),
     ],
 )
@@ -153,8 +153,8 @@ def test_a_child_that_was_stopped_with_its_supervisor_goes_on(tmp_path: Path) ->
         wait_for(lambda: time.monotonic() > end, "a time in which a child has to say something")
         running.process.send_signal(signal.SIGCONT)
         wait_for(lambda: "was stopped for a while" in running.log.read_text(), "the supervisor")
-        os.kill(processes[1], signal.SIGCONT)
         asked = running.left("asked")
+        os.kill(processes[1], signal.SIGCONT)
         wait_for(lambda: running.left("asked") != asked, "a look")
         assert running.child() == processes[1]
         assert "gave no answer" not in running.log.read_text()
