@@ -7,6 +7,7 @@
     ├── AllocationRefused    the kubelet asked for devices that cannot be given; it gets the message
     ├── FileInvalid          a file of the agent's own is not one; it is set aside
     ├── MalformedMessage     bytes from the kubelet are not a message of its API
+    ├── MigRefused           a MIG layout does not fit a card, or no card can have it; nothing is changed
     ├── ProfileRefused       a profile is not valid, or does not fit the node's cards; what was applied before stays
     ├── RegistrationFailed   the kubelet is not there, or refused a resource; it is tried again
     ├── SocketUnusable       the container nvml cannot listen on its socket
@@ -34,6 +35,10 @@ class FileInvalid(AgentError):
 
 class MalformedMessage(AgentError):
     """Bytes that should be a message of the kubelet's API are none."""
+
+
+class MigRefused(AgentError):
+    """A MIG layout does not fit a card; the message names the profile, and why."""
 
 
 class ProfileRefused(AgentError):

@@ -16,7 +16,7 @@ from device_agent.sources.said import Said
 from device_agent.usage.attribution import Resources
 from device_agent.usage.watch import UseWatch
 from device_resources.exporter import ExporterSettings
-from device_resources.memory_limits import MemoryMode, MemorySettings
+from device_resources.memory_limits import MemorySettings
 from kube_api.pages import Page
 from kube_api.text import printable
 
@@ -34,6 +34,7 @@ _PAUSE = 2.0
 """Seconds until what could not be read is read again."""
 _DESCRIPTIONS = {
     "memory_limit_bytes": ("gauge", "What a pod may use of a shared card."),
+    "memory_limit_kept": ("gauge", "1: the card's driver keeps this limit by itself."),
     "memory_used_bytes": ("gauge", "What a pod uses of a card, as far as the card knows it."),
     "memory_kills_total": ("counter", "Processes that were ended, or would have been with dryRun."),
 }
@@ -55,6 +56,7 @@ class Monitoring:
         self._usage: UseWatch | None = None
         self._exporter = Exporter(settings, pages, self._given, self._do)
         self._keeper: Keeper | None = None
+        self._is_stopping = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._loading: asyncio.Task[None] | None = None
 
@@ -101,6 +103,7 @@ class Monitoring:
 
     async def stop(self) -> None:
         """End what was started."""
+        self._is_stopping = True
         self.configure(Description())
         while self._tasks:
             await asyncio.wait(self._tasks)
@@ -111,6 +114,8 @@ class Monitoring:
             if keeper is not None:
                 self._do(keeper.close())
                 self._keeper = None
+            if usage is not None and not self._is_stopping:
+                usage.limit(())  # a restart of the agent lifts no limits
         elif keeper is not None:
             keeper.configure(memory)
         else:
@@ -120,8 +125,6 @@ class Monitoring:
         from device_agent.memory_limits.keeper import Keeper  # noqa: PLC0415 - only with limits
         from device_agent.memory_limits.tell import Teller  # noqa: PLC0415 - as above
 
-        if memory.mode is MemoryMode.DRIVER:
-            log.warning("memory: limits by the driver itself are not there yet: with mode driver they are watched")
         create = self._connect()
         if create is None:
             log.info("memory: decisions are in this log alone: there is no token of a service account, or a proxy")
@@ -135,7 +138,10 @@ class Monitoring:
         return task
 
     def _resources(self) -> Resources:
-        return {name: served.plugin.service.devices for one in self._followed for name, served in one.offers().items()}
+        """Return what is offered, and the names of what was given before, which a container may have still."""
+        given: Resources = {name: {} for name, _ in self._given()}
+        offered = {n: served.plugin.service.devices for one in self._followed for n, served in one.offers().items()}
+        return {**given, **offered}
 
     def _given(self) -> "Given":
         found: dict[tuple[str, str], Allocation] = {}

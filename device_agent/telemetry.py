@@ -1,4 +1,8 @@
-"""``/healthz``, ``/readyz`` and ``/metrics``: one request a connection. Connections are few, each has a deadline."""
+"""``/healthz``, ``/readyz`` and ``/metrics``: one request a connection. Connections are few, each has a deadline.
+
+A new connection takes the place of the one that is idle for longest: whoever opens many and says nothing keeps no probe
+and no Prometheus out.
+"""
 
 import asyncio
 from contextlib import suppress
@@ -6,29 +10,33 @@ from contextlib import suppress
 from device_agent.errors import ConfigurationError
 from kube_api.pages import Pages, answer_request
 
-_MOST_CONNECTIONS = 16
+MOST_CONNECTIONS = 16
 _LONGEST_HEAD = 8192
 _SECONDS = 5.0
 
 
-async def serve(where: int | str, pages: Pages, remedy: str = "") -> asyncio.Server:
+async def serve(where: int | str, pages: Pages, remedy: str = "", seconds: float = _SECONDS) -> asyncio.Server:
     """Listen on a port of all addresses, of which 0 lets the system choose one, or on a Unix socket.
 
-    ``remedy``: how another one is chosen, if not by the flags of ``run``.
+    ``remedy``: how another one is chosen, if not by the flags of ``run``. ``seconds``: what a client has for all.
 
     Raises:
         ConfigurationError: when it cannot be had.
     """
-    slots = asyncio.Semaphore(_MOST_CONNECTIONS)
+    clients = _Clients()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        clients.note(writer)
         try:
-            if not slots.locked():
-                async with slots, asyncio.timeout(_SECONDS):
-                    await _answer(reader, writer, pages)
+            async with asyncio.timeout(seconds):
+                head = await reader.readuntil(b"\r\n\r\n")
+                clients.note(writer)
+                writer.write(answer_request(head, pages))
+                await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             writer.transport.abort()  # the client is gone, too slow, or says too much: what it has not read is dropped
         finally:
+            clients.forget(writer)
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
@@ -45,7 +53,21 @@ async def serve(where: int | str, pages: Pages, remedy: str = "") -> asyncio.Ser
         ) from error
 
 
-async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pages: Pages) -> None:
-    head = await reader.readuntil(b"\r\n\r\n")
-    writer.write(answer_request(head, pages))
-    await writer.drain()
+class _Clients:
+    """Open connections, the one that has done nothing for longest first: it makes room."""
+
+    def __init__(self) -> None:
+        self._open: dict[asyncio.StreamWriter, None] = {}
+
+    def note(self, writer: asyncio.StreamWriter) -> None:
+        """Note that a client has done something."""
+        self.forget(writer)
+        self._open[writer] = None
+        if len(self._open) > MOST_CONNECTIONS:
+            idle = next(iter(self._open))
+            self.forget(idle)
+            idle.transport.abort()
+
+    def forget(self, writer: asyncio.StreamWriter) -> None:
+        """Forget a client that has its answer, or gets none."""
+        self._open.pop(writer, None)

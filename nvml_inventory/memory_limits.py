@@ -8,16 +8,17 @@ from nvml_inventory.binding import nvml
 _UNLIMITED = 2**64 - 1
 
 
-def set_memory_limit(handle: Any, cgroup_folder: str, hard: int) -> str:
+def set_memory_limit(handle: Any, cgroup_folder: str, hard: int | None) -> str:
     """Limit what all processes of a cgroup may allocate together; returns why not, empty if it is done.
 
-    ``cgroup_folder``: its full path below /sys/fs/cgroup. ``hard``: bytes. The soft limit, what the driver would
-    guarantee to the cgroup at others' expense, is 0: it would have to be taken back before the cgroup goes.
+    ``cgroup_folder``: its full path, which NVML opens, where the caller has cgroup v2. ``hard``: bytes; None lifts the
+    limit. The soft limit, what the driver would guarantee to the cgroup at others' expense, is 0: it would have to be
+    taken back before the cgroup goes.
     """
     if not hasattr(nvml, "nvmlDeviceSetMemoryLimits_v1"):
         return "the Python package nvidia-ml-py is too old for memory limits"
     limits = nvml.c_nvmlSetMemoryLimits_v1_t()
-    limits.nameSpace, limits.softLimit, limits.hardLimit = cgroup_folder, 0, hard
+    limits.nameSpace, limits.softLimit, limits.hardLimit = cgroup_folder, 0, _UNLIMITED if hard is None else hard
     try:
         nvml.nvmlDeviceSetMemoryLimits_v1(handle, limits)
     except nvml.NVMLError_FunctionNotFound:

@@ -64,10 +64,10 @@ class Session:
         """
         return self._meter.processes(uuid)
 
-    def set_memory_limit(self, uuid: str, cgroup_folder: str, hard: int) -> str:
-        """Limit a cgroup's memory on a GPU, in bytes, by the driver; returns why not, empty if it is done.
+    def set_memory_limit(self, uuid: str, cgroup_folder: str, hard: int | None) -> str:
+        """Limit a cgroup's memory on a GPU, in bytes, by the driver, or lift its limit (None); returns why not.
 
-        ``cgroup_folder``: its full path below /sys/fs/cgroup.
+        ``cgroup_folder``: its full path, where the caller has cgroup v2.
         """
         handle = self._meter.handle_of(uuid)
         return f"there is no GPU {uuid}" if handle is None else set_memory_limit(handle, cgroup_folder, hard)

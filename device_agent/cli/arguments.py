@@ -20,7 +20,8 @@ examples:
 _POLICY_EXAMPLES = """\
 examples:
   device-agent admission-policy | kubectl apply -f -
-  device-agent admission-policy --account gpu/profiles | kubectl apply -f -"""
+  device-agent admission-policy --account gpu/profiles | kubectl apply -f -
+  device-agent admission-policy --account gpu/profiles --memory-limits | kubectl apply -f -"""
 
 _GET_EXAMPLES = """\
 examples:
@@ -50,7 +51,15 @@ examples:
   kubectl -n driverwright exec daemonset/device-agent -c device-agent -- device-agent who
   kubectl -n driverwright exec daemonset/device-agent -c device-agent -- device-agent who -o json"""
 
-_COMMANDS = ("run", "scan", "get", "who", "admission-policy", "nvml", "profiles", "cards")
+_MIG_EXAMPLES = """\
+Models: A100-40, A100-80, A30, H100-80, H100-94. Others: --cards.
+Exit status 1: a card cannot have its layout (docs/gpu-mig.md).
+
+examples:
+  device-agent mig plan config.yaml all-balanced --card A100-40:8
+  device-agent mig plan config.yaml all-balanced --cards cards.yaml"""
+
+_COMMANDS = ("run", "scan", "get", "who", "admission-policy", "nvml", "profiles", "cards", "mig")
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -90,15 +99,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     answering = "an account that may answer which GPU profile a node has: roles, their bindings, and policy"
     accounts.add_argument("--account", metavar="NAMESPACE/NAME", help=answering)
+    events = "with --account: also the right to create Events in all namespaces, which limits of memory need"
+    policy.add_argument("--memory-limits", action="store_true", help=events)
     nvml = _add(commands, "nvml", "ask NVIDIA's NVML for the agent, and make its device nodes", _NVML_EXAMPLES)
     for flag, (environment, metavar, text) in FLAGS.items():
         nvml.add_argument(f"--{flag}", metavar=metavar, help=f"{text} [{environment}]")
     _add_profiles(commands)
+    _add_mig(commands)
     return parser
 
 
 def _add_profiles(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    cards = _add(commands, "cards", "write the GPUs of this node to a file for profiles check", _CARDS_EXAMPLES)
+    cards = _add(
+        commands, "cards", "write the GPUs of this node to a file for profiles check and mig plan", _CARDS_EXAMPLES
+    )
     cards.add_argument("-o", "--output", choices=("yaml", "json"), default="yaml", help="format (default: yaml)")
     _add_options(cards, ("nvml-socket", "log-level", "log-format"))
     profiles = _add(commands, "profiles", "check profiles of GPUs; needs no cluster", "")
@@ -107,6 +121,20 @@ def _add_profiles(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     check.add_argument("folder", metavar="FOLDER", help="folder with a file for each profile, named as its key")
     check.add_argument("--cards", metavar="FILE", help="GPUs of a node, as device-agent cards writes them")
     check.add_argument("-o", "--output", choices=("table", "json"), default="table", help="format (default: table)")
+
+
+def _add_mig(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    mig = _add(commands, "mig", "plan MIG layouts; needs no cluster", "")
+    verbs = mig.add_subparsers(metavar="VERB", dest="verb", required=True)
+    plan = _add(verbs, "plan", "show where the instances of a MIG layout go, or what does not fit", _MIG_EXAMPLES)
+    plan.add_argument("file", metavar="FILE", help="mig-parted's file")
+    plan.add_argument("key", metavar="KEY", help="one of its mig-configs, as the label nvidia.com/mig.config names it")
+    cards = plan.add_mutually_exclusive_group(required=True)
+    cards.add_argument(
+        "--card", metavar="MODEL[:N]", action="append", default=[], help="a model, and how many of it; may be repeated"
+    )
+    cards.add_argument("--cards", metavar="FILE", help="GPUs of a node, as device-agent cards writes them")
+    plan.add_argument("-o", "--output", choices=("table", "json"), default="table", help="format (default: table)")
 
 
 def _add(

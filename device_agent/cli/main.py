@@ -1,7 +1,7 @@
 """Commands of the agent: settings, logging, exit codes.
 
 Exit status: 0 done, 1 a device of ``scan`` or a page of ``get`` is not healthy, the socket of ``nvml`` cannot be had,
-a profile is refused, the cards or who has devices are not known, 2 wrong usage or configuration.
+a profile or a MIG layout is refused, the cards or who has devices are not known, 2 wrong usage or configuration.
 """
 
 import asyncio
@@ -51,19 +51,27 @@ def _run_parsed(arguments: Sequence[str], environment: Environment) -> int:
 
         return print_who(parsed.output, environment)
     if parsed.command == "admission-policy":
-        from device_agent.cli.policy_command import print_policy, print_rights  # noqa: PLC0415 - as above
+        from device_agent.cli.policy_command import print_manifest  # noqa: PLC0415 - as above
 
-        return print_policy(parsed.service_account) if parsed.account is None else print_rights(parsed.account)
+        return print_manifest(parsed.service_account, parsed.account, limits_memory=parsed.memory_limits)
     if parsed.command == "nvml":
         from device_agent.nvml_container.run import run_with_flags  # noqa: PLC0415 - as above
         from device_agent.nvml_container.settings import FLAGS  # noqa: PLC0415 - as above
 
         return run_with_flags({flag: getattr(parsed, flag.replace("-", "_")) for flag in FLAGS}, environment)
-    if parsed.command == "profiles":
-        from device_agent.cli.profiles_command import check_profiles  # noqa: PLC0415 - as above
-
-        return check_profiles(parsed.folder, parsed.cards, parsed.output)
+    if parsed.command in ("profiles", "mig"):
+        return _run_on_files(parsed)
     return _run_with_settings(parsed, environment)
+
+
+def _run_on_files(parsed: "argparse.Namespace") -> int:
+    if parsed.command == "mig":
+        from device_agent.cli.mig_command import print_plan  # noqa: PLC0415 - as above
+
+        return print_plan(parsed.file, parsed.key, parsed.card, parsed.cards, parsed.output)
+    from device_agent.cli.profiles_command import check_profiles  # noqa: PLC0415 - as above
+
+    return check_profiles(parsed.folder, parsed.cards, parsed.output)
 
 
 def _run_with_settings(parsed: "argparse.Namespace", environment: Environment) -> int:

@@ -29,6 +29,19 @@ _EVENTS_NAMESPACE = "default"
 """Where Events about Nodes are."""
 
 
+def print_manifest(service_account: str, account: str | None, *, limits_memory: bool) -> int:
+    """Print the policy of the account without roles, or with ``account`` what that one needs.
+
+    Raises:
+        ConfigurationError: as :func:`print_policy` and :func:`print_rights`, or there is nobody to give rights to.
+    """
+    if account is not None:
+        return print_rights(account, limits_memory=limits_memory)
+    if limits_memory:
+        raise ConfigurationError("--memory-limits: it adds to the roles of an account: set --account as well")
+    return print_policy(service_account)
+
+
 def print_policy(service_account: str) -> int:
     """Print policy and binding for the service account ``namespace/name``.
 
@@ -42,8 +55,10 @@ def print_policy(service_account: str) -> int:
     return 0
 
 
-def print_rights(account: str) -> int:
+def print_rights(account: str, *, limits_memory: bool = False) -> int:
     """Print policy, roles and bindings for an account ``namespace/name`` that answers which profile a Node has.
+
+    ``limits_memory``: it also writes Events on pods, in whatever namespace they are.
 
     Raises:
         ConfigurationError: when it is not so named, or the name is too long for those of roles and policy.
@@ -55,23 +70,26 @@ def print_rights(account: str) -> int:
     name = f"driverwright-{PROGRAM}.{parsed[0]}.{parsed[1]}"
     if len(name) > _LONGEST_NAME:
         raise ConfigurationError(f"--account: {account!r} is too long: choose a shorter name")
-    documents = (*render(answering_rights(), *parsed, name), *_roles(name, *parsed))
+    documents = (*render(answering_rights(), *parsed, name), *_roles(name, *parsed, limits_memory=limits_memory))
     sys.stdout.write(to_yaml(documents, _ACCOUNT_COMMENT))
     return 0
 
 
-def _roles(name: str, namespace: str, account: str) -> tuple[Json, ...]:
+def _roles(name: str, namespace: str, account: str, *, limits_memory: bool) -> tuple[Json, ...]:
     """Make the roles and their bindings. RBAC cannot name the Node that a pod runs on: the policy does."""
     nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"]}
-    events = {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
     cluster, local = {"name": name}, {"name": name, "namespace": _EVENTS_NAMESPACE}
     return (
-        _object("ClusterRole", cluster, rules=[nodes]),
+        _object("ClusterRole", cluster, rules=[nodes, *([_events()] if limits_memory else [])]),
         _object("ClusterRoleBinding", cluster, roleRef=_reference("ClusterRole", name), subjects=[subject]),
-        _object("Role", local, rules=[events]),
+        _object("Role", local, rules=[_events()]),
         _object("RoleBinding", local, roleRef=_reference("Role", name), subjects=[dict(subject)]),
     )
+
+
+def _events() -> Json:
+    return {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}
 
 
 def _object(kind: str, metadata: Json, **rest: object) -> Json:

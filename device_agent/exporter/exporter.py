@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Coroutine, MutableMapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from device_agent.boot import seconds_since_boot
@@ -12,9 +12,9 @@ from device_agent.config.options import Settings
 from device_agent.errors import ConfigurationError
 from device_agent.exporter.labels import Host
 from device_agent.exporter.ours import Health
-from device_agent.exporter.page import render_health, render_use
+from device_agent.exporter.page import known_cards, render_health, render_use, with_lost
 from device_agent.exporter.who import Clock, Known, who_page
-from device_agent.gpu_state.use import Use
+from device_agent.gpu_state.use import CardUse, Use
 from device_agent.telemetry import serve
 from device_agent.usage.attribution import Allocated, fresh
 from device_agent.usage.watch import UseWatch
@@ -62,6 +62,7 @@ class Exporter:
         self._watch: UseWatch | None = None
         self._listening: asyncio.Task[None] | None = None
         self._written = _Written(None, None, Host("", ""), "", 0)
+        self._cards: Mapping[str, CardUse] = {}
 
     def configure(self, asked: ExporterSettings, usage: UseWatch | None) -> None:
         """Export as this says, from now on, what ``usage`` has seen; without it nothing."""
@@ -126,7 +127,11 @@ class Exporter:
     def _write(self, use: Use | None, held: Sequence[Allocated] | None) -> _Written:
         host = Host(self._asked.hostname_label, self._settings.node_name or os.uname().nodename)
         if not self._written.is_of(use, held, host):
-            self._written = _Written(use, held, host, *render_use(use, held, host))
+            full = None
+            if use is not None:
+                full = with_lost(use, self._cards)
+                self._cards = known_cards(full)
+            self._written = _Written(use, held, host, *render_use(full, held, host))
         return self._written
 
     def _who(self) -> Page:

@@ -1,11 +1,11 @@
 """The page that Prometheus gets, from what was sampled before. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from device_agent.exporter.dcgm import dcgm_families
 from device_agent.exporter.labels import Family, Host, labelled
 from device_agent.exporter.ours import Health, allocated_family, card_families, event_families, health_families
-from device_agent.gpu_state.use import Use
+from device_agent.gpu_state.use import NVIDIA, CardUse, Use
 from device_agent.metrics import family
 from device_agent.usage.attribution import Allocated, card_views
 
@@ -26,6 +26,21 @@ def render_use(use: Use | None, held: Sequence[Allocated] | None, host: Host) ->
         families.append(allocated_family(held, host))
     kept, dropped = _bounded(families)
     return _text(kept), dropped
+
+
+def with_lost(use: Use, known: Mapping[str, CardUse]) -> Use:
+    """Add cards of NVIDIA's that are lost, as they were ``known``, if an Xid error of theirs is counted.
+
+    NVML names a card no more that fell off the bus. Its errors keep their labels: with others they would be new ones.
+    """
+    present, failed = {card.id for card in use.cards}, {one.uuid for one in use.xids}
+    lost = [card._replace(values={}, processes=()) for card in known.values() if card.id in failed - present]
+    return use._replace(cards=(*use.cards, *lost)) if lost else use
+
+
+def known_cards(use: Use) -> Mapping[str, CardUse]:
+    """Return NVIDIA's cards by their UUIDs, for :func:`with_lost` of the next use."""
+    return {card.id: card for card in use.cards if card.driver == NVIDIA and not card.parent}
 
 
 def render_health(health: Health) -> str:

@@ -6,8 +6,9 @@ from typing import NamedTuple
 from device_agent.errors import StateInvalid
 from device_agent.gpu_state.checks import optional, pod, several
 from device_agent.gpu_state.ending import END_REQUEST, EndRequest
+from device_agent.gpu_state.limits import PodLimit, check_limits
 from device_agent.gpu_state.state_json import VERSION, parse_object
-from device_agent.gpu_state.use import MOST_PODS
+from device_agent.gpu_state.use import MOST_POD_LIMITS, MOST_PODS
 
 FOLLOW = "follow"
 """Send the state at once, whenever it changes, and at least every ten seconds."""
@@ -16,7 +17,9 @@ MAKE_NODES = "make-nodes"
 LOOK = "look"
 """Read the inventory now."""
 FOLLOW_USE = "follow-use"
-"""Send about every three seconds how cards are used, and by which processes of :attr:`Request.pods`."""
+"""Send about every three seconds how cards are used, and by which processes of :attr:`Request.pods`.
+
+Have drivers keep :attr:`Request.limits`, too."""
 LEAVE_USE = "leave-use"
 """Send no more of it."""
 END = "end"
@@ -24,12 +27,13 @@ END = "end"
 
 REQUESTS = (FOLLOW, MAKE_NODES, LOOK, FOLLOW_USE, LEAVE_USE, END)
 
-LONGEST_REQUEST = 1 << 19
+LONGEST_REQUEST = 1 << 20
 """Bytes of a request, without its newline."""
 
 _PODS = optional(several(pod, MOST_PODS))
-_MOST_COMMAS = MOST_PODS + 4
-_MORE = {FOLLOW_USE: ("pods",), END: ("process",)}
+_LIMITS = optional(check_limits)
+_MOST_COMMAS = MOST_PODS + len(PodLimit._fields) * MOST_POD_LIMITS + 4
+_MORE = {FOLLOW_USE: ("pods", "limits"), END: ("process",)}
 """What requests have besides."""
 
 
@@ -37,18 +41,27 @@ class Request(NamedTuple):
     """One request.
 
     ``pods``: of FOLLOW_USE alone, as NAMESPACE/NAME; None: cards alone, without processes. ``process``: of END alone.
+    ``limits``: of FOLLOW_USE alone: all that drivers are to keep from now on; None: nothing is said of them, and what
+    was set stays.
     """
 
     name: str
     pods: tuple[str, ...] | None = None
     process: EndRequest | None = None
+    limits: tuple[PodLimit, ...] | None = None
 
 
-def dump_request(name: str, pods: tuple[str, ...] | None = None, process: EndRequest | None = None) -> bytes:
+def dump_request(
+    name: str,
+    pods: tuple[str, ...] | None = None,
+    process: EndRequest | None = None,
+    limits: tuple[PodLimit, ...] | None = None,
+) -> bytes:
     """Write a request as a line."""
     plain: dict[str, object] = {"version": VERSION, "request": name}
     if name == FOLLOW_USE:
         plain["pods"] = pods
+        plain["limits"] = None if limits is None else [one._asdict() for one in limits]
     if process is not None:
         plain["process"] = process._asdict()
     return json.dumps(plain, separators=(",", ":")).encode() + b"\n"
@@ -67,14 +80,14 @@ def parse_request(line: bytes) -> Request:
     """
     # Each value of a list needs memory of its own, many times its text's: they are counted before they are made.
     if len(line) <= LONGEST_REQUEST and line.count(b",") > _MOST_COMMAS:
-        raise StateInvalid(f"a request has at most {MOST_PODS} pods")
+        raise StateInvalid(f"a request has at most {MOST_PODS} pods and {MOST_POD_LIMITS} limits")
     plain = parse_object(line, LONGEST_REQUEST)
     name = plain.get("request")
     if type(name) is not str or name not in REQUESTS or plain.keys() != {"version", "request", *_MORE.get(name, ())}:
         raise StateInvalid(
-            f"a request is one of {', '.join(REQUESTS)}, with a version and nothing else, except pods of {FOLLOW_USE} "
-            f"and the process of {END}"
+            f"a request is one of {', '.join(REQUESTS)}, with a version and nothing else, except pods and "
+            f"limits of {FOLLOW_USE}, and the process of {END}"
         )
     if name == END:
         return Request(name, process=END_REQUEST(plain["process"], "process"))
-    return Request(name, _PODS(plain.get("pods"), "pods"))
+    return Request(name, _PODS(plain.get("pods"), "pods"), limits=_LIMITS(plain.get("limits"), "limits"))

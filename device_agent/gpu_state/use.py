@@ -17,6 +17,8 @@ MOST_DEVICES, MOST_IN_ALL = 256, 2048
 """Cards with their MIG devices, and processes of all of them."""
 MOST_PODS = 1024
 MOST_XID_COUNTS = 256
+MOST_POD_LIMITS = 1024
+"""Limits of pods on cards that drivers are asked to keep."""
 
 VALUES = (
     "sm_clock_mhz",
@@ -102,6 +104,14 @@ class XidCount(NamedTuple):
     count: int  # type: ignore[assignment] # as with the index of a card
 
 
+class KeptLimit(NamedTuple):
+    """The driver of this card keeps this limit in bytes of this pod, NAMESPACE/NAME: nobody has to watch it."""
+
+    card: str
+    pod: str
+    limit: int
+
+
 class Use(NamedTuple):
     """All that is said of use, each time.
 
@@ -110,6 +120,8 @@ class Use(NamedTuple):
     ``pods``: the pods, NAMESPACE/NAME, whose processes this speaks of: those that were asked for, as far as their UIDs
     are known; None: processes were not asked for.
     ``ended``: what became of the last requests that a process be ended, the last one last.
+    ``kept``: the limits of memory that drivers keep, of those that were asked for last. ``refused``: why a card's
+    driver keeps none, or not all of them, by the card's id.
     """
 
     session: str
@@ -119,3 +131,5 @@ class Use(NamedTuple):
     pods: tuple[str, ...] | None = None
     processes: str = ""
     ended: tuple[Ended, ...] = ()
+    kept: tuple[KeptLimit, ...] = ()
+    refused: Mapping[str, str] = {}

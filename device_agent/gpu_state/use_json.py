@@ -6,6 +6,7 @@ from typing import Any
 from device_agent.errors import StateInvalid
 from device_agent.gpu_state.checks import Check, integer, number, optional, pod, record, seconds, several, text, word
 from device_agent.gpu_state.ending import ENDED, MOST_ENDED
+from device_agent.gpu_state.limits import KEPT, check_refused
 from device_agent.gpu_state.state_json import VERSION, parse_answer
 from device_agent.gpu_state.use import (
     MOST_DEVICES,
@@ -71,6 +72,8 @@ _USE = record(
         "pods": optional(several(pod, MOST_PODS)),
         "processes": text,
         "ended": several(ENDED, MOST_ENDED),
+        "kept": KEPT,
+        "refused": check_refused,
     },
 )
 
@@ -91,8 +94,8 @@ def check_use(value: object) -> Use:
 
 def dump_use(use: Use) -> bytes:
     """Write the use of cards as one line, without its newline."""
-    xids, ended = ([one._asdict() for one in many] for many in (use.xids, use.ended))
-    plain = {**use._asdict(), "cards": [plain_card_use(one) for one in use.cards], "xids": xids, "ended": ended}
+    lists = {name: [one._asdict() for one in getattr(use, name)] for name in ("xids", "ended", "kept")}
+    plain = {**use._asdict(), **lists, "cards": [plain_card_use(one) for one in use.cards]}
     return json.dumps({"version": VERSION, "use": plain}, separators=(",", ":")).encode()
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from device_agent.allocations.given import Given
+from device_agent.gpu_state.limits import PodLimit
 from device_agent.gpu_state.use import CardUse, ProcessUse, Use
-from device_agent.memory_limits.driver import PodLimit
 from device_agent.memory_limits.limits import Part, limit_of, part_of
-from device_agent.usage.attribution import Allocated, cards_by_device
+from device_agent.usage.attribution import Allocated, cards_by_device, known_pods
 from device_resources.memory_limits import MemorySettings
 
 _MIG = "MIG-"
@@ -40,8 +40,7 @@ class Account:
 def accounts(use: Use, held: Iterable[Allocated], given: Given, settings: MemorySettings) -> tuple[Account, ...]:
     """Say of each pod that has a device what it uses of that card, and may use; by card and pod.
 
-    Processes of pods that do not have the card count for nobody. Where one name stands for pods of two UIDs, as while
-    a pod is replaced, it cannot be said which of them has the card: nothing is known of its use then.
+    Processes of pods that do not have the card count for nobody.
 
     Args:
         use: what the container ``nvml`` said last.
@@ -50,14 +49,13 @@ def accounts(use: Use, held: Iterable[Allocated], given: Given, settings: Memory
         settings: what an admin says.
     """
     cards = {card.id: card for card in use.cards}
-    uids, spoken_of = _uids(use), frozenset(use.pods or ())
+    known = known_pods(use)
     found: list[Account] = []
     for (name, pod), parts in sorted(_parts(use, held, given).items()):
         card = cards.get(name)
         limit = None if _is_mig(name, card) else limit_of(parts, _total(card), settings)
         account = Account(card=name, pod=pod, limit=limit, devices=len(parts))
-        is_known = not use.processes and pod in spoken_of and len(uids.get(pod, ())) <= 1
-        found.append(_used(account, card) if card is not None and is_known else account)
+        found.append(_used(account, card) if card is not None and pod in known else account)
     return tuple(found)
 
 
@@ -79,14 +77,6 @@ def _parts(use: Use, held: Iterable[Allocated], given: Given) -> dict[tuple[str,
         for card in names:
             parts.setdefault((card, pod), []).append(part)
     return parts
-
-
-def _uids(use: Use) -> dict[str, set[str]]:
-    """Return the UIDs that stand behind each name."""
-    uids: dict[str, set[str]] = {}
-    for process in (process for card in use.cards for process in card.processes):
-        uids.setdefault(process.pod, set()).add(process.uid)
-    return uids
 
 
 def _used(account: Account, card: CardUse) -> Account:

@@ -10,19 +10,11 @@ The container ``nvml`` imports this: NamedTuples, because ``dataclasses`` would 
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from device_agent.gpu_state.limits import PodLimit
 from device_agent.users.pods import pod_uid, pod_uids
 
 _EXACT = 2 << 20
 """Bytes: what is read back may be rounded to the card's pages."""
-
-
-class PodLimit(NamedTuple):
-    """What a pod may use of a card, in bytes. ``pod``: NAMESPACE/NAME. ``devices``: how many it has of the card."""
-
-    card: str
-    pod: str
-    limit: int
-    devices: int = 1
 
 
 class Folders(NamedTuple):
@@ -104,11 +96,6 @@ def kept_by_driver(limits: Iterable[PodLimit], wanted: Iterable[CgroupLimit], re
         and (one.devices == 1 or len(own) == 1)
         and all(_is_in_force(limit, read) for limit in own)
     )
-
-
-def news(refused: Mapping[str, str], reported: Mapping[str, str]) -> dict[str, str]:
-    """Return of which cards it is to be reported that the driver keeps no limits, and why: once for each reason."""
-    return {card: why for card, why in refused.items() if reported.get(card) != why}
 
 
 def _is_of(uid: str, path: str) -> bool:

@@ -2,15 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from device_agent.boot import seconds_since_boot
 from device_agent.gpu_state.ending import Ended, EndRequest
+from device_agent.gpu_state.limits import PodLimit
 from device_agent.gpu_state.use import Use
 from device_agent.memory_limits.accounts import Account, accounts
+from device_agent.memory_limits.by_driver import Refusal, asked_limits, is_by_driver, kept_accounts, news, refusal_words
 from device_agent.memory_limits.report import MOST_KILLS, Kills, Row, counted, samples, words
 from device_agent.memory_limits.watch import NOTHING, Ending, Sample, Watched, undone, watch
 from device_agent.usage.attribution import Allocated, fresh
@@ -26,8 +28,11 @@ _LOOK_SECONDS = 0.5
 _ANSWER_SECONDS = 15.0
 """After which it is not waited any more for what became of a request."""
 
-Tell = Callable[[Ending], Awaitable[None]]
-"""Writes the Event of a decision; it returns soon, whether that could be written or not."""
+Tell = Callable[[Ending | Refusal], Awaitable[None]]
+"""Writes the Event of a decision, or of a card whose driver keeps no limits.
+
+It returns soon, whether that could be written or not.
+"""
 
 
 class Usage(Protocol):
@@ -50,6 +55,10 @@ class Usage(Protocol):
 
     def end(self, process: EndRequest) -> bool:
         """Have a process ended; False if nobody can be asked."""
+        ...
+
+    def limit(self, limits: tuple[PodLimit, ...]) -> None:
+        """Have drivers keep these limits, and no others."""
         ...
 
 
@@ -84,6 +93,8 @@ class Keeper:
         self._asked: dict[tuple[int, int], _Asked] = {}
         self._ended: dict[tuple[int, int], None] = {}
         self._kills: Kills = {}
+        self._kept: frozenset[tuple[str, str]] = frozenset()
+        self._refused: Mapping[str, str] = {}
         self._failure = ""
         self._look = look
         self._task = asyncio.create_task(self._follow())
@@ -103,7 +114,7 @@ class Keeper:
         every = self._accounts if self._usage.held is not None else ()
         if fresh(self._usage.use, seconds_since_boot()) is None:
             every = tuple(replace(one, used=None) for one in every)
-        return samples(every, self._kills)
+        return samples(every, self._kills, self._kept)
 
     def check(self) -> None:
         """Raise the error with which following has ended: none is expected."""
@@ -142,15 +153,35 @@ class Keeper:
         before = self._watched
         endings = self._decide(use, self._usage.held)
         # Together: an API server that does not answer makes none of them wait for the others.
-        return all(await asyncio.gather(*(self._contained(self._act(ending, before)) for ending in endings)))
+        work = [self._act(ending, before) for ending in endings]
+        work += [self._say(refusal) for refusal in self._refusals(use)]
+        return all(await asyncio.gather(*map(self._contained, work)))
 
     def _decide(self, use: Use, held: Sequence[Allocated] | None) -> tuple[Ending, ...]:
         self._accounts = ()
         found = None if held is None else accounts(use, held, self._given(), self._memory)
         self._accounts = found or ()
-        sample = Sample(at=use.at, accounts=found, held_at=self._usage.held_at)
+        sample = Sample(at=use.at, accounts=self._left_to_watch(use, found), held_at=self._usage.held_at)
         self._watched, endings = watch(self._watched, sample, seconds_since_boot(), self._memory)
         return endings
+
+    def _left_to_watch(self, use: Use, found: tuple[Account, ...] | None) -> tuple[Account, ...] | None:
+        """Have drivers keep what they can, and return the accounts that they do not keep; these are watched."""
+        self._kept = kept_accounts(use, found or ())
+        if found is None:  # what was set stays
+            return None
+        self._usage.limit(asked_limits(use, found, self._memory))
+        return tuple(one for one in found if (one.card, one.pod) not in self._kept)
+
+    def _refusals(self, use: Use) -> tuple[Refusal, ...]:
+        found = news(use.refused, self._refused)
+        self._refused = {**self._refused, **use.refused} if is_by_driver(self._memory) else {}
+        return found
+
+    async def _say(self, refusal: Refusal) -> bool:
+        log.warning("memory: %s", refusal_words(refusal))
+        await self._tell(refusal)
+        return True
 
     async def _act(self, ending: Ending, before: Watched) -> bool:
         """Say what is decided and have it done; returns True. ``before``: what was remembered before it was decided."""

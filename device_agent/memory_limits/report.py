@@ -1,6 +1,6 @@
 """What is said of limits: an Event of a pod, and metrics. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import islice
 
 from device_agent.event import Json, warning
@@ -63,12 +63,18 @@ def counted(kills: Kills, ending: Ending) -> Kills:
     return dict(islice(kept.items(), max(0, len(kept) - MOST_KILLS), None))
 
 
-def samples(every: Iterable[Account], kills: Kills) -> dict[str, list[Row]]:
-    """Make the samples of the metrics, by their names after ``device_agent_``. What is not known is not there."""
+def samples(
+    every: Iterable[Account], kills: Kills, kept: Collection[tuple[str, str]] = frozenset()
+) -> dict[str, list[Row]]:
+    """Make the samples of the metrics, by their names after ``device_agent_``. What is not known is not there.
+
+    ``kept``: card and pod of the limits that drivers keep.
+    """
     rows = list(every)
     return {
         "memory_limit_bytes": [(_labels(one.card, one.pod), one.limit) for one in rows if one.limit is not None],
         "memory_used_bytes": [(_labels(one.card, one.pod), one.used) for one in rows if one.used is not None],
+        "memory_limit_kept": [(_labels(*key), 1) for one in rows if (key := (one.card, one.pod)) in kept],
         "memory_kills_total": [(_labels(*key), number) for key, number in kills.items()],
     }
 

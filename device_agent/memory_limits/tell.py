@@ -1,4 +1,4 @@
-"""The Event of a decision, written with the token that the agent has, if it has one."""
+"""Events of decisions, and of cards whose driver keeps no limits, written with the agent's token, if it has one."""
 
 import asyncio
 import logging
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from device_agent.event import Json
+from device_agent.memory_limits.by_driver import Refusal, refusal_event
 from device_agent.memory_limits.report import event
 from device_agent.memory_limits.watch import Ending
 from device_agent.sources.in_thread import in_thread
@@ -31,13 +32,17 @@ class Teller:
         self._node = node
         self._said = ""
 
-    async def __call__(self, ending: Ending) -> None:
+    async def __call__(self, told: Ending | Refusal) -> None:
         """Write the Event; that it could not be written is logged, once for each reason."""
         create = self._create
         if create is None:
             return
         at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        body = event(ending, self._node, at=at, suffix=os.urandom(8).hex())
+        suffix = os.urandom(8).hex()
+        if isinstance(told, Refusal):
+            body = refusal_event(told, self._node, at=at, suffix=suffix)
+        else:
+            body = event(told, self._node, at=at, suffix=suffix)
         path = EVENTS.path(namespace=body["metadata"]["namespace"])
         why = ""
         try:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 
 from device_agent.gpu_state.ending import EndRequest
+from device_agent.gpu_state.limits import PodLimit
 from device_agent.gpu_state.requests import END, FOLLOW_USE, dump_request
 from device_agent.gpu_state.use import Use
 from device_agent.gpu_state.use_json import LONGEST_USE, parse_use
@@ -18,6 +19,7 @@ class UseClient:
     def __init__(self, path: str, pauses: Pauses) -> None:
         self.use: Use | None = None
         self._pods: tuple[str, ...] | None = None
+        self._limits: tuple[PodLimit, ...] | None = None
         self._silence = ""
         self._no_processes = ""
         conversation = Conversation(self._greeting, parse_use, LONGEST_USE, self._take, self._lose)
@@ -28,6 +30,12 @@ class UseClient:
         asked = None if pods is None else tuple(pods)
         if asked != self._pods:
             self._pods = asked
+            self._lines.send(self._greeting())
+
+    def limit(self, limits: tuple[PodLimit, ...]) -> None:
+        """Have drivers keep these limits and no others, at most MOST_POD_LIMITS. Until it is called nothing changes."""
+        if limits != self._limits:
+            self._limits = limits
             self._lines.send(self._greeting())
 
     def end(self, process: EndRequest) -> bool:
@@ -46,7 +54,7 @@ class UseClient:
         await self._lines.close()
 
     def _greeting(self) -> bytes:
-        return dump_request(FOLLOW_USE, self._pods)
+        return dump_request(FOLLOW_USE, self._pods, limits=self._limits)
 
     def _take(self, use: Use) -> None:
         if self._silence:

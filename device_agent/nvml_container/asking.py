@@ -16,7 +16,7 @@ from device_agent.gpu_state.state import ABSENT, FAILED, OK, CardState, NodeStat
 from device_agent.gpu_state.use import Use
 from device_agent.nvml_container.cards import card_states
 from device_agent.nvml_container.child_process import Wanted
-from device_agent.nvml_container.drm import is_pci, uses_card
+from device_agent.nvml_container.drm import is_pci, read_cards, uses_card
 from device_agent.nvml_container.ending import end_process
 from device_agent.nvml_container.log import Log
 from device_agent.nvml_container.messages import Look, XidSeen, dump_message
@@ -38,10 +38,16 @@ _MOST_U32 = 2**32 - 1
 _MOST_LEFT = 256
 """How many Xid events are said at the end of a session; one of a storm more or less changes nothing."""
 _MOST_SHOWN = 3
+_REFUSED = "the container nvml runs without --ends-processes=true"
 
 
 class Asking:
-    """Asks NVML, as long as there is a driver; ``requests`` and ``lines`` are the descriptors of both pipes."""
+    """Asks NVML, as long as there is a driver; ``requests`` and ``lines`` are the descriptors of both pipes.
+
+    ``ends_processes``: where limits of memory want it. Else requests for that are refused, whoever sends them.
+    """
+
+    ends_processes = False
 
     def __init__(self, *, places: Places, timing: Timing, log: Log, requests: int, lines: int, wanted: Wanted) -> None:
         self._places = places
@@ -70,22 +76,25 @@ class Asking:
         try:
             session = open_session(self._places.root, self._places.library)
             if isinstance(session, Absent):
-                self._say(_nothing(session.reason, nodes))
-                self._stay()
+                self._give_up(_nothing(session.reason, nodes))
                 return False
             try:
                 self._follow(session, nodes)
             finally:
                 self._end(session)
         except NvmlInventoryError as error:
-            self._say(Look(FAILED, printable(str(error)), nodes=nodes))
+            self._give_up(Look(FAILED, printable(str(error)), nodes=nodes))
             return False
         return True
 
-    def _stay(self) -> None:
-        """Look at the use of other drivers' cards, until it is time to look for NVIDIA's, or that is asked for."""
+    def _give_up(self, look: Look) -> None:
+        """Say why NVML cannot be asked, and look at the use of other drivers' cards until it is time to try again."""
+        self._say(look)
         timing = self._timing
-        end = time.monotonic() + (timing.absent_pause if read_load(self._places.root) else timing.unloaded_pause)
+        pause = timing.absent_pause if read_load(self._places.root) else timing.unloaded_pause
+        if look.status == FAILED:
+            pause = timing.longest_pause if read_cards(self._places.root) else 0.0
+        end = time.monotonic() + pause
         while not self._is_asked() and self._sampling.is_followed and (rest := end - time.monotonic()) > 0:
             self._sample(None)
             select.select([self._requests], [], [], min(rest, self._sampling.rest()))
@@ -139,7 +148,8 @@ class Asking:
         for request in requests:
             self._sampling.note(self._end_process(request, session))
         if self._sampling.rest() <= 0:
-            self._say(self._sampling.take(session.use if session is not None else tuple))
+            self._say(self._sampling.take(session.use if session is not None else tuple, session))
+        self._sampling.lift_limits(session)
 
     def _end_process(self, request: EndRequest, session: Session | None) -> Ended:
         proc = self._places.proc
@@ -150,7 +160,7 @@ class Asking:
             listed = session.processes(card) if session is not None else None
             return None if listed is None else {one.pid for one in listed}
 
-        why = end_process(request, users, proc)
+        why = end_process(request, users, proc) if self.ends_processes else _REFUSED
         self._log.warning(f"process {request.pid} of pod {request.uid} on {request.card}: {why or 'ended (SIGKILL)'}")
         return Ended(request.pid, request.start, request.at, printable(why))
 

@@ -18,7 +18,7 @@ _MOST_DIGITS = 15
 _PARENT, _START = 1, 19
 """Fields 4 and 22 of ``stat``, counted from the one behind the name."""
 _TURNS = 16
-"""A process of no wanted pod is looked at again at one of so many samples: it may have moved, or be another one."""
+"""A process of no wanted pod is looked at again at one of so many samples: it may have moved."""
 _YOUNG = 10.0
 """Seconds in which a process is looked at at each sample: runc moves one into its cgroup after it has started."""
 _MOST_READ = 1 << 13
@@ -84,17 +84,17 @@ class Processes:
     def __init__(self, proc: str) -> None:
         self._proc = proc
         self._turn = 0
-        self._others: set[int] = set()
+        self._others: dict[int, int] = {}
 
     def of_pods(self, uids: Container[str], now: float) -> list[Process]:
         """Return all processes of these pods. ``now``: seconds since the boot."""
         self._turn += 1
-        before, self._others = self._others, set()
+        before, self._others = self._others, {}
         found: list[Process] = []
         left = _MOST_READ
         for pid in self._all():
-            if pid in before and (not left or (self._turn + pid) % _TURNS):
-                self._others.add(pid)
+            if pid in before and (not left or self._is_other(pid, before[pid])):
+                self._others[pid] = before[pid]
                 continue
             if not left:
                 continue
@@ -103,12 +103,17 @@ class Processes:
             if process is not None and process.uid in uids:
                 found.append(process)
             elif process is not None and process.is_older_than(now - _YOUNG):
-                self._others.add(pid)
+                self._others[pid] = process.start
         return found
+
+    def _is_other(self, pid: int, start: int) -> bool:
+        """Return whether a process is remembered as no wanted pod's, and is still that one: numbers are used again."""
+        is_compared = len(self._others) < _MOST_READ
+        return bool((self._turn + pid) % _TURNS) and (not is_compared or read_start(self._proc, pid) == start)
 
     def forget(self) -> None:
         """Look at each process again: other pods are wanted."""
-        self._others = set()
+        self._others = {}
 
     def _all(self) -> list[int]:
         try:

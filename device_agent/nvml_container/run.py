@@ -52,7 +52,9 @@ def supervise(settings: Settings) -> int:
 
     def work(requests: int, lines: int, wanted: Wanted) -> int:
         places, timing = settings.places, settings.timing
-        return Asking(places=places, timing=timing, log=log, requests=requests, lines=lines, wanted=wanted).run()
+        asking = Asking(places=places, timing=timing, log=log, requests=requests, lines=lines, wanted=wanted)
+        asking.ends_processes = settings.ends_processes
+        return asking.run()
 
     state = new_state(read_boot_id(settings.places.proc_root))
     supervisor = Supervisor(work=work, state=state, root=settings.places.root, timing=settings.timing, log=log)

@@ -10,6 +10,7 @@ from device_agent.gpu_state.ending import MOST_ENDED, Ended
 from device_agent.gpu_state.requests import FOLLOW_USE, Request
 from device_agent.gpu_state.use import MOST_DEVICES, MOST_IN_ALL, MOST_PROCESSES, NVIDIA, CardUse, ProcessUse, Use
 from device_agent.gpu_state.use_json import CARD_USE, plain_card_use
+from device_agent.nvml_container.driver_limits import Driver, DriverLimits, Kept
 from device_agent.nvml_container.drm import Clients, read_cards
 from device_agent.nvml_container.pod_logs import read_pod_names
 from device_agent.nvml_container.processes import Processes, read_process, why_unseen
@@ -41,12 +42,13 @@ class Sampling:
         self._places = places
         self._proc = places.proc
         self._every = every
-        self._request = request
         self._taken = self._due = -_NEVER
         self._known: frozenset[str] = frozenset()
         self._processes = Processes(self._proc)
         self._clients = Clients(self._proc)
         self._ended: tuple[Ended, ...] = ()
+        self._limits = DriverLimits(places.root)
+        self._note_request(request)
 
     @property
     def is_followed(self) -> bool:
@@ -55,7 +57,7 @@ class Sampling:
 
     def follow(self, request: Request) -> None:
         """Take samples as it is asked for from now on, the first one soon."""
-        self._request = request
+        self._note_request(request)
         self._due = min(self._due, self._taken + min(_SOON, self._every))
 
     def note(self, ended: Ended) -> None:
@@ -67,8 +69,16 @@ class Sampling:
         """Return the seconds until the next sample is due."""
         return max(0.0, self._due - time.monotonic()) if self.is_followed else _NEVER
 
-    def take(self, read_devices: Callable[[], Sequence[DeviceUse]]) -> Use:
-        """Take a sample, of what NVML says by ``read_devices`` and of the cards of other drivers."""
+    def lift_limits(self, driver: Driver | None) -> None:
+        """Lift limits that are not wanted any more, where no sample does it."""
+        if not self.is_followed:
+            self._limits.lift(driver)
+
+    def take(self, read_devices: Callable[[], Sequence[DeviceUse]], driver: Driver | None = None) -> Use:
+        """Take a sample, of what NVML says by ``read_devices`` and of the cards of other drivers.
+
+        ``driver``: what keeps limits of memory, if there is one.
+        """
         self._taken = time.monotonic()
         self._due = self._taken + self._every
         at = seconds_since_boot()
@@ -77,7 +87,18 @@ class Sampling:
         pods = self._pods()
         used = self._used(devices, cards, pods.names, at)
         full = (card._replace(processes=tuple(used.get(card.id, ()))) for card in cards)
-        return Use("", at, _sensible(full), pods=pods.known, processes=pods.why, ended=self._ended)
+        kept = self._keep(pods, driver)
+        return Use("", at, _sensible(full), pods=pods.known, processes=pods.why, ended=self._ended,
+                   kept=kept.limits, refused=kept.refused)  # fmt: skip
+
+    def _note_request(self, request: Request) -> None:
+        self._request = request
+        if request.limits is not None:
+            self._limits.want(request.limits)
+
+    def _keep(self, pods: _Pods, driver: Driver | None) -> Kept:
+        """Have limits kept; while it is not known which pod is which, what was set stays."""
+        return Kept() if self._request.limits is None or pods.why else self._limits.keep(pods.names, driver)
 
     def _pods(self) -> _Pods:
         if self._request.pods is None:

@@ -12,9 +12,11 @@ from kube_api.text import printable
 FLAGS = {
     "socket": ("DEVICE_AGENT_NVML_SOCKET", "FILE", f"Unix socket of the state (default: {DEFAULT_NVML_SOCKET})"),
     "root": ("HOST_ROOT", "DIR", "where the node's / is mounted (default: /)"),
+    "ends-processes": ("DEVICE_AGENT_ENDS_PROCESSES", "true|false",
+                       "end processes that the agent names, for limits of memory (default: false)"),
     "log-level": ("DEVICE_AGENT_LOG_LEVEL", "LEVEL", "debug, info, warning or error (default: info)"),
     "log-format": ("DEVICE_AGENT_LOG_FORMAT", "FORMAT", "text or json (default: text)"),
-}
+}  # fmt: skip
 """Flag -> its environment variable, its placeholder and its help."""
 
 _LONGEST_SOCKET = 107
@@ -69,13 +71,14 @@ class Places(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What was set."""
+    """What was set. ``ends_processes``: a request to end a process of a pod is not refused."""
 
     socket: str = DEFAULT_NVML_SOCKET
     log_level: str = "info"
     log_format: str = "text"
     places: Places = Places()
     timing: Timing = Timing()
+    ends_processes: bool = False
 
 
 def read_flags(arguments: Sequence[str]) -> dict[str, str | None] | None:
@@ -104,6 +107,7 @@ def build_settings(flags: Mapping[str, str | None], environment: Mapping[str, st
         log_level=_known("log-level", values["log-level"] or "info", LEVELS),
         log_format=_known("log-format", values["log-format"] or "text", FORMATS),
         places=Places(root=os.path.abspath(values["root"] or "/")),  # noqa: PTH100 - see above
+        ends_processes=_known("ends-processes", values["ends-processes"] or "false", ("true", "false")) == "true",
     )
     if len(os.fsencode(settings.socket)) > _LONGEST_SOCKET:
         raise ConfigurationError(f"--socket: {printable(settings.socket, 200)} is too long for a Unix socket")

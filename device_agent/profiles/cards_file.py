@@ -14,13 +14,30 @@ VERSION = "v1"
 LONGEST_FILE = 1 << 18
 """Bytes."""
 
+MOST_SLICES = 8
+"""Memory slices of a card: no model has more."""
+
 _MAX_LISTED = 5
+_MOST_PROFILES = 32
 _UUID = Text(pattern=r"[A-Za-z0-9][A-Za-z0-9._:/+-]*", words="must be a UUID, such as GPU-...", longest=128)
 _LINE = Text(pattern=r"[^\x00-\x1f\x7f]*", words="must be one line", longest=MAX_MESSAGE)
 _NUMBER = Number(low=0, high=MOST)
+PCI_ID = Text(
+    pattern=r"0x[0-9A-Fa-f]{8}", words="must be device and vendor of a PCI device, such as '0x20B010DE'", longest=10
+)
+_SLICE = Number(low=0, high=MOST_SLICES - 1)
 _INSTANCE = Fields(
-    kinds={"uuid": _UUID, "profile": _LINE, "gi": _NUMBER, "ci": _NUMBER, "memoryMiB": _NUMBER},
+    kinds={"uuid": _UUID, "profile": _LINE, "gi": _NUMBER, "ci": _NUMBER, "memoryMiB": _NUMBER, "start": _SLICE},
     required=("uuid", "profile"),
+)
+_PROFILE = Fields(
+    kinds={
+        "name": _LINE,
+        "starts": Items(kind=_SLICE, most=MOST_SLICES),
+        "size": Number(low=1, high=MOST_SLICES),
+        "most": Number(low=1, high=MOST_SLICES),
+    },
+    required=("name", "starts", "size"),
 )
 _CARD = Fields(
     kinds={
@@ -32,6 +49,8 @@ _CARD = Fields(
         "pci": _LINE,
         "migMode": Word(words=("enabled", "disabled")),
         "instances": Items(kind=_INSTANCE, most=MOST_INSTANCES, least=0),
+        "pciId": PCI_ID,
+        "migProfiles": Items(kind=_PROFILE, most=_MOST_PROFILES),
     },
     required=("index", "uuid", "product"),
 )
@@ -53,10 +72,22 @@ def parse_cards(text: str, path: str) -> tuple[CardState, ...]:
     Raises:
         ConfigurationError: names each wrong field, its value and the remedy.
     """
+    return tuple(card for card, _ in parse_with_plain(text, path))
+
+
+def parse_with_plain(text: str, path: str) -> tuple[tuple[CardState, Mapping[str, Any]], ...]:
+    """Read such a file; beside each card all that was written of it, which has what a :class:`CardState` has not.
+
+    That is ``pciId``, ``migProfiles`` and ``start`` of instances, which planning of MIG reads.
+
+    Raises:
+        ConfigurationError: names each wrong field, its value and the remedy.
+    """
     document = plain_document(text, path)
     problems = _FILE.check(document, ())
-    cards = () if problems or not isinstance(document, Mapping) else tuple(map(_card, document["cards"]))
-    problems = problems or _repeated(cards)
+    plain = () if problems or not isinstance(document, Mapping) else document["cards"]
+    cards = tuple((_card(one), one) for one in plain)
+    problems = problems or _repeated([card for card, _ in cards])
     if problems:
         raise ConfigurationError(f"{path}: {first_few(problems, _MAX_LISTED, separator='; ')}")
     return cards

@@ -66,8 +66,20 @@ class CardView(NamedTuple):
     pods: tuple[PodUse, ...] = ()
 
 
+def still_offered(resources: Resources, before: Resources, holders: Holders) -> Resources:
+    """Add to what is offered what was ``before``, as far as a container has it: a new profile takes nothing away."""
+    found = {name: dict(devices) for name, devices in resources.items()}
+    for resource, device in holders:
+        if resource in before and device in before[resource]:
+            found.setdefault(resource, {}).setdefault(device, before[resource][device])
+    return found
+
+
 def allocated(holders: Holders, resources: Resources, addresses: Addresses) -> tuple[Allocated, ...]:
-    """List what containers have of the agent's resources, sorted."""
+    """List what containers have of the agent's resources, sorted.
+
+    Also of pods that have ended, as long as podresources names them: the kubelet gives their devices to nobody else.
+    """
     found = []
     for (resource, device), containers in holders.items():
         if resource in resources:
@@ -87,12 +99,36 @@ def fresh(use: Use | None, now: float) -> Use | None:
     return use if use is not None and -1.0 <= now - use.at <= FRESH_SECONDS else None
 
 
+def known_pods(use: Use) -> frozenset[str]:
+    """Return the pods, NAMESPACE/NAME, whose processes are known to be theirs.
+
+    Not those of a name that processes of two UIDs have, as while a pod is replaced: podresources has no UIDs, and does
+    not say which of them has the devices.
+    """
+    uids: dict[str, str] = {}
+    every = [process for card in use.cards for process in card.processes]
+    two = {process.pod for process in every if uids.setdefault(process.pod, process.uid) != process.uid}
+    return frozenset(use.pods or ()) - two if not use.processes else frozenset()
+
+
 def card_views(use: Use, held: Iterable[Allocated]) -> tuple[CardView, ...]:
-    """Say of each card who has it."""
+    """Say of each card who has it.
+
+    The compute instances of a GPU instance have its memory together, which NVML says of each: they are as one card.
+    """
     cards = {card.id: card for card in use.cards}
     by_card = _by_card(held, cards.values())
-    pods = frozenset(use.pods or ()) if not use.processes else frozenset()
-    return tuple(_view(card, cards.get(card.parent), by_card.get(card.id, ()), pods) for card in cards.values())
+    pods = known_pods(use)
+    together: dict[object, list[CardUse]] = {}
+    for card in cards.values():
+        together.setdefault(_memory_of(card), []).append(card)
+    views = []
+    for card in cards.values():
+        parts = together[_memory_of(card)]
+        processes = tuple(process for part in parts for process in part.processes)
+        having = [one for part in parts for one in by_card.get(part.id, ())]
+        views.append(_view(card._replace(processes=processes), cards.get(card.parent), having, pods))
+    return tuple(views)
 
 
 def owner_of(held: Sequence[Allocated]) -> Owner:
@@ -122,6 +158,11 @@ def _by_card(held: Iterable[Allocated], cards: Collection[CardUse]) -> dict[str,
     return found
 
 
+def _memory_of(card: CardUse) -> object:
+    """Name the memory that a card, or a MIG device, has: a GPU instance's."""
+    return (card.parent, card.gi) if card.parent and card.gi is not None else card.id
+
+
 def _view(card: CardUse, parent: CardUse | None, held: Sequence[Allocated], known: Collection[str]) -> CardView:
     """Say who has a card. ``known``: pods whose processes are known."""
     pods: dict[str, list[Allocated]] = {}
@@ -140,9 +181,7 @@ def _pod_uses(card: CardUse, pods: Mapping[str, Sequence[Allocated]]) -> tuple[P
         if one.pod in processes:
             processes[one.pod][one.pid, one.start] = one
     values = card.values
-    own = {
-        name: list(found.values()) for name, found in processes.items() if len({one.uid for one in found.values()}) < 2
-    }
+    own = {name: list(found.values()) for name, found in processes.items()}
     memory = {name: _sum([one.memory for one in found], "memory_used" in values) for name, found in own.items()}
     busy = {name: _sum([one.busy for one in found], "busy_percent" in values) for name, found in own.items()}
     memory = _within(memory, values.get("memory_used", values.get("memory_total")))
@@ -151,10 +190,6 @@ def _pod_uses(card: CardUse, pods: Mapping[str, Sequence[Allocated]]) -> tuple[P
         PodUse(owner_of(pods[name]), None if memory[name] is None else int(memory[name] or 0), busy[name])
         for name in own
     )
-
-
-def _is_one_pod(processes: Iterable[ProcessUse]) -> bool:
-    return len({one.uid for one in processes}) <= 1
 
 
 def _sum(values: Sequence[float | None], is_known: bool) -> float | None:

@@ -12,12 +12,13 @@ from device_agent.devices.model import DeviceNode
 from device_agent.errors import UsersUnknown
 from device_agent.gpu_state.checks import is_pod
 from device_agent.gpu_state.ending import EndRequest
+from device_agent.gpu_state.limits import PodLimit
 from device_agent.gpu_state.use import MOST_PODS, Use
 from device_agent.nvml_client.lines import Pauses
 from device_agent.nvml_client.use_client import UseClient
 from device_agent.sources.files.pci import pci_addresses
 from device_agent.sources.in_thread import in_thread
-from device_agent.usage.attribution import Addresses, Allocated, Resources, allocated, pods_of
+from device_agent.usage.attribution import Addresses, Allocated, Resources, allocated, pods_of, still_offered
 from device_agent.users.pod_resources import Holders, fetch_holders
 from kube_api.text import printable
 
@@ -49,6 +50,7 @@ class UseWatch:
         self.why = "the kubelet was not asked yet"
         self._settings = settings
         self._resources = resources
+        self._offered: Resources = {}
         self._is_per_pod = False
         self._has_too_many = False
         self._holders: Holders | None = None
@@ -69,6 +71,10 @@ class UseWatch:
     def end(self, process: EndRequest) -> bool:
         """Have a process ended, as :meth:`UseClient.end`."""
         return self._client.end(process)
+
+    def limit(self, limits: tuple[PodLimit, ...]) -> None:
+        """Have drivers keep limits of memory, as :meth:`UseClient.limit`."""
+        self._client.limit(limits)
 
     def check(self) -> None:
         """Raise the error with which following has ended: none is expected."""
@@ -105,8 +111,8 @@ class UseWatch:
             self._note(str(error))
             self.held = self._holders = None
             return
+        self._offered = resources = still_offered(self._resources(), self._offered, self._holders)
         self._ask()
-        resources = self._resources()
         addresses: Addresses = {}
         with suppress(TimeoutError):  # files of the node that do not answer: their devices are of no card then
             async with asyncio.timeout(_ANSWER_SECONDS):
@@ -127,7 +133,7 @@ class UseWatch:
         if not self._is_per_pod:
             self._client.ask(None)
         elif self._holders is not None:
-            pods = [name for name in pods_of(self._holders, self._resources()) if is_pod(name)]
+            pods = [name for name in pods_of(self._holders, self._offered) if is_pod(name)]
             if len(pods) > MOST_PODS and not self._has_too_many:
                 log.warning("use: %d pods have devices: processes are known of %d", len(pods), MOST_PODS)
             self._has_too_many = len(pods) > MOST_PODS

@@ -38,6 +38,7 @@ def read_use(plugin: Reader) -> UseSettings | None:
         port=exporter.port if exporter.enabled else None,
         sees_processes=memory.is_on or (exporter.enabled and exporter.per_pod),
         writes_cgroups=memory.mode is MemoryMode.DRIVER,
+        ends_processes=memory.is_on and not memory.dry_run,
     )
 
 

@@ -21,6 +21,8 @@ EXPORTER_PORT = "exporter"
 _USERS = "/var/lib/kubelet/pod-resources"
 _POD_LOGS = "/var/log/pods"
 _CGROUPS = "/sys/fs/cgroup"
+_ENDS_PROCESSES = "--ends-processes=true"
+"""Without it ``nvml`` refuses to: a limit that is not kept, or only tried, needs nobody who can."""
 
 
 def labels(use: UseSettings | None) -> dict[str, str]:
@@ -71,13 +73,14 @@ def _over_http(probe: Json) -> Json:
 
 
 def _nvml(container: Json, use: UseSettings) -> Json:
-    """Let it find the pod of a process by the names of folders, and set limits on cgroups where that is asked for."""
+    """Let it find the pod of a process by the names of folders, and keep limits of memory where that is asked for."""
     mounts: list[Json] = []
     if use.sees_processes:
         mounts.append({"name": "pod-logs", "mountPath": f"/host{_POD_LOGS}", "readOnly": True})
     if use.writes_cgroups:
         mounts.append({"name": "cgroups", "mountPath": f"/host{_CGROUPS}"})
-    return {**container, "volumeMounts": [*container["volumeMounts"], *mounts]}
+    args = [*container["args"], *([_ENDS_PROCESSES] if use.ends_processes else [])]
+    return {**container, "args": args, "volumeMounts": [*container["volumeMounts"], *mounts]}
 
 
 def _volumes(use: UseSettings) -> list[Json]:

@@ -16,6 +16,7 @@ from device_agent.exporter.labels import Host
 from device_agent.exporter.ours import Health
 from device_agent.exporter.page import render_health, render_use
 from device_agent.gpu_state.use import VALUES, Use, XidCount
+from device_agent.metrics import write
 from testbed.packages import why_unsupported
 from tests.support import monitoring
 from tests.support.real_parts.prometheus import Prometheus, prometheus
@@ -26,7 +27,10 @@ PATIENCE = 180.0
 TARGET = {"namespace": "driverwright", "pod": "device-agent-x7k2p", "container": "device-agent"}
 TROUBLE = {**dict.fromkeys(VALUES, 1.0), "throttle": 0xFF, "memory_used": 1000 * MIB, "memory_total": 1001 * MIB,
            "memory_free": MIB}  # fmt: skip
-RAISED = {"GpuLost", "GpuXidWantsReset", "GpuThrottled", "GpuMemoryFull"}
+RAISED = {
+    *("GpuLost", "GpuXidWantsReset", "GpuThrottled", "GpuMemoryFull"),
+    *("DeviceMemoryKills", "DeviceMemoryOverLimit"),
+}
 
 pytestmark = pytest.mark.skipif(why_unsupported() is not None, reason=str(why_unsupported()))
 
@@ -49,7 +53,13 @@ class Exporter:
         use = Use("s1", 1.0, tuple(cards[self.is_lost :]), (XidCount("GPU-1", 79, 2),), pods)
         devices = [held("GPU-0", "p0"), held("GPU-1::0", "p1"), held("GPU-1::1", "p2")]
         text, _ = render_use(use, devices, Host("Hostname", "node-1"))
-        return text + render_health(Health(1.0, True, True, True, 0))
+        limits = [
+            (f"memory_{name}", kind, "Of the pod.", [({"UUID": "GPU-1", "namespace": "default", "pod": "p1"}, value)])
+            for name, kind, value in (
+                ("limit_bytes", "gauge", 200 * MIB), ("used_bytes", "gauge", 300 * MIB), ("kills_total", "counter", 1)
+            )
+        ]  # fmt: skip
+        return text + write(limits) + render_health(Health(1.0, True, True, True, 0))
 
 
 @contextmanager

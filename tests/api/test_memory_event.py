@@ -13,30 +13,18 @@ from kube_api.resources import EVENTS, PODS, SERVICE_ACCOUNTS
 from testbed.testbed import Testbed
 from tests.support.real_parts.cluster_setup import (
     FIELD_MANAGER,
-    Json,
     admin,
     connect_as_agent,
     create_quietly,
+    granting,
     make_namespace,
     path_of,
 )
 from tests.unit.device_agent.memory_limits.test_report import ENDING
 
 NAMESPACE, ACCOUNT, TEAM = "memory-event", "device-agent", "team"
-RBAC = "rbac.authorization.k8s.io"
-
-
-def _objects() -> list[Json]:
-    """Make the role of deploy/chart/driverwright/templates/device-agent/events.yaml, and its binding."""
-    named = {"apiVersion": f"{RBAC}/v1", "metadata": {"name": "memory-event"}}
-    role = {
-        **named,
-        "kind": "ClusterRole",
-        "rules": [{"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}],
-    }
-    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
-    reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "memory-event"}
-    return [role, {**named, "kind": "ClusterRoleBinding", "roleRef": reference, "subjects": [subject]}]
+RULE = {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}
+"""That of deploy/chart/driverwright/templates/device-agent/events.yaml."""
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +34,7 @@ def root(control_plane_ground: Testbed) -> Client:
     for name in (NAMESPACE, TEAM):
         make_namespace(client, name)
     create_quietly(client, SERVICE_ACCOUNTS.path(namespace=NAMESPACE), {"metadata": {"name": ACCOUNT}})
-    for obj in _objects():
+    for obj in granting("ClusterRole", {"name": NAMESPACE}, RULE, f"{NAMESPACE}/{ACCOUNT}"):
         client.apply(path_of(obj), obj, field_manager=FIELD_MANAGER)
     return client
 

@@ -1,4 +1,7 @@
-"""The account of a plugin on a real API server: who may read it, how it gets into a DaemonSet and out of it."""
+"""A plugin on a real API server: what its spec may say of the use of devices, and its account.
+
+Who may read the account, how it gets into a DaemonSet and out of it.
+"""
 
 import dataclasses
 
@@ -12,14 +15,22 @@ from driver_builder.controller.execute import Executor
 from driver_builder.objects import gpu_profiles, plugin
 from driver_builder.planning.actions import ApplyPlugin
 from kube_api.client import Client
+from kube_api.errors import Invalid
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
-from tests.support.real_parts.cluster_setup import Json, admin, as_service_account, create_quietly, install
+from tests.support.real_parts.cluster_setup import (
+    Json,
+    admin,
+    as_service_account,
+    create_quietly,
+    granting,
+    install,
+)
 
 NAMESPACE = "driverwright"
 NAME, ACCOUNT = "plugin-account", "gpu-profiles"
-GROUP = "rbac.authorization.k8s.io"
+LIMITS: Json = {"mode": "driver", "limits": {"nvidia.com/gpu": "10Gi", "example.com/a": 1 << 30}}
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +68,65 @@ def _allow(root: Client) -> None:
     """Give driver-builder the right that docs/stages.md names."""
     rule = {"apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": [ACCOUNT], "verbs": ["get"]}
     metadata = {"name": NAME, "namespace": NAMESPACE}
-    subject = {"kind": "ServiceAccount", "name": "driver-builder", "namespace": NAMESPACE}
-    role = {"apiVersion": f"{GROUP}/v1", "kind": "Role", "metadata": metadata, "rules": [rule]}
-    reference = {"apiGroup": GROUP, "kind": "Role", "name": NAME}
-    binding = {**role, "kind": "RoleBinding", "roleRef": reference, "subjects": [subject]}
-    del binding["rules"]
+    role, binding = granting("Role", metadata, rule, f"{NAMESPACE}/driver-builder")
     create_quietly(root, ROLES.path(namespace=NAMESPACE), role)
     create_quietly(root, ROLE_BINDINGS.path(namespace=NAMESPACE), binding)
+
+
+def _with_use(use: Json) -> Json:
+    """Make a driver whose plugin is ours, with an exporter or limits of memory."""
+    made = factories.driver_object(
+        "use-of-devices", spec_changes={"stages": {"devicePlugin": {"nvidia": {}, **use}}}, finalizer=False
+    )
+    del made["metadata"]["uid"]
+    return made
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        pytest.param({"memory": {"mode": "watch", "default": "none", "graceSeconds": 3600}}, id="a watch"),
+        pytest.param({"memory": {**LIMITS, "dryRun": True}}, id="limits by the driver, tried"),
+        pytest.param({"memory": {"mode": "off"}}, id="off"),
+        pytest.param({"memory": {"mode": False}}, id="a bare off of YAML"),
+        pytest.param({"exporter": {"enabled": True, "port": 9401, "perPod": True, "hostnameLabel": "node"}},
+                     id="an exporter"),
+        pytest.param({"exporter": {"enabled": True}, "memory": LIMITS}, id="both"),
+    ],
+)  # fmt: skip
+def test_a_spec_of_the_devices_use_is_kept_as_it_is_written(root: Client, use: Json) -> None:
+    """Each field, in its type; the controller reads it."""
+    made = root.create(DRIVER_CONTAINERS.path(namespace=NAMESPACE), _with_use(use))
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=made["metadata"]["name"])
+    try:
+        kept = root.get(path)["spec"]["stages"]["devicePlugin"]
+        assert kept == {"nvidia": {}, **use}
+        plugged = factories.spec_of(factories.driver(spec_changes={"stages": {"devicePlugin": kept}})).device_plugin
+        assert plugged is not None
+        assert (plugged.use is not None) is (use.get("memory") not in ({"mode": "off"}, {"mode": False}))
+    finally:
+        root.delete(path)
+
+
+@pytest.mark.parametrize(
+    ("use", "words"),
+    [
+        pytest.param({"memory": {"mode": "kill"}}, r'memory\.mode: Unsupported value: "kill"', id="a mode"),
+        pytest.param({"memory": {"mode": True}}, r"memory\.mode: Unsupported value: true", id="a bare on of YAML"),
+        pytest.param({"memory": {"limits": {"a/b": "much"}}}, r"memory\.limits\.a/b: Invalid value", id="no quantity"),
+        pytest.param({"memory": {"limits": {"a/b": 10}}}, r"memory\.limits\.a/b: Invalid value", id="ten bytes"),
+        pytest.param({"memory": {"graceSeconds": 0}}, r"memory\.graceSeconds: Invalid value", id="no grace"),
+        pytest.param({"memory": {"default": "all"}}, r'memory\.default: Unsupported value: "all"', id="a default"),
+        pytest.param({"memory": {"dryRun": "yes"}}, r"memory\.dryRun: Invalid value", id="a text for a switch"),
+        pytest.param({"exporter": {"port": 65536}}, r"exporter\.port: Invalid value", id="a port"),
+        pytest.param({"exporter": {"hostnameLabel": "node-name"}}, r"exporter\.hostnameLabel: Invalid value",
+                     id="a label"),
+    ],
+)  # fmt: skip
+def test_a_wrong_spec_of_the_devices_use_is_refused(root: Client, use: Json, words: str) -> None:
+    """By the definition, before any controller sees it; the message names the field."""
+    with pytest.raises(Invalid, match=rf"spec\.stages\.devicePlugin\.{words}"):
+        root.create(DRIVER_CONTAINERS.path(namespace=NAMESPACE), _with_use(use))
 
 
 def test_whether_an_account_exists_is_known_by_one_right_more(builder: Client, root: Client) -> None:

@@ -34,7 +34,7 @@ from tests.nvml.machine import FakeMachine
 from tests.nvml.models import A100_40
 from tests.support.real_parts import acts, web_server
 from tests.support.real_parts.chain import chain_on, controller_with_agent, stages_of
-from tests.support.real_parts.cluster_setup import documents
+from tests.support.real_parts.cluster_setup import documents, granting
 from tests.support.real_parts.device_agent import AGENT, DAEMON_SET, Place
 from tests.support.real_parts.device_user import deployment
 from tools import manifests, product_images
@@ -377,17 +377,11 @@ def account() -> list[Json]:
     roles = [obj for obj in yaml.safe_load_all(text.getvalue()) if "Role" in obj["kind"]]
     metadata = {"name": ACCOUNT, "namespace": NAMESPACE}
     rule = {"apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": [ACCOUNT], "verbs": ["get"]}
-    group = "rbac.authorization.k8s.io"
     return [
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata},
         *roles,
-        {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": metadata, "rules": [rule]},
-        {
-            "apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": metadata,
-            "roleRef": {"apiGroup": group, "kind": "Role", "name": ACCOUNT},
-            "subjects": [{"kind": "ServiceAccount", "name": "driver-builder", "namespace": NAMESPACE}],
-        },
-    ]  # fmt: skip
+        *granting("Role", metadata, rule, f"{NAMESPACE}/driver-builder"),
+    ]
 
 
 def ask(scenario: Scenario, profile: str | None) -> None:

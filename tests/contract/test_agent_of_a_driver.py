@@ -181,6 +181,7 @@ def test_the_agent_reads_the_settings_of_nvidias_devices() -> None:
 
 PER_POD: dict[str, Any] = {"exporter": {"enabled": True, "perPod": True}}
 LIMITS: dict[str, Any] = {"memory": {"mode": "driver"}}
+TRIED: dict[str, Any] = {"memory": {"mode": "watch", "dryRun": True}}
 
 
 @pytest.mark.parametrize(
@@ -188,6 +189,7 @@ LIMITS: dict[str, Any] = {"memory": {"mode": "driver"}}
     [
         pytest.param({"resource": RESOURCE, **PER_POD}, PER_POD, id="of files, by pods"),
         pytest.param({"resource": RESOURCE, **LIMITS}, LIMITS, id="of files, with limits"),
+        pytest.param({"resource": RESOURCE, **TRIED}, TRIED, id="of files, with limits that are tried"),
         pytest.param({"nvidia": {}, **PER_POD, **LIMITS}, {"nvidia": {"enabled": True, "driver": "a/b"}, **PER_POD,
                      **LIMITS}, id="of NVIDIA's"),
     ],
@@ -203,6 +205,7 @@ def test_the_use_of_devices_is_seen_as_in_the_chart(plugged: dict[str, Any], val
         ours, theirs = (_folders({**item, "containers": item["containers"][number:]}) for item in (pod, deployed))
         assert ours == {path: folder for path, folder in theirs.items() if path not in other}
     assert pod["containers"][1]["securityContext"]["privileged"] is True
+    assert pod["containers"][1]["args"] == deployed["containers"][1]["args"]
     assert pod["containers"][0]["securityContext"] == _made()[0]["containers"][0]["securityContext"]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import helm_python as helm
 import pytest
 
+from device_agent.nvml_container.settings import build_settings, read_flags
 from device_resources.exporter import ExporterSettings, parse_exporter
 from device_resources.memory_limits import MemoryMode, parse_memory
 from device_resources.nvidia import parse_nvidia
@@ -138,6 +139,23 @@ def test_cgroups_are_writable_for_limits_of_the_driver_alone() -> None:
     assert path not in mounts(watch, 1)
 
 
+@pytest.mark.parametrize(
+    ("values", "ends"),
+    [
+        pytest.param({"exporter": {"enabled": True, "perPod": True}}, False, id="seen by pods"),
+        pytest.param({"memory": {"mode": "watch"}}, True, id="watched"),
+        pytest.param({"memory": {"mode": "driver"}}, True, id="by the driver, or watched"),
+        pytest.param({"memory": {"mode": "watch", "dryRun": True}}, False, id="a dry run"),
+    ],
+)
+def test_processes_are_ended_only_for_limits_that_are_kept(values: Json, ends: bool) -> None:
+    """Elsewhere nvml refuses: it reads its arguments as they are rendered."""
+    found = pod(objects({"deviceAgent": {"enabled": True, **values}}), "device-agent")["containers"][1]
+    flags = read_flags(found["args"][1:])
+    assert flags is not None
+    assert build_settings(flags, {}).ends_processes is ends
+
+
 # ---------------------------------------------------------------- the configuration
 
 
@@ -163,8 +181,18 @@ def test_the_agents_configuration_has_what_is_switched_on() -> None:
 def test_a_configuration_that_has_it_already_is_refused(name: str, values: Json) -> None:
     """With what to remove: two places that say different things would be a riddle."""
     text = f"{{resources: [], {name}: {{}}}}"
-    with pytest.raises(helm.HelmRenderError, match=f"without {name}, which is written from deviceAgent.{name}"):
+    with pytest.raises(helm.HelmRenderError, match=f"write it in the value deviceAgent.{name}"):
         objects({"deviceAgent": {"enabled": True, "config": text, **values}})
+
+
+@pytest.mark.parametrize("name", ["exporter", "memory"])
+@pytest.mark.parametrize("agent", [AGENT, {**AGENT, "nvidia": NVIDIA}], ids=["files", "nvidia"])
+def test_a_configuration_that_has_what_the_pods_need_more_for_is_refused(name: str, agent: Json) -> None:
+    """Neither port nor process ids nor token would be there; the message names the value that has it."""
+    text = f"{{resources: [], {name}: {{}}}}"
+    words = rf"deviceAgent.config: remove {name} .* in the value deviceAgent.{name}:"
+    with pytest.raises(helm.HelmRenderError, match=words):
+        objects({"deviceAgent": {**agent, "config": text}})
 
 
 # ---------------------------------------------------------------- who finds it
@@ -227,6 +255,15 @@ def test_rules_on_devices_come_with_an_exporter() -> None:
     )
     renamed = one(rendered("exporter"), "PrometheusRule", "driverwright")["spec"]["groups"][-1]
     assert renamed == json.loads(json.dumps(groups[0]).replace("Hostname", "node"))
+
+
+def test_limits_of_memory_alone_bring_rules_and_dashboard() -> None:
+    """They are in the agent's own metrics; neither Service nor PodMonitor looks for an exporter that is not there."""
+    values = {"prometheusRule": {"enabled": True}, "dashboard": {"enabled": True}, "podMonitor": {"enabled": True}}
+    found = objects({"deviceAgent": {"enabled": True, "memory": {"mode": "watch"}}, **values})
+    assert one(found, "PrometheusRule", "driverwright")["spec"]["groups"][-1]["name"] == "devices"
+    assert one(found, "ConfigMap", "driverwright-devices-dashboard")["data"].keys() == {"devices.json"}
+    assert [item["metadata"]["name"] for item in found if item["kind"] in ("Service", "PodMonitor")] == ["driverwright"]
 
 
 def test_how_long_an_alert_on_devices_waits_is_a_value() -> None:

@@ -5,6 +5,7 @@ The API server that can be had here knows no policies; in ``tests/api/test_devic
 
 import contextlib
 import io
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -15,6 +16,7 @@ from device_agent.node.answered import answer_patch
 from device_agent.node.asked import SeenNode
 from device_agent.profiles.verdict import Verdict
 from kube_api.names import GPU_PROFILE_ANNOTATION, GPU_PROFILE_LABEL, GPU_PROFILE_STATE_LABEL
+from tests.contract.test_chart import rendered
 from tests.support.admission import Policy, Review
 from tests.support.forbidden_changes import AGENT_POLICY, Act, annotation, label, merged, taint
 from tests.support.yaml_files import read_documents
@@ -48,11 +50,11 @@ MUST_NOT: dict[str, Act] = {
 
 
 @cache
-def manifest() -> tuple[Json, ...]:
+def manifest(*flags: str) -> tuple[Json, ...]:
     """Read what the command prints."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        assert agent_cli(["admission-policy", "--account=gpu/profiles"], {}) == 0
+        assert agent_cli(["admission-policy", "--account=gpu/profiles", *flags], {}) == 0
     return tuple(read_documents(printed.getvalue()))
 
 
@@ -106,9 +108,36 @@ def test_roles_and_policy_are_in_one_manifest() -> None:
         assert item["metadata"].get("namespace") == (None if item["kind"].startswith("Cluster") else "default")
 
 
+def granted(found: Iterable[Json], account: str) -> set[tuple[str, str, str]]:
+    """Return what the roles that are bound to an account allow: where, what and how."""
+    every = {(item["kind"], item["metadata"]["name"]): item for item in found}
+    bindings = [item for item in every.values() if account in [one["name"] for one in item.get("subjects", ())]]
+    roles = [every[binding["roleRef"]["kind"], binding["roleRef"]["name"]] for binding in bindings]
+    return {
+        (role["metadata"].get("namespace", ""), resource, verb)
+        for role in roles
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("flags", "of"),
+    [
+        pytest.param((), "profiles", id="profiles"),
+        pytest.param(("--memory-limits",), "exporter and limits", id="profiles, and limits of memory"),
+    ],
+)
+def test_an_account_gets_the_rights_that_the_chart_gives(flags: tuple[str, ...], of: str) -> None:
+    """That of a driver's stage is made by the command: what the agent writes is the same."""
+    assert granted(manifest(*flags), "profiles") == granted(rendered(of), "device-agent-profiles")
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
+        pytest.param(["--memory-limits"], "set --account as well", id="rights for an account without any"),
         pytest.param(["--account=profiles"], "is not of the form NAMESPACE/NAME", id="no namespace"),
         pytest.param([f"--account=a/{'b' * 240}"], "is too long", id="too long for the names of roles"),
     ],

@@ -16,6 +16,8 @@ from tests.support.monitoring import DEVICE_ALERTS, DEVICE_DASHBOARD
 from tests.support.yaml_files import read_yaml
 
 PAGE, RUNBOOKS = ROOT / "docs" / "gpu-metrics.md", ROOT / "docs" / "monitoring.md"
+LIMITS = ROOT / "docs" / "gpu-memory.md"
+"""All of its metrics have the labels ``UUID``, ``namespace`` and ``pod``."""
 CASES = ROOT / "tests" / "data" / "alerts" / "devices.yaml"
 USERS = {"namespace", "pod", "container"}
 STABLE = {"gpu", "UUID", "Hostname", *USERS}
@@ -35,7 +37,8 @@ def documented() -> dict[str, set[str]]:
     rows = re.findall(r"^\| `(\w+)` \| (?:gauge|counter) \|(.*?)\| .+ \|$", PAGE.read_text(), re.MULTILINE)
     found = {name: labels_of(words) for name, words in rows}
     recorded = {rule["record"]: grouping_labels(rule["expr"], "by") for rule in RULES if "record" in rule}
-    return {**found, **recorded}
+    limits = re.findall(r"^\| `(device_agent_memory_\w+)` \|", LIMITS.read_text(), re.MULTILINE)
+    return {**found, **{name: {"UUID", "namespace", "pod"} for name in limits}, **recorded}
 
 
 def labels_of(words: str) -> set[str]:

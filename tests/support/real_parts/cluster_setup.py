@@ -119,6 +119,22 @@ def as_service_account(ground: Testbed, namespace: str, name: str) -> Client:
     return PatientClient(account.pooled())
 
 
+def granting(kind: str, metadata: Json, rule: Json, account: str) -> list[Json]:
+    """Make a Role or ClusterRole with one rule, and its binding to an account, NAMESPACE/NAME."""
+    group = "rbac.authorization.k8s.io"
+    namespace, _, name = account.partition("/")
+    common = {"apiVersion": f"{group}/v1", "metadata": metadata}
+    return [
+        {**common, "kind": kind, "rules": [rule]},
+        {
+            **common,
+            "kind": f"{kind}Binding",
+            "roleRef": {"apiGroup": group, "kind": kind, "name": metadata["name"]},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": namespace}],
+        },
+    ]
+
+
 def create_quietly(client: Client, path: str, body: Json) -> None:
     """Create an object unless it is there."""
     try:

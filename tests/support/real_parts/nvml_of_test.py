@@ -13,4 +13,5 @@ SOCKET = "nvml.sock"
 if __name__ == "__main__":
     folder, library = sys.argv[1:]
     places = Places(root=folder, proc_root=folder, library=library)
-    sys.exit(supervise(Settings(socket=f"{folder}/{SOCKET}", places=places, timing=Timing(look=2.0, reopen=2.0))))
+    timing = Timing(look=2.0, reopen=2.0)
+    sys.exit(supervise(Settings(f"{folder}/{SOCKET}", places=places, timing=timing, ends_processes=True)))

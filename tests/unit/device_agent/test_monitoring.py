@@ -89,3 +89,33 @@ def test_what_was_given_is_read_again_until_it_can_be(tmp_path: Path, caplog: py
     with caplog.at_level(logging.WARNING):
         monitor(settings_of(tmp_path), act, given)
     assert caplog.text.count("cannot read what was given in") == 1
+
+
+@pytest.mark.parametrize(
+    ("is_switched_off", "limits"),
+    [pytest.param(True, [None, []], id="memory is off"), pytest.param(False, [None], id="the agent ends")],
+)
+def test_limits_of_drivers_are_lifted_when_the_configuration_says_so(
+    tmp_path: Path, is_switched_off: bool, limits: list[object]
+) -> None:
+    """Not when the agent ends: it may be back soon, and its first request leaves them as they are."""
+    heard: list[object] = []
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async for line in reader:
+            heard.append(json.loads(line)["limits"])
+        writer.close()
+        heard.append("end")
+
+    async def act(monitoring: Monitoring) -> None:
+        async with await asyncio.start_unix_server(listen, f"{tmp_path}/nvml.sock"):
+            while not heard:
+                await asyncio.sleep(0.01)
+            if is_switched_off:
+                monitoring.configure(Description())
+            await monitoring.stop()
+            while "end" not in heard:
+                await asyncio.sleep(0.01)
+
+    monitor(settings_of(tmp_path)._replace(nvml_socket=f"{tmp_path}/nvml.sock"), act)
+    assert heard == [*limits, "end"]

@@ -106,9 +106,10 @@ def test_nothing_heavy_is_loaded(resident: Resident) -> None:
 
 def test_what_only_gpus_and_the_exporter_need_is_not_loaded(resident: Resident) -> None:
     """The configuration has neither ``nvidia:`` nor ``exporter:``."""
-    rooms = ("device_agent.allocations", "device_agent.exporter", "device_agent.gpu_state", "device_agent.nvml_client",
-             "device_agent.profiles", "device_agent.sources.nvidia", "device_agent.usage", "device_agent.users",
-             "device_resources.exporter", "device_resources.gpu_sharing", "device_resources.nvidia")  # fmt: skip
+    rooms = ("device_agent.allocations", "device_agent.exporter", "device_agent.gpu_state", "device_agent.mig",
+             "device_agent.nvml_client", "device_agent.profiles", "device_agent.sources.nvidia", "device_agent.usage",
+             "device_agent.users", "device_resources.exporter", "device_resources.gpu_sharing",
+             "device_resources.nvidia")  # fmt: skip
     assert [name for name in sorted(resident.modules) if name.startswith(rooms)] == []
 
 

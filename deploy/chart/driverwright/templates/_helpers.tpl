@@ -53,6 +53,11 @@ matchExpressions:
 {{/* The configuration of the device agent. With what has values of its own it is written anew, without comments: the value may be in any form of YAML. */}}
 {{- define "device-agent-config" -}}
 {{- $agent := .Values.deviceAgent -}}
+{{- range $name := list "exporter" "memory" -}}
+{{- if hasKey (fromYaml $agent.config) $name -}}
+{{- fail (printf "deviceAgent.config: remove %s from it, and write it in the value deviceAgent.%s: what the pods need for it comes from there, and the chart adds it to the configuration" $name $name) -}}
+{{- end -}}
+{{- end -}}
 {{- $own := dict -}}
 {{- if $agent.nvidia.enabled -}}
 {{- $nvidia := pick $agent.nvidia "migStrategy" "sharedDevicesAllocationPolicy" "health" -}}
@@ -99,6 +104,13 @@ true
 {{/* Not empty where Prometheus gets metrics of devices: of the agents here, or of drivers. */}}
 {{- define "has-exporters" -}}
 {{- if or .Values.deviceAgent.exporter.enabled .Values.deviceAgent.exporter.podMonitor.enabled -}}
+true
+{{- end -}}
+{{- end }}
+
+{{/* Not empty where there are metrics for the rules and the dashboard of devices. */}}
+{{- define "has-device-metrics" -}}
+{{- if or (include "has-exporters" .) (and .Values.deviceAgent.enabled (include "limits-memory" .)) -}}
 true
 {{- end -}}
 {{- end }}

@@ -14,6 +14,7 @@ import pytest
 from device_agent.boot import seconds_since_boot
 from device_agent.config.options import Settings
 from device_agent.gpu_state.requests import MAKE_NODES
+from device_agent.gpu_state.use import XidCount
 from device_agent.gpu_state.use_json import dump_use
 from device_agent.usage.watch import USUAL
 from testbed.ports import free_ports
@@ -131,6 +132,21 @@ def test_prometheus_gets_what_was_sampled(tmp_path: Path) -> None:
         assert "200 OK" in (await get(port, "/healthz") or "")
 
     export(tmp_path, act, "GPU-0")
+
+
+def test_a_lost_card_keeps_the_labels_of_its_xids(tmp_path: Path) -> None:
+    """Its series of before are remembered, also over a time in which nothing is known."""
+
+    async def act(life: Life, _pods: Pods, port: int) -> None:
+        xids = (XidCount("GPU-0", 79, 1),)
+        series = f'device_agent_gpu_xid_total{{gpu="0",UUID="GPU-0",Hostname="{NODE}"'
+        await shows(port, series, lambda: life.nvml.say_use(now(xids=xids)))
+        await shows(port, "device_agent_use_current 0", lambda: life.nvml.say_use(now(at=1.0, xids=xids)))
+        text = await shows(port, "device_agent_use_current 1", lambda: life.nvml.say_use(now(cards=(), xids=xids)))
+        assert series in text
+        assert LINE not in text
+
+    export(tmp_path, act)
 
 
 def test_old_use_is_not_shown(tmp_path: Path) -> None:

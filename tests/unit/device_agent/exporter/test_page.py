@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from device_agent.exporter.labels import Host
 from device_agent.exporter.ours import REASONS, Health
-from device_agent.exporter.page import MOST_SERIES, render_health, render_use
+from device_agent.exporter.page import MOST_SERIES, known_cards, render_health, render_use, with_lost
 from device_agent.gpu_state.use import VALUES, CardUse, Use, XidCount
 from device_agent.usage.attribution import Allocated
 from device_agent.users.pod_resources import Holder
@@ -150,6 +150,18 @@ def test_xids_are_counted_and_the_last_one_is_shown() -> None:
     assert series(said, "device_agent_gpu_xid_total", [held("GPU-0", "a")]) == [
         ({**LASTING, "xid": "79"}, 2), ({**LASTING, "xid": "31"}, 5), (nameless, 1)
     ]  # fmt: skip
+
+
+def test_xids_of_a_lost_card_keep_their_labels() -> None:
+    """NVML does not name it any more; of one without an Xid nothing is left, and nothing else of this one."""
+    pods, xids = [held("GPU-0", "a")], (XidCount("GPU-0", 79, 1),)
+    before = use(card(), card(1), card(2), xids=xids)
+    after = with_lost(use(card(1), xids=xids), known_cards(before))
+    for name in ("DCGM_FI_DEV_XID_ERRORS", "device_agent_gpu_xid_total"):
+        assert series(after, name, pods)[-1:] == [one for one in series(before, name, pods) if one[1]]
+    assert [labels["gpu"] for labels, _ in series(after, "DCGM_FI_DEV_FB_USED", pods)] == ["1"]
+    assert known_cards(after).keys() == {"GPU-0", "GPU-1"}
+    assert known_cards(with_lost(use(card(1)), known_cards(after))).keys() == {"GPU-1"}
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,11 @@
 """What the container nvml can be asked."""
 
+import json
+
 import pytest
 
 from device_agent.errors import StateInvalid
+from device_agent.gpu_state.limits import PodLimit
 from device_agent.gpu_state.requests import (
     END,
     FOLLOW_USE,
@@ -14,7 +17,7 @@ from device_agent.gpu_state.requests import (
     parse_request,
 )
 from device_agent.gpu_state.state_json import parse_state
-from device_agent.gpu_state.use import MOST_PODS
+from device_agent.gpu_state.use import MOST_POD_LIMITS, MOST_PODS
 
 LONGEST_POD = "n" * 63 + "/" + ".".join(["p" * 63] * 3) + "." + "p" * 61
 TOO_MANY = ",".join(['"a/b"'] * (MOST_PODS + 1))
@@ -43,7 +46,24 @@ def test_pods_are_read_as_they_were_written(pods: tuple[str, ...]) -> None:
 
 def asking(pods: str) -> bytes:
     """Write a request with anything in the place of pods."""
-    return b'{"version":1,"request":"follow-use","pods":' + pods.encode() + b"}"
+    return b'{"version":1,"request":"follow-use","limits":null,"pods":' + pods.encode() + b"}"
+
+
+def limiting(*limits: object) -> bytes:
+    """Write a request with anything in the place of limits."""
+    return json.dumps({"version": 1, "request": FOLLOW_USE, "pods": None, "limits": limits}).encode()
+
+
+LIMIT = {"card": "GPU-1", "pod": "a/b", "limit": 1, "devices": 1}
+
+
+def test_limits_are_read_as_they_were_written() -> None:
+    """As many and as long as there may be, beside as many pods; none is something else than to say nothing of them."""
+    many = tuple(PodLimit(f"GPU-{n:0124}", LONGEST_POD, 2**53, 2**20) for n in range(MOST_POD_LIMITS))
+    for limits in (None, (), many):
+        line = dump_request(FOLLOW_USE, (LONGEST_POD,) * MOST_PODS, limits=limits)
+        assert len(line) <= LONGEST_REQUEST
+        assert parse_request(line.rstrip(b"\n")).limits == limits
 
 
 @pytest.mark.parametrize(
@@ -71,6 +91,17 @@ def asking(pods: str) -> bytes:
         pytest.param(asking(f'["{"n" * 64}/p"]'), id="a long namespace"),
         pytest.param(asking(f'["n/{"p" * 254}"]'), id="a long name"),
         pytest.param(asking(f"[{TOO_MANY}]"), id="too many pods"),
+        pytest.param(b'{"version":1,"request":"follow-use","pods":null}', id="use without limits"),
+        pytest.param(limiting({**LIMIT, "limit": 0}), id="a limit of nothing"),
+        pytest.param(limiting({**LIMIT, "limit": 2**53 + 1}), id="an endless limit"),
+        pytest.param(limiting({**LIMIT, "pod": "a/../b"}), id="a path as a limit's pod"),
+        pytest.param(limiting({**LIMIT, "card": ""}), id="a limit on no card"),
+        pytest.param(limiting({**LIMIT, "devices": 0}), id="a limit without a device"),
+        pytest.param(limiting({**LIMIT, "folder": "/sys/fs/cgroup/x"}), id="a limit with a folder"),
+        pytest.param(limiting(LIMIT, {**LIMIT, "limit": 2}), id="two limits of a pod on a card"),
+        pytest.param(
+            limiting(*({**LIMIT, "card": f"GPU-{n}"} for n in range(MOST_POD_LIMITS + 1))), id="too many limits"
+        ),
     ],
 )
 def test_anything_else_is_refused(line: bytes) -> None:

@@ -13,16 +13,19 @@ from device_agent.gpu_state.requests import dump_error
 from device_agent.gpu_state.use import (
     MOST_DEVICES,
     MOST_IN_ALL,
+    MOST_POD_LIMITS,
     MOST_PODS,
     MOST_PROCESSES,
     MOST_XID_COUNTS,
     VALUES,
     CardUse,
+    KeptLimit,
     ProcessUse,
     Use,
     XidCount,
 )
 from device_agent.gpu_state.use_json import LONGEST_USE, dump_use, parse_use
+from kube_api.text import MAX_MESSAGE
 from tests.unit.device_agent.gpu_state.examples import assert_refused
 
 UID = "11e5bd563c424dbfa1c17b1c0dbb3d6e"
@@ -37,7 +40,8 @@ CARD = CardUse(
     processes=(PROCESS, PROCESS._replace(pid=4712, memory=None, busy=None)),
 )
 MIG = CARD._replace(id="MIG-1", parent="GPU-1", profile="1g.18gb+me", gi=7, values={}, processes=())
-USE = Use("a1b2", 12.5, (CARD, MIG), (XidCount("GPU-1", 79, 2), XidCount("", 31, 1)), ("team-a/train-0",), "")
+USE = Use("a1b2", 12.5, (CARD, MIG), (XidCount("GPU-1", 79, 2), XidCount("", 31, 1)), ("team-a/train-0",), "",
+          kept=(KeptLimit("GPU-1", "team-a/train-0", 2**30),), refused={"GPU-2": "no limits"})  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -115,6 +119,11 @@ def changed(*place: str | int, to: Any) -> bytes:
         ),
         pytest.param(changed("cards", 0, "processes", 0, "busy", to=101), "busy is not a number", id="too busy"),
         pytest.param(changed("cards", 0, "processes", 0, "pod", to=""), "pod is not NAMESPACE/NAME", id="in no pod"),
+        pytest.param(changed("kept", 0, "pod", to=""), "kept[0].pod is not NAMESPACE/NAME", id="a limit of no pod"),
+        pytest.param(changed("kept", to=[{}] * (MOST_POD_LIMITS + 1)), "a list of at most 1024", id="many limits"),
+        pytest.param(changed("refused", to=[]), "refused is not an object of at most 256", id="refusals in a list"),
+        pytest.param(changed("refused", "GPU 3", to="x"), "refused is not a short word", id="a refusal of no card"),
+        pytest.param(changed("refused", "GPU-2", to="\n"), "is not a short printable text", id="a break in a reason"),
         pytest.param(changed("xids", 0, "count", to=0), "count is not an integer", id="an event that was not"),
     ],
 )
@@ -131,7 +140,9 @@ def longest() -> Use:
     card = CARD._replace(name="x" * 100, parent="GPU-" + "0" * 36, values=values, processes=(process,) * 8)
     cards = tuple(card._replace(id=f"MIG-{n:036}") for n in range(MOST_DEVICES))
     xids = tuple(XidCount(f"GPU-{n:036}", 79, 2**40) for n in range(MOST_XID_COUNTS))
-    return Use("a1b2", 1e6 + 1 / 3, cards, xids, (pod,) * MOST_PODS)
+    kept = tuple(KeptLimit(f"GPU-{n:036}", pod, 2**40) for n in range(MOST_POD_LIMITS))
+    refused = {f"GPU-{n:036}": "x" * MAX_MESSAGE for n in range(MOST_DEVICES)}
+    return Use("a1b2", 1e6 + 1 / 3, cards, xids, (pod,) * MOST_PODS, kept=kept, refused=refused)
 
 
 def test_the_largest_use_fits_into_a_line() -> None:

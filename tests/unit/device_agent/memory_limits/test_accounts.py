@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from device_agent.gpu_state.limits import PodLimit
 from device_agent.gpu_state.use import Use
 from device_agent.memory_limits.accounts import Account, accounts, pod_limits
-from device_agent.memory_limits.driver import PodLimit
 from device_agent.usage.attribution import Allocated
 from device_resources.memory_limits import MemorySettings
 from tests.unit.device_agent.memory_limits.examples import (

@@ -4,15 +4,14 @@ from collections.abc import Collection
 
 import pytest
 
+from device_agent.gpu_state.limits import PodLimit
 from device_agent.memory_limits.driver import (
     CgroupLimit,
     Folders,
-    PodLimit,
     Read,
     kept_by_driver,
     limited_folders,
     limits_to_set,
-    news,
     wanted_limits,
 )
 from tests.unit.device_agent.memory_limits.examples import CARD, GIB, OTHER_CARD, A, B
@@ -116,12 +115,3 @@ def test_the_limit_of_a_pod_of_two_devices_is_kept_by_its_one_folder() -> None:
 def test_a_pod_without_a_folder_is_not_kept() -> None:
     """Nothing was set for it, so nothing can be wrong with it."""
     assert kept_by_driver([LIMIT], (), {}) == frozenset()
-
-
-def test_a_card_that_keeps_no_limits_is_reported_once() -> None:
-    """And again if the reason is another one; one that keeps them is no news."""
-    refused = {CARD: "it is in MIG mode", OTHER_CARD: "its driver cannot limit memory"}
-    assert news(refused, {}) == refused
-    assert news(refused, refused) == {}
-    assert news(refused, {CARD: "its driver cannot limit memory"}) == refused
-    assert news({}, refused) == {}

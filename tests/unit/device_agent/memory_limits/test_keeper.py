@@ -10,7 +10,9 @@ import pytest
 from device_agent.allocations.given import Given
 from device_agent.boot import seconds_since_boot
 from device_agent.gpu_state.ending import MOST_ENDED, Ended, EndRequest
-from device_agent.gpu_state.use import Use
+from device_agent.gpu_state.limits import PodLimit
+from device_agent.gpu_state.use import KeptLimit, Use
+from device_agent.memory_limits.by_driver import Refusal
 from device_agent.memory_limits.keeper import Keeper
 from device_agent.memory_limits.watch import HOLDERS_SECONDS, Ending
 from device_agent.usage.attribution import FRESH_SECONDS, Allocated
@@ -33,6 +35,13 @@ class Usage:
         self.answers: dict[int, str] = {}
         self.requests: asyncio.Queue[EndRequest] = asyncio.Queue()
         self.ended: tuple[Ended, ...] = ()
+        self.limits: tuple[PodLimit, ...] | None = None
+        self.kept: tuple[KeptLimit, ...] = ()
+        self.refused: dict[str, str] = {}
+
+    def limit(self, limits: tuple[PodLimit, ...]) -> None:
+        """Note the limits that drivers are to keep."""
+        self.limits = limits
 
     @property
     def held_at(self) -> float:
@@ -50,7 +59,8 @@ class Usage:
 
     def sample(self) -> None:
         """Say that a pod uses 30 GiB of a card of 40, of which it may use 20."""
-        self.use = use(card(BIG, process(8, 1, B)), at=seconds_since_boot())._replace(ended=self.ended)
+        found = use(card(BIG, process(8, 1, B)), at=seconds_since_boot())
+        self.use = found._replace(ended=self.ended, kept=self.kept, refused=self.refused)
 
     async def samples(self, seconds: float) -> None:
         """Say so for a while."""
@@ -71,10 +81,14 @@ class Told:
 
     def __init__(self) -> None:
         self.endings: list[Ending] = []
+        self.refusals: list[Refusal] = []
         self.begins: Callable[[], None] = lambda: None
 
-    async def __call__(self, ending: Ending) -> None:
-        """Note a decision."""
+    async def __call__(self, ending: Ending | Refusal) -> None:
+        """Note a decision, or a card whose driver keeps no limits."""
+        if isinstance(ending, Refusal):
+            self.refusals.append(ending)
+            return
         self.begins()
         self.endings.append(ending)
 
@@ -141,10 +155,10 @@ def test_a_process_that_takes_its_time_to_end_is_counted_once() -> None:
 
 
 def test_more_answers_than_are_kept_are_no_loss() -> None:
-    """Those of others, and equal ones of before, push old ones out."""
+    """Old ones of the same process are no answers to a new request, and are pushed out by its own."""
 
     async def act(keeper: Keeper, usage: Usage, _told: Told) -> None:
-        usage.ended = tuple(Ended(BIG.pid, BIG.start, float(at)) for at in range(MOST_ENDED))
+        usage.ended = tuple(Ended(BIG.pid, BIG.start, float(at), "NVML hangs") for at in range(MOST_ENDED))
         usage.answers[BIG.pid] = ""
         await usage.until(lambda: kills(keeper) == [1])
 
@@ -177,6 +191,7 @@ def test_a_dry_run_asks_for_nothing() -> None:
 
 def test_after_a_dry_run_the_grace_begins_anew() -> None:
     """Whoever is over the limit by then has not been warned of an end."""
+
     async def act(keeper: Keeper, usage: Usage, told: Told) -> None:
         await usage.until(lambda: bool(told.endings))
         keeper.configure(SETTINGS)
@@ -304,3 +319,50 @@ def test_what_is_used_is_not_known_without_new_samples() -> None:
         assert keeper.samples()["memory_limit_bytes"] == []
 
     keep(act)
+
+
+BY_DRIVER = replace(SETTINGS, mode=MemoryMode.DRIVER)
+LIMITS = (PodLimit(CARD, A, 20 * GIB), PodLimit(CARD, B, 20 * GIB))
+
+
+def test_what_the_driver_keeps_is_not_watched() -> None:
+    """The driver gets the limits of both pods; the gauge says which it keeps, and nobody is ended."""
+
+    async def act(keeper: Keeper, usage: Usage, told: Told) -> None:
+        usage.kept = (KeptLimit(*LIMITS[0][:3]),)
+        await usage.samples(1.5)
+        assert usage.limits == LIMITS
+        assert (usage.requests.empty(), told.endings, told.refusals) == (True, [], [])
+        assert [labels["pod"] for labels, _ in keeper.samples()["memory_limit_kept"]] == ["a"]
+        keeper.configure(SETTINGS)
+        await usage.until(lambda: usage.limits == ())
+
+    keep(act, BY_DRIVER)
+
+
+def test_what_the_driver_does_not_keep_is_watched_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """As in mode watch."""
+    why = "this driver has no memory limits"
+
+    async def act(keeper: Keeper, usage: Usage, told: Told) -> None:
+        usage.kept = (KeptLimit(*LIMITS[1][:3]),)
+        usage.refused = {CARD: why}
+        await usage.until(lambda: not usage.requests.empty())
+        assert usage.requests.get_nowait().pid == BIG.pid
+        assert [labels["pod"] for labels, _ in keeper.samples()["memory_limit_kept"]] == ["b"]
+        assert told.refusals == [Refusal(CARD, why)]
+
+    with caplog.at_level(logging.WARNING):
+        keep(act, BY_DRIVER)
+    assert caplog.text.count(f"the agent watches them: {why}") == 1
+
+
+def test_a_dry_run_sets_nothing() -> None:
+    """The driver would have allocations of pods fail that do not fail today."""
+
+    async def act(keeper: Keeper, usage: Usage, told: Told) -> None:
+        await usage.until(lambda: bool(told.endings))
+        assert (usage.limits, usage.requests.empty()) == ((), True)
+        assert keeper.samples()["memory_limit_kept"] == []
+
+    keep(act, replace(BY_DRIVER, dry_run=True))

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from device_agent.gpu_state.limits import PodLimit
 from device_agent.gpu_state.requests import FOLLOW, FOLLOW_USE, dump_request
 from device_agent.gpu_state.state import State
 from device_agent.gpu_state.state_json import parse_state
@@ -51,9 +52,11 @@ class Client:
             self.connection.close()
             raise
 
-    def ask(self, request: str, pods: tuple[str, ...] | None = None) -> None:
+    def ask(
+        self, request: str, pods: tuple[str, ...] | None = None, limits: tuple[PodLimit, ...] | None = None
+    ) -> None:
         """Send a request."""
-        self.connection.sendall(dump_request(request, pods))
+        self.connection.sendall(dump_request(request, pods, limits=limits))
 
     def line(self) -> bytes:
         """Wait for a line; empty when the connection has ended."""
@@ -189,13 +192,14 @@ class StandIn(Running):
 
 
 RUN = """
-import ctypes, json, sys
+import ctypes, json, os, sys
 from device_agent.nvml_container.run import supervise
 from device_agent.nvml_container.settings import Places, Settings, Timing
 folder, library, timing = sys.argv[1:]
 ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: orphans become its children, as those of a container's first
 places = Places(root=folder, proc_root=folder, dev=f"{folder}/dev", library=library)
-sys.exit(supervise(Settings(f"{folder}/nvml.sock", "debug", "text", places, Timing(**json.loads(timing)))))
+timing, ends = Timing(**json.loads(timing)), "DEVICE_AGENT_ENDS_PROCESSES" in os.environ
+sys.exit(supervise(Settings(f"{folder}/nvml.sock", "debug", "text", places, timing, ends)))
 """
 
 

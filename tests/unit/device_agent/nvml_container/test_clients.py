@@ -36,8 +36,8 @@ def large(driver: str) -> bytes:
             b'{"version":1,"request":"reset"}\n', "a request is one of follow, make-nodes", id="another request"
         ),
         pytest.param(dump_request(LOOK) + b"x\n" + dump_request(FOLLOW), "is not JSON", id="rubbish in between"),
-        pytest.param(b"x" * (LONGEST_REQUEST + 1), "at most 524288 are allowed", id="a line that is too long"),
-        pytest.param(b"x" * (1 << 22), "at most 524288 are allowed", id="a line without an end"),
+        pytest.param(b"x" * (LONGEST_REQUEST + 1), "at most 1048576 are allowed", id="a line that is too long"),
+        pytest.param(b"x" * (1 << 22), "at most 1048576 are allowed", id="a line without an end"),
     ],
 )
 def test_what_is_no_request_is_answered_with_an_error_and_the_end(tmp_path: Path, line: bytes, message: str) -> None:

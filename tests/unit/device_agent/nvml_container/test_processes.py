@@ -110,15 +110,26 @@ def found_in(processes: Processes, samples: int) -> bool:
 
 
 def test_a_process_of_no_wanted_pod_is_seldom_looked_at_again_and_found_if_it_has_moved(node: NodeFolder) -> None:
-    """At the latest at the sixteenth sample; so is one that has got its number."""
+    """At the latest at the sixteenth sample."""
     for pid in range(100, 116):
         node.process(pid, "")
     processes = Processes(str(node.proc))
     assert not found_in(processes, 1)
     for pid in range(100, 116):
-        node.process(pid, UID, start=200)
+        node.process(pid, UID)
     assert len(processes.of_pods({plain(UID)}, LATER)) == 1
     assert sum(len(processes.of_pods({plain(UID)}, LATER)) == 16 for _ in range(15)) == 1
+
+
+def test_a_process_that_has_got_the_number_of_another_one_is_found_at_once(node: NodeFolder) -> None:
+    """It started at another time."""
+    for pid in (101, 102):
+        node.process(pid, "", start=100)
+    processes = Processes(str(node.proc))
+    assert processes.of_pods({plain(UID)}, LATER) == []
+    for pid in (101, 102):
+        node.process(pid, UID, start=200)
+    assert processes.of_pods({plain(UID)}, LATER) == [Process(101, 200, plain(UID)), Process(102, 200, plain(UID))]
 
 
 def test_a_young_process_is_looked_at_at_each_sample(node: NodeFolder) -> None:

@@ -27,6 +27,21 @@ def test_flags_come_before_environment_variables_and_defaults() -> None:
 
 
 @pytest.mark.parametrize(
+    ("flags", "environment", "ends"),
+    [
+        pytest.param({}, {}, False, id="not unless it is said"),
+        pytest.param({"ends-processes": "true"}, {}, True, id="by the flag that chart and stage set"),
+        pytest.param({"ends-processes": "false"}, {"DEVICE_AGENT_ENDS_PROCESSES": "true"}, False, id="flags first"),
+    ],
+)
+def test_processes_are_ended_only_where_that_is_set(
+    flags: dict[str, str | None], environment: dict[str, str], ends: bool
+) -> None:
+    """Whoever owns the socket could ask for it."""
+    assert build_settings(flags, environment).ends_processes is ends
+
+
+@pytest.mark.parametrize(
     ("arguments", "flags"),
     [
         pytest.param(["--socket=/a", "--root=/host"], {"socket": "/a", "root": "/host"}, id="with an equals sign"),
@@ -45,6 +60,7 @@ def test_what_nodes_run_needs_no_argparse(arguments: list[str], flags: dict[str,
     ("flags", "message"),
     [
         pytest.param({"log-level": "loud\x1b"}, "'loud' is not one of debug, info", id="a level"),
+        pytest.param({"ends-processes": "1"}, "'1' is not one of true, false", id="a switch"),
         pytest.param({"log-format": "xml"}, "'xml' is not one of text, json", id="a format"),
         pytest.param({"socket": "/" + "x" * 200}, "is too long for a Unix socket", id="a long path"),
     ],

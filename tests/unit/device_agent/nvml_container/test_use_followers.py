@@ -179,12 +179,18 @@ def test_a_follower_of_use_that_does_not_read_is_dropped(tmp_path: Path) -> None
     ("line", "message"),
     [
         pytest.param(
-            b'{"version":1,"request":"follow-use","pods":[1]}\n', "pods.0. is not NAMESPACE/NAME", id="no pod"
+            b'{"version":1,"request":"follow-use","limits":null,"pods":[1]}\n',
+            "pods.0. is not NAMESPACE/NAME",
+            id="no pod",
         ),
-        pytest.param(b'{"version":1,"request":"follow-use","pods":["../b"]}\n', "is not NAMESPACE/NAME", id="a path"),
+        pytest.param(
+            b'{"version":1,"request":"follow-use","limits":null,"pods":["../b"]}\n',
+            "is not NAMESPACE/NAME",
+            id="a path",
+        ),
         pytest.param(b"[" + b"0," * 200_000 + b"\n", "at most 1024 pods", id="a list that would fill the memory"),
         pytest.param(b"[" * 500_000 + b"\n", "is not JSON", id="lists in lists"),
-        pytest.param(b"x" * (LONGEST_REQUEST + 1), "at most 524288 are allowed", id="a line that is too long"),
+        pytest.param(b"x" * (LONGEST_REQUEST + 1), "at most 1048576 are allowed", id="a line that is too long"),
     ],
 )
 def test_a_hostile_request_ends_its_client_alone(tmp_path: Path, line: bytes, message: str) -> None:

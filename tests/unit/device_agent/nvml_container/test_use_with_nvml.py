@@ -1,12 +1,15 @@
 """The use of cards by the container's processes with the real pynvml, on the test library and a folder for a node."""
 
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from device_agent.gpu_state.requests import FOLLOW_USE, LEAVE_USE, LOOK
+from device_agent.boot import seconds_since_boot
+from device_agent.gpu_state.ending import EndRequest
+from device_agent.gpu_state.requests import END, FOLLOW_USE, LEAVE_USE, LOOK, dump_request
 from device_agent.gpu_state.state import ABSENT, FAILED, OK
 from device_agent.gpu_state.use import ProcessUse
 from tests.nvml.gpu import USE
@@ -67,6 +70,32 @@ def test_a_follower_gets_values_and_the_processes_of_its_pods(start: Start, mach
     assert [one.memory for one in second.processes] == [None]
     assert "temperature_c" not in second.values
     assert (use.pods, use.processes, use.session) == ((POD,), "", session)
+
+
+@pytest.mark.parametrize(
+    ("environment", "why"),
+    [
+        pytest.param({}, "the container nvml runs without --ends-processes=true", id="no limits are kept"),
+        pytest.param({"DEVICE_AGENT_ENDS_PROCESSES": "true"}, "it cannot be said whether", id="limits are kept"),
+    ],
+)
+def test_a_request_to_end_a_process_is_refused_where_no_limits_are_kept(
+    start: Start, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], why: str
+) -> None:
+    """As chart and stage start it then: whoever owns the socket ends nothing. Else the process is compared first."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with start() as running, subprocess.Popen(["sleep", "infinity"]) as victim:
+        try:
+            user = running.user((POD,))
+            user.use()
+            named = EndRequest(card="GPU-0", uid=plain(UID), pid=victim.pid, start=1, at=seconds_since_boot())
+            user.connection.sendall(dump_request(END, process=named))
+            (answer,) = user.use(lambda use: bool(use.ended)).ended
+            assert (answer.pid, answer.why[: len(why)]) == (victim.pid, why)
+            assert victim.poll() is None
+        finally:
+            victim.kill()
 
 
 def test_mig_devices_have_their_own_processes(start: Start, machine: FakeMachine) -> None:
@@ -152,6 +181,30 @@ def test_a_driver_that_comes_later_is_found_without_being_asked_for(
     with start(place) as running:
         assert running.follower().state().status == ABSENT
         wait_for(lambda: running.children() == [], "the end of the child")
+
+
+def test_other_cards_are_looked_at_while_nvml_fails(start: Start, node: NodeFolder, machine: FakeMachine) -> None:
+    """By the child that has said so, which ends when it is time to ask NVML again, and the next one follows soon."""
+    node.card(1, AMD, "amdgpu", {"mem_info_vram_used": f"{GIB}\n"})
+    machine.fault("init", 999)
+    with start(first_pause=0.1, longest_pause=1e6, silence=1e6) as running:
+        follower, user = running.follower(), running.user()
+        assert follower.state().status == FAILED
+        use = user.use(lambda use: bool(use.cards))
+        child = running.child()
+        assert [card.id for card in use.cards] == [AMD]
+        assert user.use(lambda later: later.at > use.at).cards == use.cards
+        assert running.child() == child
+        machine.heal()
+        running.client().ask(LOOK)
+        assert follower.state(lambda state: state.status == OK).driver == "550.54.15"
+    machine.fault("init", 999)
+    with start(first_pause=0.1, longest_pause=0.3, silence=1e6) as running:
+        follower = running.follower()
+        running.user()
+        assert follower.state().status == FAILED
+        machine.heal()
+        assert follower.state(lambda state: state.status == OK).driver == "550.54.15"
 
 
 @pytest.mark.parametrize("place", [pytest.param("memory", id="memory"), pytest.param("power", id="power")])

@@ -17,6 +17,7 @@ from device_agent.usage.attribution import (
     card_views,
     fresh,
     pods_of,
+    still_offered,
 )
 from tests.unit.device_agent.usage.examples import (
     GPU,
@@ -101,6 +102,13 @@ def test_of_two_pods_of_one_name_nothing_is_said() -> None:
     assert [one.owner.pod for one in view.pods] == ["b"]
 
 
+def test_a_pod_that_is_replaced_is_known_on_no_card() -> None:
+    """Not on those either that one of both has alone: its devices may be the other one's."""
+    cards = card(0, process("a")), card(1, process("a", pid=7)._replace(uid="f" * 32))
+    views = card_views(use(*cards), [held("GPU-0::0", "a"), held("GPU-1::0", "a"), held("GPU-1::1", "b")])
+    assert [[one.owner.pod for one in view.pods] for view in views] == [[], ["b"]]
+
+
 def test_of_a_card_whose_use_is_not_known_a_pod_uses_no_known_amount() -> None:
     """0 would be a value."""
     (view,) = card_views(use(card(values={})), [held("GPU-0::0", "a")])
@@ -114,6 +122,27 @@ def test_a_mig_device_is_one_of_its_own() -> None:
     assert (parent.owner, parent.parent) == (NOBODY, None)
     assert (first.owner, first.parent) == (A, card())
     assert (second.owner, second.pods) == (NOBODY, (PodUse(B, 100 * MIB, 10),))
+
+
+@pytest.mark.parametrize(
+    ("devices", "owner", "pods"),
+    [
+        pytest.param([], NOBODY, (), id="of nobody"),
+        pytest.param([held("MIG-0-1", "a"), held("MIG-0-2", "b")], NOBODY,
+                     (PodUse(A, 60 * MIB, 10), PodUse(B, 30 * MIB, 10)), id="of two pods"),
+        pytest.param([held("MIG-0-1", "a"), held("MIG-0-2", "a")], A, (), id="of one pod"),
+        pytest.param([held("MIG-0-2", "b")], B, (), id="of one pod that has one of them"),
+    ],
+)  # fmt: skip
+def test_compute_instances_have_the_memory_of_their_gpu_instance_together(
+    devices: list[Allocated], owner: Owner, pods: tuple[PodUse, ...]
+) -> None:
+    """NVML says of each of them what all use: no pod gets what is another one's."""
+    first = instance(1, processes=(process("a", 60 * MIB),))
+    second = instance(1, id="MIG-0-2", processes=(process("b", 30 * MIB, pid=7),))
+    _, *views, other = card_views(use(card(), first, second, instance(3)), devices)
+    assert {(view.owner, view.pods) for view in views} == {(owner, pods)}
+    assert (other.owner, other.pods) == (NOBODY, ())
 
 
 @pytest.mark.parametrize(
@@ -147,6 +176,27 @@ def test_what_containers_have_is_listed_with_its_unit() -> None:
         held("GPU-9::0", "c"),
     )
     assert pods_of(holders, resources) == ("default/a", "default/b", "default/c")
+
+
+def test_what_is_no_longer_offered_is_known_as_long_as_a_container_has_it() -> None:
+    """A profile that changes names resources anew, and takes no device from a pod that runs; then it is forgotten."""
+    shares = Unit(id="dri-card0", shares=2)
+    before, now = {SHARED: offers(shares)}, {GPU: offers(Unit(id="dri-card0"))}
+    holders = {
+        (SHARED, "dri-card0::1"): frozenset({holder("a")}),
+        ("example.com/nic", "eth1"): frozenset({holder("d")}),
+    }
+    known = still_offered(now, before, holders)
+    assert known == {**now, SHARED: {"dri-card0::1": before[SHARED]["dri-card0::1"]}}
+    assert [one.unit for one in allocated(holders, known, {})] == ["dri-card0"]
+    assert still_offered(now, known, {}) == now
+
+
+def test_a_pod_that_has_ended_has_its_devices_while_podresources_names_it() -> None:
+    """The kubelet frees them at its next allocation, and gives them to nobody before."""
+    devices = [held("GPU-0::0", "a"), held("GPU-0::1", "b")]
+    (view,) = card_views(use(card(0, process("b"))), devices)
+    assert view.pods == (PodUse(A, 0, 0), PodUse(B, 100 * MIB, 10))
 
 
 @pytest.mark.parametrize(

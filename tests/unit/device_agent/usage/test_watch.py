@@ -84,6 +84,32 @@ def test_pods_that_come_and_go_are_followed(tmp_path: Path) -> None:
     watch(tmp_path, act)
 
 
+def test_a_resource_that_is_no_longer_offered_is_followed_while_a_pod_has_it(tmp_path: Path) -> None:
+    """As after a change of profile; also by a kubelet that was away meanwhile."""
+    offered = {SHARED: offers(Unit(id="GPU-0", shares=4))}
+
+    async def act(made: UseWatch, pods: Pods, _nvml: Nvml) -> None:
+        made.ask_processes(True)
+        pods.run(SHARED, "GPU-0::1")
+        await until(lambda: devices(made) == ["GPU-0::1"])
+        del offered[SHARED]
+        await pods.stop()
+        await until(lambda: made.held is None)
+        await pods.start()
+        await until(lambda: made.held is not None)
+        asked = pods.asked
+        await until(lambda: pods.asked > asked + 2)
+        assert devices(made) == ["GPU-0::1"]
+        pods.end(SHARED, "GPU-0::1")
+        await until(lambda: devices(made) == [])
+        pods.run(SHARED, "GPU-0::1")
+        asked = pods.asked
+        await until(lambda: pods.asked > asked + 2)
+        assert devices(made) == []
+
+    watch(tmp_path, act, offered)
+
+
 def test_a_kubelet_that_is_away_leaves_nothing_known(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It is logged once, and again when it is back; the same pods are asked for meanwhile."""
 

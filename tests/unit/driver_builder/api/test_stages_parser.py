@@ -97,6 +97,7 @@ def test_profiles_are_no_part_of_what_the_agent_reads(given: dict[str, Any], pro
 
 PER_POD: dict[str, Any] = {"enabled": True, "perPod": True}
 DRIVER: dict[str, Any] = {"mode": "driver", "limits": {"example.com/edu": "1Gi"}}
+TRIED: dict[str, Any] = {"mode": "watch", "dryRun": True}
 OFF: dict[str, Any] = {"enabled": False, "perPod": True}
 
 
@@ -109,9 +110,13 @@ OFF: dict[str, Any] = {"enabled": False, "perPod": True}
                      UseSettings(config={"exporter": {**PER_POD, "port": 1}}, port=1, sees_processes=True),
                      True, id="by pods"),
         pytest.param({"memory": {"mode": "watch"}},
-                     UseSettings(config={"memory": {"mode": "watch"}}, sees_processes=True), True, id="a watch"),
+                     UseSettings(config={"memory": {"mode": "watch"}}, sees_processes=True, ends_processes=True),
+                     True, id="a watch"),
+        pytest.param({"memory": TRIED}, UseSettings(config={"memory": TRIED}, sees_processes=True), True,
+                     id="a watch that is tried"),
         pytest.param({"memory": DRIVER, "exporter": OFF},
-                     UseSettings(config={"memory": DRIVER}, sees_processes=True, writes_cgroups=True),
+                     UseSettings(config={"memory": DRIVER}, sees_processes=True, writes_cgroups=True,
+                                 ends_processes=True),
                      True, id="limits by the driver"),
         pytest.param({"exporter": OFF, "memory": {"mode": "off", "dryRun": True}}, None, False, id="both off"),
         pytest.param({"exporter": {}, "memory": {"mode": False}}, None, False, id="nothing, and a bare off"),
