@@ -3,110 +3,32 @@
 NVML is a test's: it names the PIDs of real processes of containers, and what they are said to use.
 """
 
-import re
+import os
+import signal
 import subprocess
-import urllib.request
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from testbed import places
-from testbed.ports import free_ports
 from testbed.testbed import Testbed
-from tests.support.real_parts import reference_plugin
-from tests.support.real_parts.device_agent import SECONDS
-from tests.support.real_parts.shared_cards import SharedCards, profile, shared_cards
+from tests.support.real_parts import with_pid
+from tests.support.real_parts.device_agent import NAMESPACE, SECONDS
+from tests.support.real_parts.gpu_use import GIB, Used, used_cards
+from tests.support.real_parts.gpu_worker import worker
+from tests.support.real_parts.shared_cards import WHOLE
 
 pytestmark = pytest.mark.long
 
-GIB = 1 << 30
-SHARES = profile(4, renamed=True, policy="packed")
-"""Each share is a quarter of 40 GiB."""
-CONFIG = """\
-nvidia: {{}}
-exporter: {{enabled: true, port: {port}, perPod: true}}
-memory: {{mode: watch, graceSeconds: 3, dryRun: {dry}}}
-"""
-
-
-class Used:
-    """The node, and what its exporter says."""
-
-    def __init__(self, cards: SharedCards, port: int) -> None:
-        self.cards = cards
-        self.node = cards.node
-        self._port = port
-
-    def configure(self, *, is_dry: bool) -> None:
-        """Have the limits kept, or only said."""
-        self.node.configure(CONFIG.format(port=self._port, dry=str(is_dry).lower()))
-
-    def pid(self, pod: str) -> int:
-        """Return the first process of a pod's container, as this machine numbers it."""
-        container = reference_plugin.container_of(self.cards.place.pod(pod))
-        (found,) = [pid for pid in _pids() if container in _read(pid, "cgroup") and _is_first(pid)]
-        return found
-
-    def link_processes(self) -> None:
-        """Have the processes of this machine in the folder that stands for the node's ``/``."""
-        for pid in _pids():
-            link = self.node.folder / "proc" / str(pid)
-            if pid != 1 and not link.is_symlink():
-                link.symlink_to(f"/proc/{pid}")
-
-    def card_of(self, *pods: str) -> int:
-        """Return the card that pods share."""
-        (card,) = set.intersection(*self.cards.cards(*pods))
-        return card
-
-    def series(self, expression: str) -> dict[str, float]:
-        """Return the values of the exporter's series whose line matches, by pod."""
-        found: dict[str, float] = {}
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}/metrics", timeout=20) as page:
-                text = page.read().decode()
-        except OSError:
-            return found
-        for line in text.splitlines():
-            if re.search(expression, line):
-                found[re.findall(r'pod="([^"]*)"', line)[0]] = float(line.rpartition(" ")[2])
-        return found
-
-    def shows(self, expression: str, wanted: dict[str, float]) -> None:
-        """Wait until the exporter has just these series."""
-        self.cards.place.cluster.wait(
-            f"{expression}: {wanted}", lambda: self.series(expression) == wanted or None, timeout=SECONDS,
-            seen=lambda: str(self.series(expression)), every=0.5,
-        )  # fmt: skip
-
-    def exit_code(self, pod: str) -> int | None:
-        """Return the exit code of a pod's container that has ended."""
-        for status in self.cards.place.pod(pod)["status"].get("containerStatuses") or ():
-            if "terminated" in status["state"]:
-                return int(status["state"]["terminated"]["exitCode"])
-        return None
+KILLED = 128 + signal.SIGKILL
 
 
 @pytest.fixture(scope="module")
 def used(ground: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Used]:
     """Have four cards of four shares each, the agent with exporter and limits, and the node's own /proc and pods."""
-    (port,) = free_ports(1)
-    with shared_cards(ground, tmp_path_factory.mktemp("u")) as cards:
-        made = Used(cards, port)
-        made.configure(is_dry=True)
-        first = cards.node.folder / "proc/1"
-        first.mkdir()
-        (first / "cgroup").write_text("0::/init.scope\n")
-        (cards.node.folder / "proc/self").symlink_to("/proc/self")
-        logs = cards.node.folder / "var/log"
-        logs.mkdir(parents=True)
-        ground_folder = places.find_ground(ground.host_node_name.removeprefix("host-"))
-        (logs / "pods").symlink_to(ground_folder / "private/var-log-pods")
-        cards.write(SHARES)
-        cards.node.start("agent")
-        cards.node.start("nvml")
-        cards.shows(gpu=(0, 0), shared=(16, 16))
+    with used_cards(ground, tmp_path_factory.mktemp("u")) as made:
         yield made
 
 
@@ -114,33 +36,33 @@ def used(ground: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def pods(used: Used) -> tuple[str, str]:
     """Have two pods that share a card, each with a process on it, and a third process in no pod."""
     names = ("big", "small")
-    used.cards.run_pods(used.cards.shared, *names)
-    used.link_processes()
-    card = used.card_of(*names)
-    machine = used.node.machine
-    with machine.at_once():
-        machine.set_use(card, busy_percent=60.0)
-        machine.add_process(card, used.pid("big"), 4 * GIB)
-        machine.add_process(card, used.pid("small"), 2 * GIB)
+    card = used.run_pods(*names)
+    used.uses(card, {used.pid("big"): 4, used.pid("small"): 2})
     return names
+
+
+@contextmanager
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    """Have a process in no pod, which lives at the end."""
+    process = subprocess.Popen(["sleep", "3600"])
+    try:
+        yield process
+        assert process.poll() is None
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_each_pod_of_a_shared_card_has_series_of_its_own(used: Used, pods: tuple[str, str]) -> None:
     """Beside the card's, whose labels are empty; a process in no pod counts in the card's alone."""
     card = used.card_of(*pods)
-    stranger = subprocess.Popen(["sleep", "3600"])
-    try:
-        used.link_processes()
-        used.node.machine.add_process(card, stranger.pid, 30 * GIB)
-        used.shows(rf'^DCGM_FI_DEV_FB_USED{{gpu="{card}"', {"": 36 * 1024, "big": 4 * 1024, "small": 2 * 1024})
+    with stranger() as process:
+        used.uses(card, {process.pid: 30, used.pid("big"): 4, used.pid("small"): 2})
+        used.shows_memory(card, of_all=36, big=4, small=2)
         used.shows("^device_agent_device_allocated", {"big": 1, "small": 1})
         said = used.node.page("/who")[1]
         assert all(f'"pod":"{pod}"' in said for pod in pods)
-        assert stranger.poll() is None
-    finally:
-        stranger.kill()
-        stranger.wait()
-        used.node.machine.remove_process(card, stranger.pid)
+    used.node.machine.remove_process(card, process.pid)
 
 
 def test_a_dry_run_ends_nothing(used: Used, pods: tuple[str, str]) -> None:
@@ -160,37 +82,157 @@ def test_a_process_over_its_limit_is_ended_and_its_neighbour_lives(used: Used, p
     card, since = used.card_of(*pods), used.cards.said()
     used.configure(is_dry=False)
     used.cards.logs(since, "config.yaml changed")
-    stranger = subprocess.Popen(["sleep", "3600"])
-    try:
-        used.link_processes()
-        with used.node.machine.at_once():
-            used.node.machine.add_process(card, stranger.pid, 120 * GIB)
-            used.node.machine.add_process(card, used.pid("big"), 12 * GIB)
-        used.cards.place.cluster.wait(
-            "the container has ended", lambda: used.exit_code("big"), timeout=SECONDS,
-            seen=lambda: used.cards.log.read_text()[since:],
-        )  # fmt: skip
-        assert used.exit_code("big") == 137
+    with stranger() as process:
+        used.uses(card, {process.pid: 120, used.pid("big"): 12, used.pid("small"): 2})
+        assert used.wait_for_end("big") == KILLED
         used.cards.logs(since, "driverwright/big", "was ended")
         assert used.exit_code("small") is None
-        assert stranger.poll() is None
-    finally:
-        stranger.kill()
-        stranger.wait()
 
 
-def _pids() -> list[int]:
-    return [int(one.name) for one in Path("/proc").iterdir() if one.name.isdecimal()]
+def test_containers_of_a_pod_count_together_and_its_largest_process_is_ended(used: Used) -> None:
+    """Each has a share of the card, and each may use more than its own: the limit is the pod's."""
+    since = used.starts()
+    used.cards.start_containers("pair", {"large": 1, "little": 1})
+    card = used.run_pods("beside")
+    large, little, beside = used.pid("pair", "large"), used.pid("pair", "little"), used.pid("beside")
+    assert used.containers() == {("pair", "large"): {card}, ("pair", "little"): {card}, ("beside", "main"): {card}}
+    used.uses(card, {large: 12, little: 7, beside: 9})
+    used.shows_memory(card, of_all=28, pair=19, beside=9)
+    used.has_limits(card, pair=20, beside=10)
+    assert [used.exit_code("pair", one) for one in ("large", "little")] == [None, None]
+    used.uses(card, {large: 12, little: 9, beside: 9})
+    assert used.wait_for_end("pair", "large") == KILLED
+    used.cards.logs(since, f"{NAMESPACE}/pair", f"process {large} was ended")
+    used.shows_memory(card, of_all=30, pair=9, beside=9)
+    assert [used.exit_code("pair", "little"), used.exit_code("beside")] == [None, None]
+    assert used.containers().keys() >= {("pair", "little"), ("beside", "main")}
 
 
-def _read(pid: int, name: str) -> str:
+def test_a_pod_with_the_processes_of_the_node_is_known_by_its_own(used: Used) -> None:
+    """It sees all processes, and has its own cgroup; one without a device counts for nobody and is never ended."""
+    since = used.starts()
+    used.cards.start_containers("sees-all", {"main": 1}, host_pid=True)
+    used.cards.start_containers("without", {"main": 0}, host_pid=True)
+    used.run_pods("beside")
+    card = used.card_of("sees-all", "beside")
+    sees_all, without, beside = (used.pid(pod) for pod in ("sees-all", "without", "beside"))
+    used.uses(card, {sees_all: 4, without: 100, beside: 2})
+    used.shows_memory(card, of_all=106, **{"sees-all": 4, "beside": 2})
+    used.uses(card, {sees_all: 12, without: 100, beside: 2})
+    assert used.wait_for_end("sees-all") == KILLED
+    used.cards.logs(since, f"{NAMESPACE}/sees-all", f"process {sees_all} was ended")
+    assert [used.exit_code("without"), used.exit_code("beside")] == [None, None]
+    assert f"{NAMESPACE}/without" not in used.cards.log.read_text()
+
+
+def delete(used: Used, pod: str, pid: int) -> None:
+    """Delete the pod."""
+    used.cards.delete(pod)
+    used.wait_until_gone(pid)
+
+
+def end(used: Used, pod: str, pid: int) -> None:
+    """Have the process end by itself."""
+    os.kill(pid, signal.SIGTERM)
+    used.wait_until_gone(pid)
+    assert used.wait_for_end(pod) == 0
+
+
+@pytest.mark.parametrize("leave", [pytest.param(delete, id="deleted"), pytest.param(end, id="ended by itself")])
+def test_nobody_is_ended_in_the_place_of_a_pod_that_is_gone(
+    used: Used, leave: Callable[[Used, str, int], None]
+) -> None:
+    """It goes between the decision and the kill. The log says why nothing was ended, and limits are kept as before."""
+    since = used.starts()
+    card = used.run_pods("goes", "beside")
+    goes, beside = used.pid("goes"), used.pid("beside")
+    with used.requests.held():
+        used.uses(card, {goes: 12, beside: 9})
+        used.waits_for_request(goes)
+        leave(used, "goes", goes)
+    answer = used.answer(goes)
+    # A request that a slow machine kept for more than ten seconds is refused for that.
+    assert answer == f"process {goes} has ended" or answer.endswith(" s old")
+    used.cards.logs_one_of(since, f"{NAMESPACE}/goes: not ended: {answer}", "did not say what became of process")
+    assert used.exit_code("beside") is None
+    used.uses(card, {beside: 12})
+    assert used.wait_for_end("beside") == KILLED
+    print(f"\nnot ended: {answer}")
+
+
+def test_a_process_that_got_the_number_of_the_chosen_one_lives(used: Used) -> None:
+    """The chosen one ends between the decision and the kill, and the kernel gives its PID to another process."""
+    since = used.starts()
+    card = used.run_pods("goes")
+    goes = used.pid("goes")
+    command = [sys.executable, "-m", with_pid.__name__, str(goes), "sleep", "3600"]
+    with subprocess.Popen(command) as starter:
+        try:
+            with used.requests.held():
+                used.uses(card, {goes: 12})
+                used.waits_for_request(goes)
+                os.kill(goes, signal.SIGTERM)
+                used.cards.place.cluster.wait(
+                    "the PID is used again", lambda: name_of(goes) == "sleep" or None, timeout=SECONDS, every=0.02
+                )
+            answer = used.answer(goes)
+            assert f"process {goes} is another one now" in answer or answer.endswith(" s old")
+            used.cards.logs_one_of(
+                since, f"{NAMESPACE}/goes: not ended: {answer}", "did not say what became of process"
+            )
+            assert starter.poll() is None
+            assert name_of(goes) == "sleep"
+            print(f"\nnot ended: {answer}")
+        finally:
+            starter.kill()
+            if name_of(goes) == "sleep":
+                os.kill(goes, signal.SIGKILL)
+
+
+def test_the_worker_on_the_node_labels_how_cards_are_shared(used: Used) -> None:
+    """It reads what the agent has written, and again when the profile changes."""
+    used.starts()
+    with worker(used.node) as log:
+
+        def shows(**wanted: str) -> None:
+            wanted = {f"nvidia.com/gpu.{name.replace('_', '-')}": value for name, value in wanted.items()}
+            used.cards.place.cluster.wait(
+                f"labels {wanted}", lambda: wanted.items() <= used.labels().items() or None, timeout=SECONDS,
+                seen=lambda: f"{used.labels()}; {log.read_text()[-2000:]}",
+            )  # fmt: skip
+
+        shows(count="4", product="NVIDIA-A100-SXM4-40GB", replicas="4", sharing_strategy="time-slicing")
+        used.cards.write(WHOLE)
+        shows(count="4", replicas="1", sharing_strategy="none")
+    assert not any(key.startswith("nvidia.com/") for key in used.labels())
+
+
+def test_nothing_is_ended_while_the_kubelet_is_away(used: Used) -> None:
+    """Nobody says who has which card then: there are no series of pods. When it is back, the limit is kept."""
+    since = used.starts()
+    card = used.run_pods("big", "beside")
+    big, beside = used.pid("big"), used.pid("beside")
+    used.uses(card, {big: 4, beside: 2})
+    used.shows_memory(card, of_all=6, big=4, beside=2)
+    used.cards.place.ground.host_node.stop()
     try:
-        return Path(f"/proc/{pid}/{name}").read_text()
+        used.cards.logs(since, "it is not known which pod has which device")
+        # Each number that is shown is of another sample, three seconds after the one before: the grace is over then.
+        for size in (12, 13, 14, 15):
+            used.uses(card, {big: size, beside: 2})
+            used.shows_memory(card, of_all=size + 2)
+        assert name_of(big)
+        assert f"{NAMESPACE}/big" not in used.cards.log.read_bytes()[since:].decode()
+    finally:
+        used.cards.place.ground.host_node.start()
+    assert used.wait_for_end("big") == KILLED
+    used.cards.logs(since, f"{NAMESPACE}/big", f"process {big} was ended")
+    assert used.exit_code("beside") is None
+
+
+def name_of(pid: int) -> str:
+    """Return the name of a process; empty if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError:
         return ""
-
-
-def _is_first(pid: int) -> bool:
-    """Return whether a process is the first one of its PID namespace."""
-    numbers = re.findall(r"^NSpid:(.*)$", _read(pid, "status"), re.MULTILINE)
-    return bool(numbers) and numbers[0].split()[-1] == "1"

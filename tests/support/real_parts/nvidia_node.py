@@ -4,6 +4,7 @@ Device nodes are made where a driver's would be; opening one fails, as no driver
 """
 
 import io
+import json
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from device_agent.cli.get_command import get_page
+from device_agent.cli.who_command import print_who
 from kube_api.errors import NotFound
 from testbed import places
 from testbed.testbed import Testbed
@@ -25,7 +27,7 @@ from tests.nvml.models import A100_40
 from tests.support.programs import require_program
 from tests.support.real_parts import nvml_of_test
 from tests.support.real_parts.cluster_setup import FIELD_MANAGER, documents, path_of
-from tests.support.real_parts.device_agent import SECONDS, Place
+from tests.support.real_parts.device_agent import SECONDS, Json, Place
 from tests.unit.device_agent.device_nodes.driver_texts import ACCESS, INFORMATION, PARAMS
 
 RESOURCE = "nvidia.com/gpu"
@@ -165,6 +167,13 @@ class Node:
         with redirect_stdout(io.StringIO()) as said:
             status = get_page(path, {"DEVICE_AGENT_SOCKET": str(self._pages)})
         return status == 0, said.getvalue()
+
+    def who(self) -> list[Json]:
+        """Return what ``device-agent who -o json`` says of devices; nothing where it does not know."""
+        with redirect_stdout(io.StringIO()) as said:
+            status = print_who("json", {"DEVICE_AGENT_SOCKET": str(self._pages)})
+        found: list[Json] = [] if status else json.loads(said.getvalue())["devices"]
+        return found
 
     def wait_for_page(self, path: str, words: str, *, is_well: bool = True) -> None:
         """Wait until a page of the agent has some words, with status 200 or another one."""

@@ -95,7 +95,7 @@ class SharedCards:
 
     def starts_with(self, text: str, *, but: Collection[str] = ()) -> None:
         """Delete the pods of the test before, and change the profile: each test has free cards. ``but``: these stay."""
-        self.delete(*(name for name in self.pods() if name not in {_AGENT, *but}))
+        self.clear(but={_AGENT, *but})
         self.write(text)
 
     # ------------------------------------------------------------ what the kubelet has
@@ -149,14 +149,19 @@ class SharedCards:
 
     def logs(self, since: int, *words: str) -> None:
         """Wait until the agent has logged a line that has all of these words."""
+        self._logs(since, f"{words}", lambda line: all(word in line for word in words))
 
+    def logs_one_of(self, since: int, *words: str) -> None:
+        """Wait until the agent has logged a line that has one of these words."""
+        self._logs(since, f"one of {words}", lambda line: any(word in line for word in words))
+
+    def _logs(self, since: int, what: str, is_it: Callable[[str], bool]) -> None:
         def text() -> str:
             return self.log.read_bytes()[since:].decode()
 
-        def said() -> bool | None:
-            return any(all(word in line for word in words) for line in text().splitlines()) or None
-
-        self.place.cluster.wait(f"the agent logs {words}", said, timeout=SECONDS, seen=text)
+        self.place.cluster.wait(
+            f"the agent logs {what}", lambda: any(map(is_it, text().splitlines())) or None, timeout=SECONDS, seen=text
+        )
 
     def weights(self) -> dict[str, float]:
         """Return the MiB (PSS) of each process of the pod."""
@@ -226,6 +231,18 @@ class SharedCards:
         self._create(_AGENT, containers=[self._container("main")])
         self._wait("a pod runs", lambda pods: _is_running(pods.get(_AGENT)), (_AGENT,))
 
+    def start_containers(self, name: str, shares: Mapping[str, int], *, host_pid: bool = False) -> None:
+        """Start a pod with these containers, each with so many shares, and wait until all of them run."""
+        limits = {
+            one: {"resources": {"limits": {SHARED: str(count)}}} if count else {} for one, count in shares.items()
+        }
+        self._create(name, containers=[self._container(one) | its for one, its in limits.items()], hostPID=host_pid)
+        self._wait(f"{name} runs", lambda pods: _all_run(pods.get(name)), (name,))
+
+    def clear(self, *, but: Collection[str] = ()) -> None:
+        """Delete the pods of these tests, also those that have ended."""
+        self.delete(*(name for name in self._names.difference(but) if self._exists(name)))
+
     def delete(self, *names: str) -> None:
         """Delete pods and wait until they are gone."""
         for name in names:
@@ -243,10 +260,10 @@ class SharedCards:
         image = self.place.ground.small_image
         return {"name": name, "image": image, "imagePullPolicy": "IfNotPresent", "command": command}
 
-    def _create(self, name: str, **containers: list[Json]) -> None:
+    def _create(self, name: str, **more: object) -> None:
         self._names.add(name)
         spec = {
-            **containers,
+            **more,
             "hostNetwork": True,
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 1,
@@ -274,6 +291,11 @@ def _is_running(pod: Json | None, states: str = "containerStatuses") -> bool:
     return any("running" in one["state"] for one in statuses)
 
 
+def _all_run(pod: Json | None) -> bool:
+    statuses = (pod or {}).get("status", {}).get("containerStatuses") or ()
+    return bool(statuses) and all("running" in one["state"] for one in statuses)
+
+
 def _unscheduled(pod: Json | None) -> str:
     conditions = (pod or {}).get("status", {}).get("conditions") or ()
     return next((one.get("message", "") for one in conditions if one.get("reason") == "Unschedulable"), "")
@@ -288,7 +310,7 @@ def shared_cards(ground: Testbed, folder: Path) -> Iterator[SharedCards]:
             made = SharedCards(node)
             made.stand_for_agent()
             yield made
-            made.delete(*made.pods())
+            made.clear()
     finally:
         _restart(ground, cgroups=False)
 
