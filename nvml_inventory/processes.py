@@ -92,12 +92,10 @@ def mean_busy(samples: Iterable[Sample]) -> dict[int, float | None]:
     return {pid: sum(of_this) / len(of_this) if of_this else None for pid, of_this in percents.items()}
 
 
-def with_busy(
-    processes: tuple[Process, ...] | None, busy: Mapping[int, float | None] | None
-) -> tuple[Process, ...] | None:
+def with_busy(processes: Iterable[Process], busy: Mapping[int, float | None] | None) -> tuple[Process, ...]:
     """Say how busy each process is: one without a sample is not."""
-    if busy is None or processes is None:
-        return processes
+    if busy is None:
+        return tuple(processes)
     return tuple(process._replace(busy=busy.get(process.pid, 0.0)) for process in processes)
 
 

@@ -85,7 +85,8 @@ class Meter:
                 )
 
     def _processes(self, uuid: str, handle: Any) -> tuple[Process, ...] | None:
-        return with_busy(read_processes(handle), self._busy.read(uuid, handle))
+        found = read_processes(handle)
+        return None if found is None else with_busy(found, self._busy.read(uuid, handle))
 
 
 def _is_in_mig_mode(handle: Any) -> bool:
