@@ -1,5 +1,6 @@
 """The command ``device-agent nvml``. It loads little: no asyncio, no argparse, no logging."""
 
+import gc
 import os
 import signal
 import sys
@@ -47,6 +48,8 @@ def supervise(settings: Settings) -> int:
     without_search_for_libraries()
     from device_agent.nvml_container.asking import Asking  # noqa: PLC0415 - see above
 
+    # Pages with what is loaded by now are shared with children until one of both writes there, as a collection does.
+    gc.freeze()
     log = Log(settings.log_level, settings.log_format)
     log.follow_signals()
 

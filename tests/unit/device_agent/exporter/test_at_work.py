@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from device_agent.allocations.given import dump_given
 from device_agent.boot import seconds_since_boot
 from device_agent.config.options import Settings
 from device_agent.gpu_state.requests import MAKE_NODES
@@ -18,10 +19,11 @@ from device_agent.gpu_state.use import XidCount
 from device_agent.gpu_state.use_json import dump_use
 from device_agent.usage.watch import USUAL
 from testbed.ports import free_ports
+from tests.unit.device_agent.memory_limits.examples import given_as
 from tests.unit.device_agent.nvidia.life import Life, play, settings_of
 from tests.unit.device_agent.nvidia.pods import Pods
 from tests.unit.device_agent.nvidia.states import lost, state
-from tests.unit.device_agent.usage.examples import GPU, MIB, card, process, use
+from tests.unit.device_agent.usage.examples import GPU, MIB, SHARED, card, process, use
 
 LINE = 'DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-0",'
 NODE = "node-1"
@@ -224,6 +226,20 @@ def test_an_agent_may_export_from_its_start(tmp_path: Path) -> None:
         await shows(port, "device_agent_pod_resources_current 1")
 
     export(tmp_path, act, before=asked(port), config=lambda _: asked(port))
+
+
+def test_what_was_given_before_the_agent_started_is_shown_though_it_is_not_offered(tmp_path: Path) -> None:
+    """As after a change of profile: it is remembered that the resource is the agent's."""
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/allocations.json").write_bytes(dump_given(given_as(4, "GPU-0::1"), ""))
+
+    async def act(_life: Life, pods: Pods, port: int) -> None:
+        pods.run("example.com/nic", "eth1")
+        pods.run(SHARED, "GPU-0::1")
+        text = await shows(port, f'device_agent_device_allocated{{resource="{SHARED}",device="GPU-0::1",')
+        assert "example.com/nic" not in text
+
+    export(tmp_path, act)
 
 
 def test_who_has_what_is_a_page_of_the_agent(tmp_path: Path) -> None:
