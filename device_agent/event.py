@@ -4,6 +4,9 @@ from typing import Any
 
 Json = dict[str, Any]
 
+NODES_NAMESPACE = "default"
+"""Where the API server wants Events about objects that have no namespace."""
+
 _PROGRAM = "device-agent"
 _LONGEST_NAME = 253
 

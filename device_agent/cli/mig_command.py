@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from device_agent.cli.table import write_table
 from device_agent.errors import ConfigurationError
 from device_agent.mig.cards import named_cards, parse_mig_cards
 from device_agent.mig.parse import LONGEST_FILE, parse_layouts
@@ -33,10 +34,10 @@ def print_plan(file: str, key: str, names: Sequence[str], cards_file: str | None
         document = {"key": key, "cards": [_plain(one) for one in plans], "devices": _devices(plans)}
         sys.stdout.write(f"{json.dumps(document, indent=2)}\n")
     else:
-        _write_table([_HEADER, *(row for one in plans for row in _rows(one))])
+        write_table([_HEADER, *(row for one in plans for row in _rows(one))])
         if devices := _devices(plans):
             sys.stdout.write("\n")
-            _write_table([("PROFILE", "DEVICES"), *((name, str(count)) for name, count in devices.items())])
+            write_table([("PROFILE", "DEVICES"), *((name, str(count)) for name, count in devices.items())])
     refused = [one for one in plans if one.refused]
     sys.stderr.writelines(f"{printable(one.refused, _LONGEST_MESSAGE)}\n" for one in refused)
     return 1 if refused else 0
@@ -84,13 +85,6 @@ def _slices(plan: CardPlan, one: Existing | Placed) -> str:
     if one.start is None or profile is None:
         return "?"
     return str(one.start) if profile.size == 1 else f"{one.start}-{one.start + profile.size - 1}"
-
-
-def _write_table(table: Sequence[tuple[str, ...]]) -> None:
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    for row in table:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        sys.stdout.write(f"{'  '.join(cells).rstrip()}\n")
 
 
 def _plain(plan: CardPlan) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from device_agent.errors import ConfigurationError
+from device_agent.event import NODES_NAMESPACE
 from device_agent.node_rights import PROGRAM, answering_rights, node_rights
 from kube_api.node_policy import parse_account, render, to_yaml
 
@@ -25,8 +26,6 @@ _ACCOUNT_COMMENT = """\
 
 _RBAC = "rbac.authorization.k8s.io"
 _LONGEST_NAME = 253
-_EVENTS_NAMESPACE = "default"
-"""Where Events about Nodes are."""
 
 
 def print_manifest(service_account: str, account: str | None, *, limits_memory: bool) -> int:
@@ -79,7 +78,7 @@ def _roles(name: str, namespace: str, account: str, *, limits_memory: bool) -> t
     """Make the roles and their bindings. RBAC cannot name the Node that a pod runs on: the policy does."""
     nodes = {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"]}
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
-    cluster, local = {"name": name}, {"name": name, "namespace": _EVENTS_NAMESPACE}
+    cluster, local = {"name": name}, {"name": name, "namespace": NODES_NAMESPACE}
     return (
         _object("ClusterRole", cluster, rules=[nodes, *([_events()] if limits_memory else [])]),
         _object("ClusterRoleBinding", cluster, roleRef=_reference("ClusterRole", name), subjects=[subject]),

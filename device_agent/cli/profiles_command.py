@@ -4,6 +4,7 @@ import json
 import sys
 from typing import Any, NamedTuple
 
+from device_agent.cli.table import write_table
 from device_agent.errors import ConfigurationError, ProfileRefused
 from device_agent.gpu_state.state import CardState
 from device_agent.profiles.cards_file import LONGEST_FILE, parse_cards
@@ -37,7 +38,7 @@ def check_profiles(folder: str, cards_file: str | None, output: str) -> int:
     if output == "json":
         sys.stdout.write(f"{json.dumps({'profiles': [_plain(one) for one in checked]}, indent=2)}\n")
     else:
-        _write_table(checked)
+        _write(checked)
     return 1 if any(one.error for one in checked) else 0
 
 
@@ -61,16 +62,13 @@ def _read_cards(path: str) -> tuple[CardState, ...]:
     return parse_cards(content.decode(errors="surrogateescape"), path)
 
 
-def _write_table(checked: list[Checked]) -> None:
+def _write(checked: list[Checked]) -> None:
     rows = [("PROFILE", "RESOURCE", "UNITS", "SHARES", "TOTAL")]
     for one in checked:
         rows += [(one.key, *_cells(line)) for line in one.lines]
         if one.error or not one.lines:
             rows.append((one.key, "-", "-", "-", "refused" if one.error else "0"))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    for row in rows:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        sys.stdout.write(f"{'  '.join((*cells, row[4]))}\n")
+    write_table(rows)
     for one in checked:
         sys.stderr.writelines(f"profile {one.key}: {remark}\n" for remark in one.remarks)
         sys.stderr.write(f"{one.error}\n" if one.error else "")

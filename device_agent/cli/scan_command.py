@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Iterator, Sequence
 
+from device_agent.cli.table import write_table
 from device_agent.config.config_file import Description, read_description
 from device_agent.config.options import Settings
 from device_agent.devices.model import MAX_DEVICES, Unit, is_too_much, offered
@@ -22,11 +23,7 @@ def show(settings: Settings) -> int:
     if description.nvidia is not None:
         made = asyncio.run(_nvidia(settings, description))
         rows += [row for name, units in made.items() for row in _rows(name, units or ())]
-    table = [("RESOURCE", "DEVICE", "NUMA", "HEALTH", "FILES"), *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(4)]
-    for row in table:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        sys.stdout.write(f"{'  '.join((*cells, row[4]))}\n")
+    write_table([("RESOURCE", "DEVICE", "NUMA", "HEALTH", "FILES"), *rows])
     return 1 if any(row[3] != "healthy" for row in rows) else 0
 
 

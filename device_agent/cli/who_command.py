@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from device_agent.cli.get_command import fetch_page
+from device_agent.cli.table import write_table
 from kube_api.text import printable
 
 _OFF = "the exporter is off: set exporter.enabled to true in the configuration file"
@@ -72,8 +73,4 @@ def _write(rows: list[tuple[str, ...]]) -> None:
     if not rows:
         sys.stderr.write("device-agent: no container has a device of the agent's\n")
         return
-    table = [_HEADER, *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(_HEADER))]
-    for row in table:
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        sys.stdout.write(f"{'   '.join(cells).rstrip()}\n")
+    write_table([_HEADER, *rows], gap="   ")

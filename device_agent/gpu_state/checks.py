@@ -34,6 +34,13 @@ def word(value: object, place: str) -> str:
     return value
 
 
+def name(value: object, place: str) -> str:
+    """Check such a word, which is not empty."""
+    if not (found := word(value, place)):
+        raise StateInvalid(f"{place} is empty")
+    return found
+
+
 def is_pod(value: str) -> bool:
     """Return whether a text may be NAMESPACE/NAME of a pod."""
     return (

@@ -6,8 +6,7 @@ Whoever asks names all by which the process is known; the container ``nvml`` com
 
 from typing import Any, NamedTuple
 
-from device_agent.errors import StateInvalid
-from device_agent.gpu_state.checks import MOST, Check, integer, record, seconds, text, word
+from device_agent.gpu_state.checks import MOST, Check, integer, name, record, seconds, text
 
 MOST_PID = 1 << 22
 """The kernel's own limit of ``pid_max``."""
@@ -42,12 +41,6 @@ class Ended(NamedTuple):
     why: str = ""
 
 
-def _name(value: object, place: str) -> str:
-    if not (found := word(value, place)):
-        raise StateInvalid(f"{place} is empty")
-    return found
-
-
 _PROCESS: dict[str, Check[Any]] = {"pid": integer(least=1, most=MOST_PID), "start": integer(most=MOST), "at": seconds}
-END_REQUEST: Check[EndRequest] = record(EndRequest, {"card": _name, "uid": _name, **_PROCESS})
+END_REQUEST: Check[EndRequest] = record(EndRequest, {"card": name, "uid": name, **_PROCESS})
 ENDED: Check[Ended] = record(Ended, {**_PROCESS, "why": text})

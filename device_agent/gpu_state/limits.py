@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from device_agent.errors import StateInvalid
-from device_agent.gpu_state.checks import MOST, Check, integer, pod, record, several, text, word
+from device_agent.gpu_state.checks import MOST, Check, integer, name, pod, record, several, text
 from device_agent.gpu_state.use import MOST_DEVICES, MOST_POD_LIMITS, KeptLimit
 from kube_api.text import printable
 
@@ -20,17 +20,11 @@ class PodLimit(NamedTuple):
     devices: int = 1
 
 
-def _name(value: object, place: str) -> str:
-    if not (found := word(value, place)):
-        raise StateInvalid(f"{place} is empty")
-    return found
-
-
 _BYTES = integer(least=1, most=MOST)
 _LIMIT = record(
     PodLimit,
     {
-        "card": _name,
+        "card": name,
         "pod": pod,
         "limit": _BYTES,
         "devices": integer(least=1, most=_MOST_OF_A_CARD),
@@ -38,7 +32,7 @@ _LIMIT = record(
 )
 _LIMITS = several(_LIMIT, MOST_POD_LIMITS)
 KEPT: Check[tuple[KeptLimit, ...]] = several(
-    record(KeptLimit, {"card": _name, "pod": pod, "limit": _BYTES}), MOST_POD_LIMITS
+    record(KeptLimit, {"card": name, "pod": pod, "limit": _BYTES}), MOST_POD_LIMITS
 )
 
 
@@ -62,4 +56,4 @@ def check_refused(value: object, place: str) -> Mapping[str, str]:
     """
     if type(value) is not dict or len(value) > MOST_DEVICES:
         raise StateInvalid(f"{place} is not an object of at most {MOST_DEVICES}: {printable(repr(value), 80)}")
-    return {_name(card, place): text(why, f"{place}.{card}") for card, why in value.items()}
+    return {name(card, place): text(why, f"{place}.{card}") for card, why in value.items()}

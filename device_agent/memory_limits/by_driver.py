@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from device_agent.event import Json, warning
+from device_agent.event import NODES_NAMESPACE, Json, warning
 from device_agent.gpu_state.checks import MOST, is_pod
 from device_agent.gpu_state.limits import PodLimit
 from device_agent.gpu_state.use import MOST_POD_LIMITS, KeptLimit, Use
@@ -13,8 +13,6 @@ from kube_api.text import bounded_message
 
 REASON = "DeviceMemoryLimitNotByDriver"
 MOST_REPORTED = 256
-_EVENTS_NAMESPACE = "default"
-"""Of Events of Nodes."""
 
 
 class Refusal(NamedTuple):
@@ -81,4 +79,4 @@ def refusal_event(refusal: Refusal, node: str, *, at: str, suffix: str) -> Json:
         suffix: lower-case letters and digits, at most 20, that no other Event of this Node has.
     """
     about = {"kind": "Node", "name": node, "uid": node}
-    return warning(about, _EVENTS_NAMESPACE, REASON, refusal_words(refusal), node=node, at=at, suffix=suffix)
+    return warning(about, NODES_NAMESPACE, REASON, refusal_words(refusal), node=node, at=at, suffix=suffix)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from device_agent.event import warning
+from device_agent.event import NODES_NAMESPACE, warning
 from device_agent.node.asked import SeenNode, parse_failure
 from device_agent.profiles.verdict import Verdict
 from kube_api.names import GPU_PROFILE_ANNOTATION, GPU_PROFILE_STATE_LABEL
@@ -13,9 +13,6 @@ from kube_api.text import MAX_TOKEN, bounded_message, printable
 Json = dict[str, Any]
 
 REASON = "GPUProfileFailed"
-EVENTS_NAMESPACE = "default"
-"""Where the API server wants Events about objects that have no namespace."""
-
 MAX_RESOURCES = 100
 _MAX_RESOURCE = 317
 """Characters of a qualified name: 253 before the slash, 63 behind it."""
@@ -67,7 +64,7 @@ def failure_event(verdict: Verdict, node: str, uid: str, *, at: str, suffix: str
     verdict = bounded(verdict)
     said = f"profile {verdict.asked or 'default'}: {verdict.message}"
     about = {"kind": "Node", "name": node, "uid": uid}
-    return warning(about, EVENTS_NAMESPACE, REASON, said, node=node, at=at, suffix=suffix)
+    return warning(about, NODES_NAMESPACE, REASON, said, node=node, at=at, suffix=suffix)
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from device_agent.node.answered import EVENTS_NAMESPACE, answer_patch, bounded, failure, failure_event, is_news
+from device_agent.event import NODES_NAMESPACE
+from device_agent.node.answered import answer_patch, bounded, failure, failure_event, is_news
 from device_agent.node.asked import Asked, SeenNode, is_named, parse_node
 from device_agent.profiles.verdict import Verdict
 from device_agent.sources.in_thread import in_thread
@@ -178,7 +179,7 @@ class OwnNode:
     async def _post(self, verdict: Verdict, seen: SeenNode) -> None:
         at = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         event = failure_event(verdict, self._name, seen.uid, at=at, suffix=os.urandom(8).hex())
-        path = EVENTS.path(namespace=EVENTS_NAMESPACE)
+        path = EVENTS.path(namespace=NODES_NAMESPACE)
         try:
             await in_thread(lambda: self._client.create(path, event), "node event")
         except KubeApiError as error:
