@@ -40,7 +40,7 @@ from tests.nvml.models import A100_40  # noqa: E402
 from tests.unit.device_agent.kubelet_stand_in import Kubelet  # noqa: E402
 from tests.unit.device_agent.nvidia.pods import Pods  # noqa: E402
 from tests.unit.device_agent.nvml_container.node_folder import NodeFolder  # noqa: E402
-from tests.unit.device_agent.nvml_container.running import Client, wait_for  # noqa: E402
+from tests.unit.device_agent.nvml_container.running import Client, answers, wait_for  # noqa: E402
 
 GPUS, SHARES = 8, 4
 MOST_POD, MOST_NVML = 48.0, 16.0
@@ -177,15 +177,6 @@ def nvml(node: Node) -> Iterator[int]:
         wait_for(lambda: answers(sock) or process.poll() is not None, "the socket")
         yield process.pid
     sock.unlink(missing_ok=True)
-
-
-def answers(sock: Path) -> bool:
-    """Return whether somebody listens there."""
-    try:
-        Client(sock).close()
-    except OSError:
-        return False
-    return True
 
 
 @contextmanager

@@ -98,6 +98,15 @@ class Client:
         self.connection.close()
 
 
+def answers(sock: Path) -> bool:
+    """Return whether somebody listens there."""
+    try:
+        Client(sock).close()
+    except OSError:
+        return False
+    return True
+
+
 class Running:
     """A supervisor that was started; ended with its context."""
 
@@ -128,11 +137,7 @@ class Running:
 
     def is_listening(self) -> bool:
         """Return whether somebody accepts connections."""
-        try:
-            Client(self.socket).close()
-        except OSError:
-            return False
-        return True
+        return answers(self.socket)
 
     def client(self) -> Client:
         """Connect."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from device_agent.gpu_state.state import ABSENT
-from tests.unit.device_agent.nvml_container.running import SECONDS, Client, wait_for
+from tests.unit.device_agent.nvml_container.running import SECONDS, Client, answers, wait_for
 
 REPOSITORY = Path(__file__).parents[4]
 
@@ -74,15 +74,6 @@ def test_nothing_heavy_is_loaded_and_no_library_of_the_drivers(tmp_path: Path) -
     assert "libnvidia-ml" not in maps
     assert {"device_agent.nvml_container.supervisor", "pynvml"} <= modules
     assert modules & FORBIDDEN == set()
-
-
-def answers(sock: Path) -> bool:
-    """Return whether somebody listens there."""
-    try:
-        Client(sock).close()
-    except OSError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize(
