@@ -22,7 +22,7 @@ from device_agent.nvml_container.log import Log
 from device_agent.nvml_container.messages import Look, XidSeen, dump_message
 from device_agent.nvml_container.nodes import Nodes, unusable, usable
 from device_agent.nvml_container.sampling import Sampling
-from device_agent.nvml_container.settings import Places, Timing
+from device_agent.nvml_container.settings import Settings
 from device_agent.nvml_container.sysfs import read_load, read_numa_node
 from kube_api.text import first_few, printable
 from nvml_inventory.errors import NvmlInventoryError
@@ -44,19 +44,18 @@ _REFUSED = "the container nvml runs without --ends-processes=true"
 class Asking:
     """Asks NVML, as long as there is a driver; ``requests`` and ``lines`` are the descriptors of both pipes.
 
-    ``ends_processes``: where limits of memory want it. Else requests for that are refused, whoever sends them.
+    ``wanted``: what clients asked for before this child began.
     """
 
-    ends_processes = False
-
-    def __init__(self, *, places: Places, timing: Timing, log: Log, requests: int, lines: int, wanted: Wanted) -> None:
-        self._places = places
-        self._timing = timing
+    def __init__(self, *, settings: Settings, log: Log, requests: int, lines: int, wanted: Wanted) -> None:
+        self._places = places = settings.places
+        self._timing = settings.timing
+        self._may_end = settings.ends_processes
         self._log = log
         self._requests = requests
         self._lines = lines
         self._nodes = Nodes(places, log, may_make=wanted.makes_nodes)
-        self._sampling = Sampling(places, timing.use, wanted.use)
+        self._sampling = Sampling(places, settings.timing.use, self._allowed(wanted.use))
         self._endings: list[EndRequest] = []
         self._received = b""
         self._unwatched: frozenset[str] = frozenset()
@@ -160,7 +159,7 @@ class Asking:
             listed = session.processes(card) if session is not None else None
             return None if listed is None else {one.pid for one in listed}
 
-        why = end_process(request, users, proc) if self.ends_processes else _REFUSED
+        why = end_process(request, users, proc) if self._may_end else _REFUSED
         self._log.warning(f"process {request.pid} of pod {request.uid} on {request.card}: {why or 'ended (SIGKILL)'}")
         return Ended(request.pid, request.start, request.at, printable(why))
 
@@ -181,9 +180,12 @@ class Asking:
         elif request.process is not None:
             self._endings = [*self._endings, request.process][-MOST_ENDED:]
         elif request.name != LOOK:
-            # Limits are set for those who may end processes: either is harm to a pod.
-            self._sampling.follow(request if self.ends_processes else request._replace(limits=None))
+            self._sampling.follow(self._allowed(request))
         return request.name
+
+    def _allowed(self, use: Request) -> Request:
+        """Leave limits out unless processes may be ended: either is harm to a pod, whoever asks for it."""
+        return use if self._may_end else use._replace(limits=None)
 
     def _report_unwatched(self, session: Session, cards: tuple[CardState, ...]) -> None:
         unwatched = frozenset(card.uuid for card in cards if not card.why) - session.watched

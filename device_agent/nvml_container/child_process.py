@@ -40,8 +40,7 @@ class Child:
     """A child that was started; it is gone when :meth:`reap` says so, and not before.
 
     It has a process group of its own, with the programs that the driver's library starts, such as nvidia-modprobe.
-    ``started``, ``heard``, ``failed``, ``killed``: when it was started, said its last line, said that NVML cannot be
-    asked, was killed; of the monotonic clock.
+    ``started``, ``heard``, ``killed``: when it was started, said its last line, was killed; of the monotonic clock.
     ``has_spoken``: it has sent an inventory. ``is_closed``: its lines are read no more. ``why``: why it was killed.
     ``status``: its exit status, once it has ended; programs that it has started may hang still.
     """
@@ -52,7 +51,6 @@ class Child:
         self.requests = requests
         self.started = self.heard = now
         self.killed: float | None = None
-        self.failed: float | None = None
         self.has_spoken = self.is_closed = False
         self.why = ""
         self.status: int | None = None

@@ -54,12 +54,7 @@ def supervise(settings: Settings) -> int:
     log.follow_signals()
 
     def work(requests: int, lines: int, wanted: Wanted) -> int:
-        places, timing = settings.places, settings.timing
-        if not settings.ends_processes:  # what a client asked for before this child began
-            wanted = wanted._replace(use=wanted.use._replace(limits=None))
-        asking = Asking(places=places, timing=timing, log=log, requests=requests, lines=lines, wanted=wanted)
-        asking.ends_processes = settings.ends_processes
-        return asking.run()
+        return Asking(settings=settings, log=log, requests=requests, lines=lines, wanted=wanted).run()
 
     state = new_state(read_boot_id(settings.places.proc_root))
     supervisor = Supervisor(work=work, state=state, root=settings.places.root, timing=settings.timing, log=log)

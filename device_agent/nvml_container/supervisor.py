@@ -170,7 +170,7 @@ class Supervisor:
         self._report(following.after_look(self._state, message, at))
         if message.status == FAILED:
             self._failures += 1
-            child.failed = child.heard
+            self._next_start = child.heard + self._pause()  # it may stay, for the cards of other drivers
         elif child.heard >= child.started + self._timing.longest_pause:
             self._failures = 0  # and not earlier: one that crashes after each inventory has pauses as well
 
@@ -191,12 +191,13 @@ class Supervisor:
     def _note_end(self, child: Child, status: int, now: float) -> None:
         if child.why:
             self._report(following.after_failure(self._state, child.why))
+            self._next_start = now + self._pause()
         elif status or not child.has_spoken:
             how = f"by signal {-status}" if status < 0 else f"with exit status {status}"
             self._fail(f"the process that asks NVML has ended {how}; {_KERNEL_LOG}", now)
-        # One that has failed, and stayed for the cards of other drivers, has waited itself.
-        failed = now if child.failed is None else child.failed
-        self._next_start = max(failed + self._pause(), now + self._timing.first_pause)
+        elif self._state.status != FAILED:
+            self._next_start = now + self._pause()
+        self._next_start = max(self._next_start, now + self._timing.first_pause)
 
     def _forgive(self, child: Child, now: float) -> None:
         """Let a child begin anew after a time in which this process was stopped: the child probably was as well."""
