@@ -11,7 +11,7 @@ from device_agent.allocations.given import Given
 from device_agent.gpu_state.limits import PodLimit
 from device_agent.gpu_state.use import CardUse, ProcessUse, Use
 from device_agent.memory_limits.limits import Part, limit_of, part_of
-from device_agent.usage.attribution import Allocated, cards_by_device, known_pods
+from device_agent.usage.attribution import Allocated, cards_by_device, known_on, known_pods
 from device_resources.memory_limits import MemorySettings
 
 _MIG = "MIG-"
@@ -55,7 +55,7 @@ def accounts(use: Use, held: Iterable[Allocated], given: Given, settings: Memory
         card = cards.get(name)
         limit = None if _is_mig(name, card) else limit_of(parts, _total(card), settings)
         account = Account(card=name, pod=pod, limit=limit, devices=len(parts))
-        found.append(_used(account, card) if card is not None and not card.is_unread and pod in known else account)
+        found.append(_used(account, card) if card is not None and pod in known_on(card, known, use) else account)
     return tuple(found)
 
 

@@ -38,6 +38,8 @@ _MOST_U32 = 2**32 - 1
 _MOST_LEFT = 256
 """How many Xid events are said at the end of a session; one of a storm more or less changes nothing."""
 _MOST_SHOWN = 3
+_MOST_UNREAD = 4096
+"""Pods that are remembered as reported."""
 _REFUSED = "the container nvml runs without --ends-processes=true"
 
 
@@ -59,6 +61,7 @@ class Asking:
         self._endings: list[EndRequest] = []
         self._received = b""
         self._unwatched: frozenset[str] = frozenset()
+        self._unread: set[str] = set()
 
     def run(self) -> int:
         """Ask until there is nobody to ask, or nobody to answer to; returns the exit status."""
@@ -147,7 +150,9 @@ class Asking:
         for request in requests:
             self._sampling.note(self._end_process(request, session))
         if self._sampling.rest() <= 0:
-            self._say(self._sampling.take(session.use if session is not None else tuple, session))
+            use = self._sampling.take(session.use if session is not None else tuple, session)
+            self._say(use)
+            self._report_unread(use.unread)
         self._sampling.lift_limits(session)
 
     def _end_process(self, request: EndRequest, session: Session | None) -> Ended:
@@ -193,6 +198,13 @@ class Asking:
             self._unwatched = unwatched
             names = first_few(sorted(unwatched), _MOST_SHOWN) or "no GPU that can be read"
             self._log.warning(f"NVML reports no Xid errors of {names}")
+
+    def _report_unread(self, pods: Collection[str]) -> None:
+        """Log once of each pod that it has too much to look at, until very many were named."""
+        if new := [pod for pod in pods if pod not in self._unread]:
+            self._log.warning(f"{first_few(new, _MOST_SHOWN)}: too many open files or processes to look at: "
+                              "what is used of cards of other drivers than NVIDIA's is not known")  # fmt: skip
+            self._unread = {*self._unread, *new} if len(self._unread) < _MOST_UNREAD else set(pods)
 
     def _say(self, message: Look | XidSeen | Use) -> None:
         rest = memoryview(dump_message(message))

@@ -128,6 +128,21 @@ def test_a_device_of_files_is_on_the_card_that_the_agent_says() -> None:
     assert [(one.card, one.used, one.limit) for one in found] == [("0000:03:00.0", 2 * GIB, 20 * GIB)]
 
 
+def test_a_pod_of_which_not_all_open_files_were_looked_at_uses_an_unknown_amount_of_other_vendors_cards() -> None:
+    """What was seen may be a part. Of NVIDIA's cards NVML says it all: there nobody hides behind open files."""
+    pci, resource = "0000:03:00.0", "example.com/card"
+    amd = card(process(10, 2), process(11, 3, B), name=pci)._replace(pci=pci, driver="amdgpu")
+    gpu = card(process(10, 4))._replace(pci="0000:04:00.0")
+    devices = [held(f"card::{n}", pod, resource=resource, pci=frozenset({pci})) for n, pod in enumerate((A, B))]
+    said = use(amd, gpu)._replace(unread=(A,))
+    found = accounts(said, [*devices, held(f"{CARD}::0")], {}, MemorySettings())
+    assert {(one.card, one.pod): one.used for one in found} == {
+        (pci, A): None,
+        (pci, B): 3 * GIB,
+        (CARD, A): 4 * GIB,
+    }
+
+
 def test_a_card_whose_processes_could_not_be_read_says_nothing_of_use() -> None:
     """Nobody uses 0 of it: who was over the limit is that still."""
     unread = card(process(7, 30))._replace(processes=(), is_unread=True)
