@@ -90,6 +90,14 @@ def test_whole_cards_and_mig_devices_have_no_limit(device: Allocated, said: Use)
     assert found.limit is None
 
 
+def test_a_limit_is_of_the_pod_that_is_seen_on_any_card() -> None:
+    """Where two of one name are seen, it is of the name, as where none is."""
+    seen, unseen = Account(card=CARD, pod=A, uid="1", limit=GIB), Account(card="GPU-1", pod=A, limit=GIB)
+    other = Account(card="GPU-2", pod=B, limit=GIB)
+    assert [one.uid for one in pod_limits([seen, unseen, other])] == ["1", "1", ""]
+    assert [one.uid for one in pod_limits([seen, replace(unseen, uid="2"), other])] == ["", "", ""]
+
+
 def test_devices_of_one_card_are_one_account() -> None:
     """Two shares, of two resources even, are one limit: the memory is that of one card."""
     devices = [held("GPU-0::0"), held("GPU-0::2", resource="nvidia.com/l4.shared")]
