@@ -21,6 +21,8 @@ EXPORTER_PORT = "exporter"
 _USERS = "/var/lib/kubelet/pod-resources"
 _POD_LOGS = "/var/log/pods"
 _CGROUPS = "/sys/fs/cgroup"
+STATE = "/var/lib/driverwright-agent"
+"""Where an agent keeps what has to survive it."""
 _ENDS_PROCESSES = "--ends-processes=true"
 """Without it ``nvml`` refuses to: a limit that is not kept, or only tried, needs nobody who can."""
 
@@ -30,16 +32,17 @@ def labels(use: UseSettings | None) -> dict[str, str]:
     return {EXPORTER_LABEL: "true"} if use is not None and use.port is not None else {}
 
 
-def with_use(pod: Json, use: UseSettings) -> Json:
+def with_use(pod: Json, use: UseSettings, driver: str) -> Json:
     """Return the spec of a plugin's pod with what the use of devices needs.
 
-    Its first container is the agent, the second one, where there is one, ``nvml``.
+    Its first container is the agent, the second one, where there is one, ``nvml``. ``driver``: its key; a node may have
+    an agent of each of several drivers.
     """
     agent, *others = pod["containers"]
     made = {
         **pod,
         "containers": [_agent(agent, use), *(_nvml(container, use) for container in others)],
-        "volumes": _named(pod["volumes"], _volumes(use)),
+        "volumes": _named(pod["volumes"], [*_volumes(use), *_state(use, driver)]),
     }
     if use.port is not None:
         del made["hostNetwork"]
@@ -53,7 +56,7 @@ def _agent(agent: Json, use: UseSettings) -> Json:
     made = {
         **agent,
         "env": _named(agent["env"], [node]),
-        "volumeMounts": _named(agent["volumeMounts"], [users]),
+        "volumeMounts": _named(agent["volumeMounts"], [users, *_state_mount(use)]),
     }
     if use.port is None:
         return made
@@ -90,8 +93,19 @@ def _volumes(use: UseSettings) -> list[Json]:
     return [{"name": name, "hostPath": {"path": path}} for name, path in made.items()]
 
 
+def _state_mount(use: UseSettings) -> list[Json]:
+    """Let the agent remember as how many shares a device was given, of which a limit of memory is made."""
+    return [{"name": "state", "mountPath": STATE}] if use.limits_memory else []
+
+
+def _state(use: UseSettings, driver: str) -> list[Json]:
+    """Build the folder of the node for that: of this driver's agent alone, for each writes all that it knows."""
+    folder = {"path": f"{STATE}/drivers/{driver}", "type": "DirectoryOrCreate"}
+    return [{"name": "state", "hostPath": folder}] if use.limits_memory else []
+
+
 def _named(there: Iterable[Json], more: Iterable[Json]) -> list[Json]:
-    """Add items to a list whose items have names; profiles of shared GPUs may have added some of them."""
+    """Add items to a list whose items have names; NVIDIA's devices and profiles may have added some of them."""
     found = list(there)
     names = {item["name"] for item in found}
     return [*found, *(item for item in more if item["name"] not in names)]
