@@ -47,8 +47,8 @@ class DeviceService:
     """Answers the kubelet. ``publish`` changes the list that it watches; ``leave`` empties it for good.
 
     ``traits``: what its source says of the resource. ``given``: remembers what checked devices were.
-    ``note``: remembers shares that are given, id -> shares of its unit, where that is possible, and says why not; nothing
-    is refused for it. None: nobody needs that.
+    ``note``: remembers shares that are given, id -> shares of its unit, where that is possible, and says why not;
+    nothing is refused for it. None: nobody needs that.
     ``is_silent``: those who watch get no list now, because it would replace that of another plugin of the resource.
     """
 

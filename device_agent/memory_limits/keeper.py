@@ -13,7 +13,7 @@ from device_agent.gpu_state.ending import Ended, EndRequest
 from device_agent.gpu_state.limits import PodLimit
 from device_agent.gpu_state.use import KeptLimit, Use
 from device_agent.memory_limits.accounts import Account, accounts
-from device_agent.memory_limits.by_driver import Refusal, asked_limits, is_by_driver, kept_accounts, news, refusal_words
+from device_agent.memory_limits.by_driver import Refusal, asked_limits, is_by_driver, kept_limits, news, refusal_words
 from device_agent.memory_limits.report import MOST_KILLS, Kills, Row, counted, samples, words
 from device_agent.memory_limits.watch import HOLDERS_SECONDS, NOTHING, Ending, Sample, Watched, undone, watch
 from device_agent.usage.attribution import Allocated, fresh, known_on, known_pods
@@ -187,7 +187,7 @@ class Keeper:
         """Return the accounts that drivers do not keep."""
         if found is None:
             return None
-        self._kept = kept_accounts(use, found, self._kept)
+        self._kept = kept_limits(use, found, self._kept)
         kept = {one[:2] for one in self._kept}
         return tuple(one for one in found if (one.card, one.pod) not in kept)
 

@@ -140,7 +140,7 @@ def test_limits_of_memory_come_with_a_token_that_writes_events_and_nothing_else(
     ],
 )
 def test_what_was_given_is_kept_where_somebody_needs_it(agent: Json, is_there: bool) -> None:
-    """By the agent alone; without NVIDIA's devices that is for limits, which are a share of the card as it was given."""
+    """By the agent alone; without NVIDIA's devices for limits, which are a share of the card as it was given."""
     found = objects({"deviceAgent": {"enabled": True, **agent}})
     folder = "/var/lib/driverwright-agent"
     assert (folder in mounts(found)) is is_there

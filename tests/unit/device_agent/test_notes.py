@@ -26,12 +26,13 @@ FOUR = {(CARD, "a::0"): 4, (CARD, "a::1"): 4}
 
 def config(count: int, more: str = WATCH) -> str:
     """Describe a card that so many containers may share."""
-    return f"resources:\n- name: {CARD}\n  groups: [{{count: {count}, paths: [{{path: /run/card*, type: Mount}}]}}]\n{more}"
+    group = f"{{count: {count}, paths: [{{path: /run/card*, type: Mount}}]}}"
+    return f"resources:\n- name: {CARD}\n  groups: [{group}]\n{more}"
 
 
-def noted(*allocations: tuple[str, int], folder: Path, **fields: float) -> Notes:
+def noted(*allocations: tuple[str, int], folder: Path) -> Notes:
     """Note allocations one by one; returns who has noted them."""
-    notes = Notes(str(folder), "boot", **fields)
+    notes = Notes(str(folder), "boot")
 
     async def work() -> None:
         for name, shares in allocations:
@@ -174,7 +175,9 @@ def test_an_agent_that_limits_memory_notes_shares_and_no_whole_devices(tmp_path:
     assert not (tmp_path / "state/files/allocations.json").exists()
 
 
-@pytest.mark.parametrize("more", [pytest.param("", id="nothing of it"), pytest.param("memory: {mode: off}\n", id="off")])
+@pytest.mark.parametrize(
+    "more", [pytest.param("", id="nothing of it"), pytest.param("memory: {mode: off}\n", id="off")]
+)
 def test_an_agent_that_limits_no_memory_writes_nothing(tmp_path: Path, more: str) -> None:
     """Its folder may not even be there."""
 

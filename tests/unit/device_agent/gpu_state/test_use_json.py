@@ -41,7 +41,8 @@ CARD = CardUse(
 )
 MIG = CARD._replace(id="MIG-1", parent="GPU-1", profile="1g.18gb+me", gi=7, values={}, processes=())
 USE = Use("a1b2", 12.5, (CARD, MIG), (XidCount("GPU-1", 79, 2), XidCount("", 31, 1)), ("team-a/train-0",), "",
-          kept=(KeptLimit("GPU-1", "team-a/train-0", 2**30),), refused={"GPU-2": "no limits"}, unread=("team-a/train-0",))  # fmt: skip
+          kept=(KeptLimit("GPU-1", "team-a/train-0", 2**30),), refused={"GPU-2": "no limits"},
+          unread=("team-a/train-0",))  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,9 @@ def test_a_process_that_takes_its_time_to_end_is_counted_once() -> None:
     keep(act)
 
 
-@pytest.mark.parametrize("answer", [pytest.param("", id="to the second request"), pytest.param("it has ended", id="none")])
+@pytest.mark.parametrize(
+    "answer", [pytest.param("", id="to the second request"), pytest.param("it has ended", id="none")]
+)
 def test_a_process_that_nobody_has_spoken_of_counts_when_it_is_gone(
     answer: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
