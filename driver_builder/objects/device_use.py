@@ -27,22 +27,30 @@ _ENDS_PROCESSES = "--ends-processes=true"
 """Without it ``nvml`` refuses to: a limit that is not kept, or only tried, needs nobody who can."""
 
 
+def state_of(driver: str) -> tuple[Json, Json]:
+    """Build mount and volume for what was given, of which limits of memory are made, where nothing else needs that.
+
+    ``driver``: its key. A node may have agents of several drivers, and each writes all that it knows.
+    """
+    folder = {"path": f"{STATE}/drivers/{driver}", "type": "DirectoryOrCreate"}
+    return {"name": "state", "mountPath": STATE}, {"name": "state", "hostPath": folder}
+
+
 def labels(use: UseSettings | None) -> dict[str, str]:
     """Return what the pods are labelled with besides; the selector of their DaemonSet has none of it."""
     return {EXPORTER_LABEL: "true"} if use is not None and use.port is not None else {}
 
 
-def with_use(pod: Json, use: UseSettings, driver: str) -> Json:
+def with_use(pod: Json, use: UseSettings) -> Json:
     """Return the spec of a plugin's pod with what the use of devices needs.
 
-    Its first container is the agent, the second one, where there is one, ``nvml``. ``driver``: its key; a node may have
-    an agent of each of several drivers.
+    Its first container is the agent, the second one, where there is one, ``nvml``.
     """
     agent, *others = pod["containers"]
     made = {
         **pod,
         "containers": [_agent(agent, use), *(_nvml(container, use) for container in others)],
-        "volumes": _named(pod["volumes"], [*_volumes(use), *_state(use, driver)]),
+        "volumes": _named(pod["volumes"], _volumes(use)),
     }
     if use.port is not None:
         del made["hostNetwork"]
@@ -56,7 +64,7 @@ def _agent(agent: Json, use: UseSettings) -> Json:
     made = {
         **agent,
         "env": _named(agent["env"], [node]),
-        "volumeMounts": _named(agent["volumeMounts"], [users, *_state_mount(use)]),
+        "volumeMounts": _named(agent["volumeMounts"], [users]),
     }
     if use.port is None:
         return made
@@ -93,19 +101,8 @@ def _volumes(use: UseSettings) -> list[Json]:
     return [{"name": name, "hostPath": {"path": path}} for name, path in made.items()]
 
 
-def _state_mount(use: UseSettings) -> list[Json]:
-    """Let the agent remember as how many shares a device was given, of which a limit of memory is made."""
-    return [{"name": "state", "mountPath": STATE}] if use.limits_memory else []
-
-
-def _state(use: UseSettings, driver: str) -> list[Json]:
-    """Build the folder of the node for that: of this driver's agent alone, for each writes all that it knows."""
-    folder = {"path": f"{STATE}/drivers/{driver}", "type": "DirectoryOrCreate"}
-    return [{"name": "state", "hostPath": folder}] if use.limits_memory else []
-
-
 def _named(there: Iterable[Json], more: Iterable[Json]) -> list[Json]:
-    """Add items to a list whose items have names; NVIDIA's devices and profiles may have added some of them."""
+    """Add items to a list whose items have names; profiles of shared GPUs may have added some of them."""
     found = list(there)
     names = {item["name"] for item in found}
     return [*found, *(item for item in more if item["name"] not in names)]

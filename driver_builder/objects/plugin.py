@@ -132,7 +132,7 @@ def daemon_set(
             "labels": {**labels, **device_use.labels(settings.use)},
             **({"annotations": annotations} if annotations else {}),
         },
-        "spec": _with_more(_pod_spec(driver, spec, settings, agent_image), driver, settings, has_token=has_token),
+        "spec": _with_more(_pod_spec(driver, spec, settings, agent_image), settings, has_token=has_token),
     }
     return {
         "apiVersion": DAEMON_SETS.api_version,
@@ -248,6 +248,10 @@ def _pod_spec(driver: DriverContainer, spec: DriverSpec, settings: DevicePluginS
     if settings.nvidia is not None:
         mounts += nvidia_plugin.mounts_of_agent(settings)
         volumes += nvidia_plugin.volumes(settings)
+    elif settings.use is not None and settings.use.limits_memory:
+        mount, volume = device_use.state_of(driver.key)
+        mounts.append(mount)
+        volumes.append(volume)
     if settings.has_nvml:
         places = {item["hostPath"]["path"]: item["name"] for item in volumes if "hostPath" in item}
         containers.append(nvidia_plugin.container(agent_image, {**places, _PAGES: "pages"}, shared=_PAGES))
@@ -267,10 +271,10 @@ def _pod_spec(driver: DriverContainer, spec: DriverSpec, settings: DevicePluginS
     return pod
 
 
-def _with_more(pod: Json, driver: DriverContainer, settings: DevicePluginSettings, *, has_token: bool) -> Json:
+def _with_more(pod: Json, settings: DevicePluginSettings, *, has_token: bool) -> Json:
     if settings.profiles is not None:
         pod = gpu_profiles.with_profiles(pod, settings.profiles, has_token=has_token)
-    return pod if settings.use is None else device_use.with_use(pod, settings.use, driver.key)
+    return pod if settings.use is None else device_use.with_use(pod, settings.use)
 
 
 def _folders(settings: DevicePluginSettings) -> tuple[list[Json], list[Json]]:
