@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from device_agent.allocations.remembered import Allocations
     from device_agent.gpus import Gpus, MakeOwnNode
     from device_agent.monitoring import Connect, Monitoring
+    from device_agent.sources.files.notes import Notes
     from device_agent.sources.files.profiled_files import ProfiledFiles
 
 log = logging.getLogger(__name__)
@@ -218,6 +219,7 @@ class Agent:
         if description.nvidia is not None and self._may_add_sources:
             self._may_add_sources = False
             self._add_gpus()
+        self._note_files(description)
         for one in self._followed:
             one.configure(description)
         if self._monitoring is not None or description.is_monitored:
@@ -233,6 +235,13 @@ class Agent:
         self._add(gpus.source, self._given)
         if self._tasks is not None:
             gpus.follow(self._tasks)
+
+    def _note_files(self, description: Description) -> None:
+        """Have shares of the node's files noted while memory is limited; with profiles all is remembered anyway."""
+        is_noted = description.limits_memory and bool(description.resources)
+        for one in self._followed:
+            if isinstance(one.source, FilesSource) and is_noted is not (one.notes is not None):
+                one.note(_notes(self._settings) if is_noted else None)
 
     def _monitor(self) -> None:
         from device_agent.monitoring import Monitoring  # noqa: PLC0415 - most nodes do not need it
@@ -283,6 +292,12 @@ def _profiled_files(settings: Settings) -> "ProfiledFiles":
     from device_agent.sources.files.profiled_files import ProfiledFiles  # noqa: PLC0415 - most nodes have no profiles
 
     return ProfiledFiles(settings)
+
+
+def _notes(settings: Settings) -> "Notes":
+    from device_agent.sources.files.notes import Notes, folder_of_files  # noqa: PLC0415 - most nodes limit no memory
+
+    return Notes(folder_of_files(settings.state_dir))
 
 
 def _settle() -> None:

@@ -17,7 +17,9 @@ from device_agent.served import Served
 from device_agent.sources.source import Source
 
 if TYPE_CHECKING:
+    from device_agent.allocations.given import Given
     from device_agent.allocations.remembered import Allocations
+    from device_agent.sources.files.notes import Notes
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +32,8 @@ class Followed:
     """A source and its resources. ``on_look`` is called when it was looked at.
 
     ``beside``: all that are followed; what one of them offers no other one does, as the kubelet knows a resource once.
-    ``given``: remembers what was given, for the resources where that is checked.
+    ``given``: remembers what was given, for the resources where that is checked. ``notes``: where it need not be, but
+    limits of memory need what is known; None: they do not.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class Followed:
         self._settings = settings
         self._beside = beside
         self.given = given
+        self.notes: Notes | None = None
         self._refused: set[str] = set()
         self._on_look = on_look
         self._loop = asyncio.get_running_loop()
@@ -65,6 +69,29 @@ class Followed:
             if self.source.resources[name] is None:
                 served.forget()
         self._woken.set()
+
+    def note(self, notes: "Notes | None") -> None:
+        """Have shares that are given noted from now on, or no more."""
+        self.notes = notes
+        for served in self._served.values():
+            self._have_noted(served.plugin)
+
+    def _have_noted(self, plugin: Plugin) -> None:
+        plugin.service.note = None if self.notes is None else self.notes.note
+
+    @property
+    def waiting(self) -> "tuple[Allocations, ...]":
+        """Return what is still to be read of what was given."""
+        return tuple(one for one in (self.given, self.notes) if one is not None and one.given is None)
+
+    def remembered(self) -> "Given":
+        """Return what is remembered of what was given, as far as it was read."""
+        given = (self.given.given if self.given is not None else None) or {}
+        if self.notes is None:
+            return given
+        offers = {name: served.plugin.service.devices for name, served in self.offers().items()}
+        shares = {(name, key): one.unit.shares for name, devices in offers.items() for key, one in devices.items()}
+        return {**given, **(self.notes.known(shares) or {})}
 
     def wake(self) -> None:
         """Look soon."""
@@ -167,7 +194,9 @@ class Followed:
             owner = next((other.source.name for other in self._beside if name in other._served), None)
             if owner is None:
                 traits = self.source.traits(name)
-                self._served[name] = Served(Plugin(name, self._settings.plugin_dir, self.wake, traits, self.given))
+                plugin = Plugin(name, self._settings.plugin_dir, self.wake, traits, self.given)
+                self._have_noted(plugin)
+                self._served[name] = Served(plugin)
                 continue
             refused.add(name)
             if name not in self._refused:

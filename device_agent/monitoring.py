@@ -35,6 +35,7 @@ _PAUSE = 2.0
 _DESCRIPTIONS = {
     "memory_limit_bytes": ("gauge", "What a pod may use of a shared card."),
     "memory_limit_kept": ("gauge", "1: the card's driver keeps this limit by itself."),
+    "memory_limit_unknown": ("gauge", "1: the pod shares the card, and what it may use is not known: it has no limit."),
     "memory_used_bytes": ("gauge", "What a pod uses of a card, as far as the card knows it."),
     "memory_kills_total": ("counter", "Processes that were ended, or would have been with dryRun."),
 }
@@ -147,7 +148,7 @@ class Monitoring:
     def _given(self) -> "Given":
         found: dict[tuple[str, str], Allocation] = {}
         for one in self._followed:
-            found |= (one.given.given if one.given is not None else None) or {}
+            found |= one.remembered()
         return found
 
     def _given_if_read(self) -> "Given | None":
@@ -157,7 +158,7 @@ class Monitoring:
     async def _load_given(self) -> None:
         """Read what containers have, since when and in how many shares, as far as it was remembered."""
         say = Said(log, "use")
-        while waiting := [one.given for one in self._followed if one.given is not None and one.given.given is None]:
+        while waiting := [given for one in self._followed for given in one.waiting]:
             for given in waiting:
                 try:
                     await in_thread(given.load, "monitoring")

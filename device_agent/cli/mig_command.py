@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from device_agent.cli.input_file import read_input
 from device_agent.cli.table import write_table
-from device_agent.errors import ConfigurationError
 from device_agent.mig.cards import named_cards, parse_mig_cards
 from device_agent.mig.parse import LONGEST_FILE, parse_layouts
 from device_agent.mig.plan import CardPlan, plan_cards
 from device_agent.mig.solve import Existing, Placed
 from device_agent.profiles.cards_file import LONGEST_FILE as LONGEST_CARDS
-from device_agent.regular_file import read_regular
 from kube_api.text import MAX_MESSAGE, printable
 
 _HEADER = ("CARD", "MODEL", "MIG", "SLICES", "PROFILE", "ACTION")
@@ -27,8 +26,11 @@ def print_plan(file: str, key: str, names: Sequence[str], cards_file: str | None
     Raises:
         ConfigurationError: the file, its key or the cards are not valid or cannot be read.
     """
-    entries = parse_layouts(_read(file, LONGEST_FILE), file, key)
-    cards = named_cards(names) if cards_file is None else parse_mig_cards(_read(cards_file, LONGEST_CARDS), cards_file)
+    entries = parse_layouts(read_input(file, LONGEST_FILE), file, key)
+    if cards_file is None:
+        cards = named_cards(names)
+    else:
+        cards = parse_mig_cards(read_input(cards_file, LONGEST_CARDS), cards_file)
     plans = plan_cards(entries, cards)
     if output == "json":
         document = {"key": key, "cards": [_plain(one) for one in plans], "devices": _devices(plans)}
@@ -41,13 +43,6 @@ def print_plan(file: str, key: str, names: Sequence[str], cards_file: str | None
     refused = [one for one in plans if one.refused]
     sys.stderr.writelines(f"{printable(one.refused, _LONGEST_MESSAGE)}\n" for one in refused)
     return 1 if refused else 0
-
-
-def _read(path: str, most: int) -> str:
-    try:
-        return read_regular(path, most).decode(errors="surrogateescape")
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error.strerror}") from error
 
 
 def _devices(plans: Sequence[CardPlan]) -> dict[str, int]:

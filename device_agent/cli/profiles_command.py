@@ -4,15 +4,15 @@ import json
 import sys
 from typing import Any, NamedTuple
 
+from device_agent.cli.input_file import read_input
 from device_agent.cli.table import write_table
-from device_agent.errors import ConfigurationError, ProfileRefused
+from device_agent.errors import ProfileRefused
 from device_agent.gpu_state.state import CardState
 from device_agent.profiles.cards_file import LONGEST_FILE, parse_cards
 from device_agent.profiles.folder import Texts, read_profiles
 from device_agent.profiles.parse import parse_profile
 from device_agent.profiles.strategy import by_strategy
 from device_agent.profiles.summary import Line, lines_of
-from device_agent.regular_file import read_regular
 from device_resources.nvidia import MigStrategy
 from kube_api.text import printable
 
@@ -32,7 +32,7 @@ def check_profiles(folder: str, cards_file: str | None, output: str) -> int:
     Raises:
         ConfigurationError: the folder or the file of cards cannot be read.
     """
-    cards = None if cards_file is None else _read_cards(cards_file)
+    cards = None if cards_file is None else parse_cards(read_input(cards_file, LONGEST_FILE), cards_file)
     texts = read_profiles(folder)
     checked = [_check(key, texts, cards) for key in texts.keys]
     if output == "json":
@@ -52,14 +52,6 @@ def _check(key: str, texts: Texts, cards: tuple[CardState, ...] | None) -> Check
     except ProfileRefused as error:
         whole = str(error)
         return Checked(key, error=whole if whole.startswith(f"profile {key}") else f"profile {key}: {whole}")
-
-
-def _read_cards(path: str) -> tuple[CardState, ...]:
-    try:
-        content = read_regular(path, LONGEST_FILE)
-    except OSError as error:
-        raise ConfigurationError(f"cannot read the cards in {path}: {error.strerror}") from error
-    return parse_cards(content.decode(errors="surrogateescape"), path)
 
 
 def _write(checked: list[Checked]) -> None:

@@ -54,8 +54,12 @@ class Description:
     @property
     def is_monitored(self) -> bool:
         """Return whether the use of cards has to be followed."""
-        is_exported = self.exporter is not None and self.exporter.enabled
-        return is_exported or (self.memory is not None and self.memory.is_on)
+        return self.limits_memory or (self.exporter is not None and self.exporter.enabled)
+
+    @property
+    def limits_memory(self) -> bool:
+        """Return whether anybody keeps limits of memory."""
+        return self.memory is not None and self.memory.is_on
 
 
 def read_description(path: str) -> Description:

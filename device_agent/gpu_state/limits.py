@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from device_agent.errors import StateInvalid
-from device_agent.gpu_state.checks import MOST, Check, integer, name, pod, record, several, text
+from device_agent.gpu_state.checks import MOST, Check, integer, name, pod, record, several, text, word
 from device_agent.gpu_state.use import MOST_DEVICES, MOST_POD_LIMITS, KeptLimit
 from kube_api.text import printable
 
@@ -12,12 +12,17 @@ _MOST_OF_A_CARD = 1 << 20
 
 
 class PodLimit(NamedTuple):
-    """What a pod may use of a card, in bytes. ``pod``: NAMESPACE/NAME. ``devices``: how many it has of the card."""
+    """What a pod may use of a card, in bytes. ``pod``: NAMESPACE/NAME. ``devices``: how many it has of the card.
+
+    ``uid``: the pod's, as :func:`device_agent.users.pods.plain_uid` writes it: another one of this name has not got the
+    limit; empty: not known.
+    """
 
     card: str
     pod: str
     limit: int
     devices: int = 1
+    uid: str = ""
 
 
 _BYTES = integer(least=1, most=MOST)
@@ -28,6 +33,7 @@ _LIMIT = record(
         "pod": pod,
         "limit": _BYTES,
         "devices": integer(least=1, most=_MOST_OF_A_CARD),
+        "uid": word,
     },
 )
 _LIMITS = several(_LIMIT, MOST_POD_LIMITS)

@@ -124,6 +124,8 @@ class Use(NamedTuple):
     ``ended``: what became of the last requests that a process be ended, the last one last.
     ``kept``: the limits of memory that drivers keep, of those that were asked for last. ``refused``: why a card's
     driver keeps none, or not all of them, by the card's id.
+    ``unread``: the pods of ``pods`` of which not all open files were looked at, as there are too many: what they use of
+    cards of other drivers than NVIDIA's is not known.
     """
 
     session: str
@@ -135,3 +137,4 @@ class Use(NamedTuple):
     ended: tuple[Ended, ...] = ()
     kept: tuple[KeptLimit, ...] = ()
     refused: Mapping[str, str] = {}
+    unread: tuple[str, ...] = ()

@@ -74,6 +74,7 @@ CARD_USE: Check[CardUse] = record(
         "is_unread": flag,
     },
 )
+_PODS = several(pod, MOST_PODS)
 _XID = record(XidCount, {"uuid": word, "xid": integer(most=2**32 - 1), "count": integer(least=1)})
 _USE = record(
     Use,
@@ -82,11 +83,12 @@ _USE = record(
         "at": seconds,
         "cards": several(CARD_USE, MOST_DEVICES),
         "xids": several(_XID, MOST_XID_COUNTS),
-        "pods": optional(several(pod, MOST_PODS)),
+        "pods": optional(_PODS),
         "processes": text,
         "ended": several(ENDED, MOST_ENDED),
         "kept": KEPT,
         "refused": check_refused,
+        "unread": _PODS,
     },
 )
 

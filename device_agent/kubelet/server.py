@@ -15,6 +15,8 @@ log = logging.getLogger(__name__)
 
 MOST_CONNECTIONS = 16
 """A kubelet has one, and for a moment another one."""
+MOST_BYTES = 1 << 22
+"""Of the calls that a connection has under way, which are read whole; a kubelet asks for one allocation at a time."""
 
 
 class PluginServer(Server):
@@ -73,12 +75,17 @@ class _Peer(H2Protocol):
         self._server.has_none.clear()
 
     def data_received(self, data: bytes) -> None:
-        """Take what came; what the libraries do not understand ends the connection."""
+        """Take what came; what the libraries do not understand, and what is too long, ends the connection."""
         try:
             super().data_received(data)
         except Exception as error:  # noqa: BLE001 - of a peer, whatever it sends
             log.warning("a connection is closed: what it sends is not understood (%s)", type(error).__name__)
             self.processor.close("not understood")
+        # grpclib waits for as many bytes as a message is said to have, and has the peer send them.
+        if sum(stream.data_received for stream in self.processor.streams.values()) > MOST_BYTES:
+            log.warning("a connection is closed: it sends more than %d bytes for its calls", MOST_BYTES)
+            self.processor.close("too long")
+            self.transport.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Forget a connection that has ended."""

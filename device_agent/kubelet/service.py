@@ -6,7 +6,7 @@ refuses a start with others: the kubelet uses the answer of Allocate again at ea
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from grpclib.const import Cardinality, Handler, Status
@@ -40,12 +40,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Devices = Mapping[str, OfferedDevice]
+Note = Callable[[str, Mapping[str, int]], Awaitable[str]]
 
 
 class DeviceService:
     """Answers the kubelet. ``publish`` changes the list that it watches; ``leave`` empties it for good.
 
     ``traits``: what its source says of the resource. ``given``: remembers what checked devices were.
+    ``note``: remembers shares that are given, id -> shares of its unit, where that is possible, and says why not;
+    nothing is refused for it. None: nobody needs that.
     ``is_silent``: those who watch get no list now, because it would replace that of another plugin of the resource.
     """
 
@@ -56,6 +59,7 @@ class DeviceService:
         self.allocations = {"success": 0, "refused": 0}
         self.watchers = 0
         self.is_silent = False
+        self.note: Note | None = None
         self._given = given
         self._leaving = False
         self._changed = asyncio.Condition()
@@ -167,7 +171,14 @@ class DeviceService:
                 await asyncio.to_thread(self._given.remember, self.resource, new)
             finally:
                 self._given.end(self.resource, shares)
+        elif self.note is not None:
+            await self._note(self.note, [devices[name] for ids in containers for name in ids])
         return answers
+
+    async def _note(self, note: "Note", devices: Sequence[OfferedDevice]) -> None:
+        shares = {one.id: one.unit.shares for one in devices if one.unit.shares > 1}
+        if shares and (why := await note(self.resource, shares)):
+            log.warning("%s: %s: no limit of memory is known for who gets %s", self.resource, why, ", ".join(shares))
 
     def _refuse_shares(self, containers: Sequence[Sequence[str]]) -> None:
         """Refuse more than one share for a container: it gets no more of a device by that."""

@@ -4,14 +4,15 @@ Three sources are put together: podresources says which pod has which device, wh
 that is, and the container ``nvml`` says which processes use the card.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from device_agent.allocations.given import Given
 from device_agent.gpu_state.limits import PodLimit
 from device_agent.gpu_state.use import CardUse, ProcessUse, Use
-from device_agent.memory_limits.limits import Part, limit_of, part_of
-from device_agent.usage.attribution import Allocated, cards_by_device, known_pods
+from device_agent.memory_limits.limits import Part, is_unknown, limit_of, part_of
+from device_agent.usage.attribution import Allocated, cards_by_device, known_on, known_pods
 from device_resources.memory_limits import MemorySettings
 
 _MIG = "MIG-"
@@ -22,7 +23,7 @@ class Account:
     """A pod that has devices of a card.
 
     ``pod``: NAMESPACE/NAME. ``uid``: its UID; empty where it has no process on the card, or that cannot be said.
-    ``limit``: bytes that it may use; None: as many as there are.
+    ``limit``: bytes that it may use; None: as many as there are. ``is_unknown``: it would have one if more was known.
     ``used``: bytes that its processes use together, as far as the card knows them; None: not known now.
     ``processes``: its own on this card.
     ``devices``: how many it has of the card; no more containers than that use it.
@@ -32,6 +33,7 @@ class Account:
     pod: str
     uid: str = ""
     limit: int | None = None
+    is_unknown: bool = False
     used: int | None = None
     processes: tuple[ProcessUse, ...] = ()
     devices: int = 1
@@ -53,15 +55,28 @@ def accounts(use: Use, held: Iterable[Allocated], given: Given, settings: Memory
     found: list[Account] = []
     for (name, pod), parts in sorted(_parts(use, held, given).items()):
         card = cards.get(name)
-        limit = None if _is_mig(name, card) else limit_of(parts, _total(card), settings)
-        account = Account(card=name, pod=pod, limit=limit, devices=len(parts))
-        found.append(_used(account, card) if card is not None and not card.is_unread and pod in known else account)
+        account = Account(card=name, pod=pod, devices=len(parts))
+        if not _is_mig(name, card):
+            what = (parts, _total(card), settings)
+            account = replace(account, limit=limit_of(*what), is_unknown=is_unknown(*what))
+        found.append(_used(account, card) if card is not None and pod in known_on(card, known, use) else account)
     return tuple(found)
 
 
 def pod_limits(every: Iterable[Account]) -> tuple[PodLimit, ...]:
-    """Return what a driver has to know of the pods that have a limit."""
-    return tuple(PodLimit(one.card, one.pod, one.limit, one.devices) for one in every if one.limit is not None)
+    """Return what a driver has to know of the pods that have a limit.
+
+    podresources has no UIDs: by the name alone the next pod of that name would have the limit of this one for a while.
+    """
+    rows = list(every)
+    known = frozenset((one.pod, one.uid) for one in rows if one.uid)
+    several = Counter(pod for pod, _ in known)
+    uids = {pod: uid for pod, uid in known if several[pod] == 1}
+    return tuple(
+        PodLimit(one.card, one.pod, one.limit, one.devices, uids.get(one.pod, ""))
+        for one in rows
+        if one.limit is not None
+    )
 
 
 def _parts(use: Use, held: Iterable[Allocated], given: Given) -> dict[tuple[str, str], list[Part]]:

@@ -36,7 +36,7 @@ def asked_limits(use: Use, every: Iterable[Account], memory: MemorySettings) -> 
     return tuple(limits[:MOST_POD_LIMITS])
 
 
-def kept_accounts(use: Use, every: Iterable[Account], before: Collection[KeptLimit]) -> frozenset[KeptLimit]:
+def kept_limits(use: Use, every: Iterable[Account], before: Collection[KeptLimit]) -> frozenset[KeptLimit]:
     """Return the limits of accounts that drivers keep; not one that has changed since.
 
     A driver takes nothing back: who had more before the limit was set is watched until it has less. After that what the

@@ -64,13 +64,13 @@ def wanted_limits(limits: Iterable[PodLimit], pods: Mapping[str, str], folders: 
 
     Args:
         limits: of pods.
-        pods: NAMESPACE/NAME by UID, also of earlier pods of the same name.
+        pods: NAMESPACE/NAME by UID, also of earlier and of later pods of the same name.
         folders: what there is.
     """
     return tuple(
         CgroupLimit(one.card, folder, one.limit, one.pod)
         for one in limits
-        for uid in sorted(uid for uid, pod in pods.items() if pod == one.pod)
+        for uid in sorted(uid for uid, pod in pods.items() if pod == one.pod and one.uid in {"", uid})
         for folder in limited_folders(uid, folders)
     )
 
@@ -86,16 +86,31 @@ def kept_by_driver(limits: Iterable[PodLimit], wanted: Iterable[CgroupLimit], re
     Not kept is a limit that was not read back from all its folders, and that of a pod whose containers may use the card
     with several devices, each container with a limit of its own.
     """
-    by_pod: dict[tuple[str, str], list[CgroupLimit]] = {}
-    for limit in wanted:
-        by_pod.setdefault((limit.card, limit.pod), []).append(limit)
+    by_pod = _by_pod(wanted)
     return frozenset(
         (one.card, one.pod)
         for one in limits
         if (own := by_pod.get((one.card, one.pod)))
-        and (one.devices == 1 or len(own) == 1)
+        and not _is_divided(one, own)
         and all(_is_in_force(limit, read) for limit in own)
     )
+
+
+def divided_cards(limits: Iterable[PodLimit], wanted: Iterable[CgroupLimit]) -> frozenset[str]:
+    """Return the cards of which a pod has several devices, and containers that each have its whole limit."""
+    by_pod = _by_pod(wanted)
+    return frozenset(one.card for one in limits if _is_divided(one, by_pod.get((one.card, one.pod), ())))
+
+
+def _by_pod(wanted: Iterable[CgroupLimit]) -> Mapping[tuple[str, str], Collection[CgroupLimit]]:
+    by_pod: dict[tuple[str, str], list[CgroupLimit]] = {}
+    for limit in wanted:
+        by_pod.setdefault((limit.card, limit.pod), []).append(limit)
+    return by_pod
+
+
+def _is_divided(limit: PodLimit, own: Collection[CgroupLimit]) -> bool:
+    return limit.devices > 1 and len(own) > 1
 
 
 def _is_of(uid: str, path: str) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -12,10 +13,10 @@ from device_agent.gpu_state.ending import Ended, EndRequest
 from device_agent.gpu_state.limits import PodLimit
 from device_agent.gpu_state.use import KeptLimit, Use
 from device_agent.memory_limits.accounts import Account, accounts
-from device_agent.memory_limits.by_driver import Refusal, asked_limits, is_by_driver, kept_accounts, news, refusal_words
+from device_agent.memory_limits.by_driver import Refusal, asked_limits, is_by_driver, kept_limits, news, refusal_words
 from device_agent.memory_limits.report import MOST_KILLS, Kills, Row, counted, samples, words
 from device_agent.memory_limits.watch import HOLDERS_SECONDS, NOTHING, Ending, Sample, Watched, undone, watch
-from device_agent.usage.attribution import Allocated, fresh
+from device_agent.usage.attribution import Allocated, fresh, known_on, known_pods
 from device_resources.memory_limits import MemorySettings
 from kube_api.text import printable
 
@@ -27,6 +28,8 @@ log = logging.getLogger(__name__)
 _LOOK_SECONDS = 0.5
 _ANSWER_SECONDS = 15.0
 """After which it is not waited any more for what became of a request."""
+_LOST_SECONDS = 120.0
+"""After which a process whose request was not answered is not looked for any more."""
 
 Tell = Callable[[Ending | Refusal], Awaitable[None]]
 """Writes the Event of a decision, or of a card whose driver keeps no limits.
@@ -92,7 +95,9 @@ class Keeper:
         self._seen: Use | None = None
         self._watched = NOTHING
         self._accounts: tuple[Account, ...] = ()
+        self._given_since = math.inf
         self._asked: dict[tuple[int, int], _Asked] = {}
+        self._lost: dict[tuple[int, int], _Asked] = {}
         self._ended: dict[tuple[int, int], None] = {}
         self._kills: Kills = {}
         self._kept: frozenset[KeptLimit] = frozenset()
@@ -156,6 +161,7 @@ class Keeper:
     async def _take(self, use: Use) -> bool:
         """Act on a sample; returns whether nothing has failed."""
         self._hear(use.ended)
+        self._look_for_lost(use)
         before = self._watched
         endings = self._decide(use, self._usage.held)
         # Together: an API server that does not answer makes none of them wait for the others.
@@ -168,8 +174,11 @@ class Keeper:
         given = self._given()
         found = None if held is None else accounts(use, held, given or {}, self._memory)
         self._accounts = found or ()
-        if found is not None and given is not None and seconds_since_boot() - self._usage.held_at <= HOLDERS_SECONDS:
-            self._usage.limit(asked_limits(use, found, self._memory))  # else what was set stays
+        now, held_at = seconds_since_boot(), self._usage.held_at
+        self._given_since = min(self._given_since, now) if given is not None else math.inf
+        # Else what was set stays. What was given names resources that are not offered yet, as after a start.
+        if found is not None and held_at >= self._given_since and now - held_at <= HOLDERS_SECONDS:
+            self._usage.limit(asked_limits(use, found, self._memory))
         sample = Sample(at=use.at, accounts=self._left_to_watch(use, found), held_at=self._usage.held_at)
         self._watched, endings = watch(self._watched, sample, seconds_since_boot(), self._memory)
         return endings
@@ -178,7 +187,7 @@ class Keeper:
         """Return the accounts that drivers do not keep."""
         if found is None:
             return None
-        self._kept = kept_accounts(use, found, self._kept)
+        self._kept = kept_limits(use, found, self._kept)
         kept = {one[:2] for one in self._kept}
         return tuple(one for one in found if (one.card, one.pod) not in kept)
 
@@ -233,12 +242,31 @@ class Keeper:
                 log.warning("memory: %s: not ended: %s", ending.account.pod, one.why)
                 continue
             log.warning("memory: %s: process %d was ended", ending.account.pod, one.pid)
-            if key not in self._ended:  # a process that takes its time to end may be killed twice
-                self._kills = counted(self._kills, ending)
-            self._ended = dict(islice({**self._ended, key: None}.items(), max(0, len(self._ended) - MOST_KILLS), None))
+            self._count(key, ending)
+
+    def _count(self, key: tuple[int, int], ending: Ending) -> None:
+        if key not in self._ended:  # a process that takes its time to end may be killed twice
+            self._kills = counted(self._kills, ending)
+        self._ended = dict(islice({**self._ended, key: None}.items(), max(0, len(self._ended) - MOST_KILLS), None))
+
+    def _look_for_lost(self, use: Use) -> None:
+        """Count processes that are gone, and of which nobody has said whether they were ended, as where NVML hung."""
+        listed = {(one.pid, one.start) for card in use.cards for one in card.processes}
+        for key in [key for key, asked in self._lost.items() if key not in listed and _is_seen(asked.ending, use)]:
+            ending = self._lost.pop(key).ending
+            log.warning("memory: %s: process %d is gone, and counts as ended", ending.account.pod, key[0])
+            self._count(key, ending)
 
     def _forget(self) -> None:
-        late = seconds_since_boot() - _ANSWER_SECONDS
-        for key in [key for key, asked in self._asked.items() if asked.at < late]:
+        now = seconds_since_boot()
+        for key in [key for key, asked in self._asked.items() if asked.at < now - _ANSWER_SECONDS]:
+            self._lost[key] = asked = self._asked.pop(key)
             log.warning("memory: %s: the container nvml did not say what became of process %d",
-                        self._asked.pop(key).ending.account.pod, key[0])  # fmt: skip
+                        asked.ending.account.pod, key[0])  # fmt: skip
+        self._lost = {key: asked for key, asked in self._lost.items() if asked.at >= now - _LOST_SECONDS}
+
+
+def _is_seen(ending: Ending, use: Use) -> bool:
+    """Return whether a process of this pod would be listed."""
+    known, account = known_pods(use), ending.account
+    return any(card.id == account.card and account.pod in known_on(card, known, use) for card in use.cards)

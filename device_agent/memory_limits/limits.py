@@ -1,6 +1,6 @@
 """How much memory of a card a pod may use. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from device_agent.allocations.given import Allocation
@@ -40,6 +40,12 @@ def limit_of(parts: Iterable[Part], total: int | None, settings: MemorySettings)
     limits = [_limit(part, total, settings) for part in parts]
     known = [limit for limit in limits if limit is not None]
     return sum(known) if known and len(known) == len(limits) else None
+
+
+def is_unknown(parts: Collection[Part], total: int | None, settings: MemorySettings) -> bool:
+    """Return whether a pod would have a limit if more was known: of the card, or of when its devices were given."""
+    known = [part if part.replicas else part._replace(replicas=2) for part in parts]
+    return limit_of(parts, total, settings) is None and limit_of(known, total or 1, settings) is not None
 
 
 def _limit(part: Part, total: int | None, settings: MemorySettings) -> int | None:

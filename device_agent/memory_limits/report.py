@@ -73,6 +73,7 @@ def samples(
     rows = list(every)
     return {
         "memory_limit_bytes": [(_labels(one.card, one.pod), one.limit) for one in rows if one.limit is not None],
+        "memory_limit_unknown": [(_labels(one.card, one.pod), 1) for one in rows if one.is_unknown],
         "memory_used_bytes": [(_labels(one.card, one.pod), one.used) for one in rows if one.used is not None],
         "memory_limit_kept": [(_labels(*key), 1) for one in rows if (key := (one.card, one.pod)) in kept],
         "memory_kills_total": [(_labels(*key), number) for key, number in kills.items()],

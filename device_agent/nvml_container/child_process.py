@@ -40,8 +40,7 @@ class Child:
     """A child that was started; it is gone when :meth:`reap` says so, and not before.
 
     It has a process group of its own, with the programs that the driver's library starts, such as nvidia-modprobe.
-    ``started``, ``heard``, ``failed``, ``killed``: when it was started, said its last line, said that NVML cannot be
-    asked, was killed; of the monotonic clock.
+    ``started``, ``heard``, ``killed``: when it was started, said its last line, was killed; of the monotonic clock.
     ``has_spoken``: it has sent an inventory. ``is_closed``: its lines are read no more. ``why``: why it was killed.
     ``status``: its exit status, once it has ended; programs that it has started may hang still.
     """
@@ -52,7 +51,6 @@ class Child:
         self.requests = requests
         self.started = self.heard = now
         self.killed: float | None = None
-        self.failed: float | None = None
         self.has_spoken = self.is_closed = False
         self.why = ""
         self.status: int | None = None
@@ -82,8 +80,13 @@ class Child:
         return [bytes(line) for line in lines]
 
     def ask(self, request: Request) -> None:
-        """Have a request written when the pipe takes it. Until then one of its kind takes its place."""
+        """Have a request written when the pipe takes it. Until then one of its kind takes its place.
+
+        Changes of one card's MIG are of one kind.
+        """
         kind: object = FOLLOW_USE if request.name == LEAVE_USE else request.process or request.name
+        if request.change is not None:
+            kind = (request.name, request.change.card)
         if kind in self._waiting or len(self._waiting) < _MOST_WAITING:
             self._waiting[kind] = request
         self.write()

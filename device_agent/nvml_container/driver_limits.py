@@ -8,6 +8,7 @@ from device_agent.gpu_state.limits import PodLimit
 from device_agent.gpu_state.use import MOST_DEVICES, KeptLimit
 from device_agent.memory_limits.driver import (
     CgroupLimit,
+    divided_cards,
     kept_by_driver,
     limits_to_set,
     wanted_limits,
@@ -20,6 +21,7 @@ _ONLY_IN_V2 = "cgroup.controllers"
 _NO_V2 = "the node's cgroup v2 is not there: it has cgroup v1, or /sys/fs/cgroup is not mounted in the container nvml"
 _NO_NVML = "limits are kept by NVIDIA's driver alone, and NVML cannot be asked"
 _STRICTER = "somebody else has set a lower limit, which stays"
+_DIVIDED = "a pod has several devices of the card: each of its containers has the pod's whole limit"
 _NOT_TAKEN = "the driver says of a limit that was set that it is not in force"
 
 
@@ -86,6 +88,8 @@ class DriverLimits:
             read[one[:2]] = self._read(one, driver)
             if why or limits_to_set((one,), read):
                 self._note(one, why or _NOT_TAKEN, refused)
+        for card in divided_cards(self._wanted, wanted):
+            refused.setdefault(card, _DIVIDED)
         kept = kept_by_driver(self._wanted, wanted, read)
         return self._kept((one for one in self._wanted if one[:2] in kept), refused)
 

@@ -86,9 +86,13 @@ def _number(text: str) -> int | None:
 
 
 class Clients:
-    """Finds out which processes use which card, and how much."""
+    """Finds out which processes use which card, and how much.
+
+    ``unread``: the UIDs of pods that had too many open files for the last sample: what they use is not known.
+    """
 
     def __init__(self, proc: str) -> None:
+        self.unread: frozenset[str] = frozenset()
         self._proc = proc
         self._engines = Engines()
 
@@ -96,18 +100,20 @@ class Clients:
         """Return what these processes have of each card, by its PCI address. ``pods``: by UID.
 
         A client that several processes have, as after a fork, counts for the first of them alone: what all have
-        together is never more than what the card has. A pod with more open files than are looked at has the first ones.
+        together is never more than what the card has. Of a pod with too many open files only the first ones are read.
         """
         seen: set[tuple[str, int]] = set()
         left = dict.fromkeys(pods, _MOST_DESCRIPTORS)
         used: dict[str, list[ProcessUse]] = {}
         for process in processes:
-            descriptors = list_descriptors(self._proc, process.pid, left[process.uid])
+            most = max(0, left[process.uid])
+            descriptors = list_descriptors(self._proc, process.pid, most + 1)
             left[process.uid] -= len(descriptors)
-            for card, clients in self._of_process(process, descriptors, seen).items():
+            for card, clients in self._of_process(process, descriptors[:most], seen).items():
                 busy = self._engines.busy(clients, seconds_since_boot())
                 used.setdefault(card, []).append(ProcessUse(*process, pods[process.uid], _memory(clients), busy))
         self._engines.turn()
+        self.unread = frozenset(uid for uid, count in left.items() if count < 0)
         return used
 
     def _of_process(

@@ -79,9 +79,13 @@ def why_unseen(proc: str) -> str:
 
 
 class Processes:
-    """Finds the processes of pods among all of the node, by few reads: that others are no pod's is remembered."""
+    """Finds the processes of pods among all of the node, by few reads: that others are no pod's is remembered.
+
+    ``is_complete``: all were looked at for the last sample; those of very many wait for the next one.
+    """
 
     def __init__(self, proc: str) -> None:
+        self.is_complete = True
         self._proc = proc
         self._turn = 0
         self._others: dict[int, int] = {}
@@ -89,6 +93,7 @@ class Processes:
     def of_pods(self, uids: Container[str], now: float) -> list[Process]:
         """Return all processes of these pods. ``now``: seconds since the boot."""
         self._turn += 1
+        self.is_complete = True
         before, self._others = self._others, {}
         found: list[Process] = []
         left = _MOST_READ
@@ -97,6 +102,7 @@ class Processes:
                 self._others[pid] = before[pid]
                 continue
             if not left:
+                self.is_complete = False
                 continue
             left -= 1
             process = read_process(self._proc, pid)

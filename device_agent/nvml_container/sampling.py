@@ -85,11 +85,11 @@ class Sampling:
         devices = read_devices()
         cards = (*map(_card, devices), *read_cards(self._places.root))
         pods = self._pods()
-        used = self._used(devices, cards, pods.names, at)
+        used, unread = self._used(devices, cards, pods.names, at)
         full = (card._replace(processes=tuple(used.get(card.id, ()))) for card in cards)
         kept = self._keep(pods, driver)
         return Use("", at, _sensible(full), pods=pods.known, processes=pods.why, ended=self._ended,
-                   kept=kept.limits, refused=kept.refused)  # fmt: skip
+                   kept=kept.limits, refused=kept.refused, unread=unread)  # fmt: skip
 
     def _note_request(self, request: Request) -> None:
         self._request = request
@@ -115,18 +115,21 @@ class Sampling:
 
     def _used(
         self, devices: Iterable[DeviceUse], cards: Iterable[CardUse], pods: Mapping[str, str], at: float
-    ) -> dict[str, list[ProcessUse]]:
-        """Return the processes of pods, by the id of their card."""
+    ) -> tuple[dict[str, list[ProcessUse]], tuple[str, ...]]:
+        """Return the processes of pods, by the id of their card; and the pods that have too many to look at."""
         if not pods:
-            return {}
+            return {}, ()
         if pods.keys() != self._known:
             self._known = frozenset(pods)
             self._processes.forget()
         found = {device.uuid: self._of_device(device, pods, at) for device in devices if device.processes}
+        unread: Iterable[str] = ()
         if any(card.driver != NVIDIA for card in cards):
             found |= self._clients.read(self._processes.of_pods(pods, at), pods)
+            unread = self._clients.unread if self._processes.is_complete else pods
         ids = {card.id for card in cards}
-        return _bounded({card: processes for card, processes in found.items() if card in ids})
+        bounded = _bounded({card: processes for card, processes in found.items() if card in ids})
+        return bounded, tuple(sorted({pods[uid] for uid in unread}))
 
     def _of_device(self, device: DeviceUse, pods: Mapping[str, str], at: float) -> list[ProcessUse]:
         """Return those of a GPU's processes that are of a pod.

@@ -155,8 +155,11 @@ class Supervisor:
         elif is_waited_for and not child.is_asked:
             self._selector.unregister(child.requests)
 
-    def _take(self, child: Child, message: messages.Look | messages.XidSeen | Use) -> None:
+    def _take(self, child: Child, message: messages.Message) -> None:
         at = time.clock_gettime(time.CLOCK_BOOTTIME)
+        if isinstance(message, messages.Doing):
+            self._log.info(f"MIG: {message.step}")
+            return
         if isinstance(message, Use):
             self._use = message._replace(session=self._state.session, xids=self._xids)
             return
@@ -167,10 +170,13 @@ class Supervisor:
             self._xids = following.count_xid(self._xids, message)
             return
         child.has_spoken = True
+        for one in message.mig_changes:
+            log = self._log.warning if one.why else self._log.info
+            log(f"MIG: change {one.id} of {one.card}: {one.outcome}{': ' if one.why else ''}{one.why}")
         self._report(following.after_look(self._state, message, at))
         if message.status == FAILED:
             self._failures += 1
-            child.failed = child.heard
+            self._next_start = child.heard + self._pause()  # it may stay, for the cards of other drivers
         elif child.heard >= child.started + self._timing.longest_pause:
             self._failures = 0  # and not earlier: one that crashes after each inventory has pauses as well
 
@@ -191,12 +197,13 @@ class Supervisor:
     def _note_end(self, child: Child, status: int, now: float) -> None:
         if child.why:
             self._report(following.after_failure(self._state, child.why))
+            self._next_start = now + self._pause()
         elif status or not child.has_spoken:
             how = f"by signal {-status}" if status < 0 else f"with exit status {status}"
             self._fail(f"the process that asks NVML has ended {how}; {_KERNEL_LOG}", now)
-        # One that has failed, and stayed for the cards of other drivers, has waited itself.
-        failed = now if child.failed is None else child.failed
-        self._next_start = max(failed + self._pause(), now + self._timing.first_pause)
+        elif self._state.status != FAILED:
+            self._next_start = now + self._pause()
+        self._next_start = max(self._next_start, now + self._timing.first_pause)
 
     def _forgive(self, child: Child, now: float) -> None:
         """Let a child begin anew after a time in which this process was stopped: the child probably was as well."""
@@ -243,7 +250,8 @@ class Supervisor:
     # ------------------------------------------------------------ what clients and signals ask for
 
     def _asked(self, request: Request) -> None:
-        if request.process is not None:  # without a child there is nobody who could compare what it says
+        # Without a child there is nobody who could compare what they say.
+        if request.process is not None or request.change is not None:
             if self._child is not None:
                 self._child.ask(request)
             return

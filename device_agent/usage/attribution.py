@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from device_agent.devices.model import OfferedDevice, unit_of
-from device_agent.gpu_state.use import CardUse, ProcessUse, Use
+from device_agent.gpu_state.use import NVIDIA, CardUse, ProcessUse, Use
 from device_agent.users.pod_resources import Holder, Holders
 
 FRESH_SECONDS = 5.0
@@ -111,6 +111,13 @@ def known_pods(use: Use) -> frozenset[str]:
     return frozenset(use.pods or ()) - two if not use.processes else frozenset()
 
 
+def known_on(card: CardUse, known: frozenset[str], use: Use) -> frozenset[str]:
+    """Return those of ``known``, as :func:`known_pods` has them, of which it is known what they use of this card."""
+    if card.is_unread:
+        return frozenset()
+    return known if card.driver == NVIDIA else known.difference(use.unread)
+
+
 def card_views(use: Use, held: Iterable[Allocated]) -> tuple[CardView, ...]:
     """Say of each card who has it.
 
@@ -127,7 +134,7 @@ def card_views(use: Use, held: Iterable[Allocated]) -> tuple[CardView, ...]:
         parts = together[_memory_of(card)]
         processes = tuple(process for part in parts for process in part.processes)
         having = [one for part in parts for one in by_card.get(part.id, ())]
-        known = frozenset[str]() if any(part.is_unread for part in parts) else pods
+        known = frozenset.intersection(*(known_on(part, pods, use) for part in parts))
         views.append(_view(card._replace(processes=processes), cards.get(card.parent), having, known))
     return tuple(views)
 

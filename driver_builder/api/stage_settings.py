@@ -31,12 +31,14 @@ class UseSettings:
 
     ``config``: what is switched on, as it was given, for the agent's configuration.
     ``port``: of the exporter; None without one. ``sees_processes``: the container ``nvml`` sees the node's processes.
+    ``limits_memory``: the agent remembers as how many shares a container was given a device.
     ``writes_cgroups``: it also sets limits on their cgroups. ``ends_processes``: it ends one that the agent names.
     """
 
     config: Json
     port: int | None = None
     sees_processes: bool = False
+    limits_memory: bool = False
     writes_cgroups: bool = False
     ends_processes: bool = False
 

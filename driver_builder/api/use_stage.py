@@ -37,6 +37,7 @@ def read_use(plugin: Reader) -> UseSettings | None:
         config={name: dict(good[name]) for name, is_on in on.items() if is_on},
         port=exporter.port if exporter.enabled else None,
         sees_processes=memory.is_on or (exporter.enabled and exporter.per_pod),
+        limits_memory=memory.is_on,
         writes_cgroups=memory.mode is MemoryMode.DRIVER,
         ends_processes=memory.is_on and not memory.dry_run,
     )

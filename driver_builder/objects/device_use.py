@@ -21,8 +21,19 @@ EXPORTER_PORT = "exporter"
 _USERS = "/var/lib/kubelet/pod-resources"
 _POD_LOGS = "/var/log/pods"
 _CGROUPS = "/sys/fs/cgroup"
+STATE = "/var/lib/driverwright-agent"
+"""Where an agent keeps what has to survive it."""
 _ENDS_PROCESSES = "--ends-processes=true"
 """Without it ``nvml`` refuses to: a limit that is not kept, or only tried, needs nobody who can."""
+
+
+def state_of(driver: str) -> tuple[Json, Json]:
+    """Build mount and volume for what was given, of which limits of memory are made, where nothing else needs that.
+
+    ``driver``: its key. A node may have agents of several drivers, and each writes all that it knows.
+    """
+    folder = {"path": f"{STATE}/drivers/{driver}", "type": "DirectoryOrCreate"}
+    return {"name": "state", "mountPath": STATE}, {"name": "state", "hostPath": folder}
 
 
 def labels(use: UseSettings | None) -> dict[str, str]:

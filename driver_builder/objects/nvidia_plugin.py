@@ -12,12 +12,12 @@ from typing import Any
 from device_resources.gpu_sharing import FILE
 from driver_builder.api.stage_settings import DevicePluginSettings
 from driver_builder.model.userspace import NVIDIA_FOLDER
+from driver_builder.objects.device_use import STATE
 
 Json = dict[str, Any]
 
 CONTAINER = "nvml"
 
-_STATE = "/var/lib/driverwright-agent"
 _REPORTS = FILE.rpartition("/")[0]
 """Also without profiles: how GPUs were shared before is taken back there."""
 _FOLLOWS = {"readOnly": True, "mountPropagation": "HostToContainer"}
@@ -28,7 +28,7 @@ def volumes(settings: DevicePluginSettings) -> list[Json]:
     """Build the volumes of the folders of the node that both containers have, or one of them."""
     made = [
         {"name": "run-nvidia", "hostPath": {"path": NVIDIA_FOLDER, "type": "DirectoryOrCreate"}},
-        {"name": "state", "hostPath": {"path": _STATE, "type": "DirectoryOrCreate"}},
+        {"name": "state", "hostPath": {"path": STATE, "type": "DirectoryOrCreate"}},
         {"name": "reports", "hostPath": {"path": _REPORTS, "type": "DirectoryOrCreate"}},
     ]
     if folder := _above_libraries(settings):
@@ -40,7 +40,7 @@ def mounts_of_agent(settings: DevicePluginSettings) -> list[Json]:
     """Build the mounts of the agent: where it looks for libraries, what it remembers, and how GPUs are shared."""
     made: list[Json] = [
         {"name": "run-nvidia", "mountPath": f"/host{NVIDIA_FOLDER}", **_FOLLOWS},
-        {"name": "state", "mountPath": _STATE},
+        {"name": "state", "mountPath": STATE},
         {"name": "reports", "mountPath": _REPORTS},
     ]
     if folder := _above_libraries(settings):

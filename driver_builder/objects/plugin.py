@@ -248,6 +248,10 @@ def _pod_spec(driver: DriverContainer, spec: DriverSpec, settings: DevicePluginS
     if settings.nvidia is not None:
         mounts += nvidia_plugin.mounts_of_agent(settings)
         volumes += nvidia_plugin.volumes(settings)
+    elif settings.use is not None and settings.use.limits_memory:
+        mount, volume = device_use.state_of(driver.key)
+        mounts.append(mount)
+        volumes.append(volume)
     if settings.has_nvml:
         places = {item["hostPath"]["path"]: item["name"] for item in volumes if "hostPath" in item}
         containers.append(nvidia_plugin.container(agent_image, {**places, _PAGES: "pages"}, shared=_PAGES))

@@ -46,3 +46,11 @@ def _cluster_in_order(request: pytest.FixtureRequest) -> None:
     of_this_file = [item for item in request.session.items if item.path == request.path]
     if any("scenario" in getattr(item, "fixturenames", ()) for item in of_this_file):
         order.restore(request.getfixturevalue("scenario"))
+
+
+@pytest.fixture(scope="module")
+def working_driver(scenario: Scenario) -> None:
+    """Have the driver at work on both nodes."""
+    scenario.apply_driver()
+    scenario.wait_for_builds()
+    scenario.wait_for_ready()

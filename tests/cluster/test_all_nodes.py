@@ -12,15 +12,7 @@ from kube_api.resources import DRIVER_CONTAINERS, NODES
 from tests.cluster.test_loop import assert_proven, delete_pods, wait_for_another_pod, watch_labels
 from tests.support.real_parts import acts
 
-pytestmark = [pytest.mark.long]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _driver(scenario: Scenario) -> None:
-    """The driver, at work on both nodes."""
-    scenario.apply_driver()
-    scenario.wait_for_builds()
-    scenario.wait_for_ready()
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("working_driver")]
 
 
 def test_an_annotation_on_a_node_rebuilds_that_nodes_target_alone(scenario: Scenario) -> None:

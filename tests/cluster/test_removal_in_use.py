@@ -9,15 +9,7 @@ from testbed.guest.guest import Guest
 from tests.cluster.test_loop import assert_gone, assert_proven
 from tests.support.real_parts import acts
 
-pytestmark = [pytest.mark.chain, pytest.mark.long]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _driver(scenario: Scenario) -> None:
-    """The driver, at work on both nodes."""
-    scenario.apply_driver()
-    scenario.wait_for_builds()
-    scenario.wait_for_ready()
+pytestmark = [pytest.mark.chain, pytest.mark.long, pytest.mark.usefixtures("working_driver")]
 
 
 def hold_device(guest: Guest) -> None:

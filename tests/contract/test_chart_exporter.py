@@ -129,6 +129,26 @@ def test_limits_of_memory_come_with_a_token_that_writes_events_and_nothing_else(
         assert pod(item, "device-agent")["serviceAccountName"] == account
 
 
+@pytest.mark.parametrize(
+    ("agent", "is_there"),
+    [
+        pytest.param({}, False, id="nothing"),
+        pytest.param({"exporter": {"enabled": True}}, False, id="an exporter"),
+        pytest.param({"memory": {"mode": "watch"}}, True, id="limits"),
+        pytest.param({"memory": {"mode": "watch", "dryRun": True}}, True, id="limits that are tried"),
+        pytest.param({"nvidia": {"enabled": True}}, True, id="NVIDIA's devices"),
+    ],
+)
+def test_what_was_given_is_kept_where_somebody_needs_it(agent: Json, is_there: bool) -> None:
+    """By the agent alone; without NVIDIA's devices for limits, which are a share of the card as it was given."""
+    found = objects({"deviceAgent": {"enabled": True, **agent}})
+    folder = "/var/lib/driverwright-agent"
+    assert (folder in mounts(found)) is is_there
+    assert (folder in json.dumps(pod(found, "device-agent")["volumes"])) is is_there
+    if "nvml" in [item["name"] for item in pod(found, "device-agent")["containers"]]:
+        assert folder not in mounts(found, 1)
+
+
 def test_cgroups_are_writable_for_limits_of_the_driver_alone() -> None:
     """At their place below the host's root; nothing else of the node that nvml did not have before."""
     path, found = "/host/sys/fs/cgroup", mounts(rendered("exporter and limits"), 1)

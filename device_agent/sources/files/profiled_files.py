@@ -32,6 +32,7 @@ from device_agent.sources.files.by_profile import (
     with_common_units,
 )
 from device_agent.sources.files.files_source import FilesSource
+from device_agent.sources.files.notes import folder_of_files
 from device_agent.sources.profile_reading import ProfileReading
 from device_agent.sources.said import Said
 from device_agent.sources.sharing import Sharing, Supply
@@ -75,7 +76,7 @@ class ProfiledFiles:
         folder: ProfileFolder | None = None,
     ) -> None:
         # A file of its own: each source forgets what was given lately by what it has seen itself.
-        self.given = given or Allocations(f"{settings.state_dir}/files", read_boot_id("/"))
+        self.given = given or Allocations(folder_of_files(settings.state_dir), read_boot_id("/"))
         self._files = FilesSource(settings.root)
         self._folder = folder or ProfileFolder(settings.profiles, settings.default_profile)
         self._timing = timing

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import hpack
 import pytest
+from grpclib.exceptions import GRPCError, StreamTerminatedError
 
-from device_agent.kubelet.server import MOST_CONNECTIONS
+from device_agent.kubelet.server import MOST_BYTES, MOST_CONNECTIONS
 from device_agent.protocol import messages
 from device_agent.protocol.messages import AllocateRequest, AllocateResponse, ContainerAllocateRequest
 from tests.unit.device_agent.file_devices import Plugin
@@ -126,6 +127,22 @@ def test_the_kubelet_is_served_beside_any_peer(tmp_path: Path, sent: bytes, capl
     with caplog.at_level(logging.WARNING):
         beside(tmp_path, act)
     assert [record.message for record in caplog.records if record.exc_info] == []
+
+
+def test_a_message_is_bounded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A peer that keeps the windows of HTTP/2 would otherwise send any amount, which is kept until it is whole."""
+
+    async def act(kubelet: Kubelet, plugin: Plugin) -> None:
+        for size, error in ((MOST_BYTES // 2, GRPCError), (2 * MOST_BYTES, StreamTerminatedError)):
+            containers = (ContainerAllocateRequest(device_ids=("x" * size,)),)
+            with pytest.raises(error):
+                await kubelet.ask(kubelet.last, messages.ALLOCATE, AllocateRequest(containers=containers),
+                                  AllocateResponse)  # fmt: skip
+        await is_served(kubelet, plugin)
+
+    with caplog.at_level(logging.WARNING):
+        beside(tmp_path, act)
+    assert f"it sends more than {MOST_BYTES} bytes for its calls" in caplog.text
 
 
 def test_idle_connections_make_room(tmp_path: Path) -> None:

@@ -43,6 +43,10 @@ KINDS: dict[str, dict[str, Any]] = {
         "exporter": {"enabled": True},
         "memory": {"mode": "driver", "limits": {"nvidia.com/gpu": "10Gi"}},
     },
+    "memory-of-a-resource": {
+        "resource": {"name": "example.com/edu", "groups": [{**GROUPS[0], "count": 4}]},
+        "memory": {"mode": "watch"},
+    },
     "memory-alone": {"nvidia": {}, "exporter": {"enabled": False}, "memory": {"mode": "watch", "dryRun": True}},
 }
 

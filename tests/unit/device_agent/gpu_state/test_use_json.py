@@ -41,7 +41,8 @@ CARD = CardUse(
 )
 MIG = CARD._replace(id="MIG-1", parent="GPU-1", profile="1g.18gb+me", gi=7, values={}, processes=())
 USE = Use("a1b2", 12.5, (CARD, MIG), (XidCount("GPU-1", 79, 2), XidCount("", 31, 1)), ("team-a/train-0",), "",
-          kept=(KeptLimit("GPU-1", "team-a/train-0", 2**30),), refused={"GPU-2": "no limits"})  # fmt: skip
+          kept=(KeptLimit("GPU-1", "team-a/train-0", 2**30),), refused={"GPU-2": "no limits"},
+          unread=("team-a/train-0",))  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,8 @@ def longest() -> Use:
     xids = tuple(XidCount(f"GPU-{n:036}", 79, 2**40) for n in range(MOST_XID_COUNTS))
     kept = tuple(KeptLimit(f"GPU-{n:036}", pod, 2**40) for n in range(MOST_POD_LIMITS))
     refused = {f"GPU-{n:036}": "x" * MAX_MESSAGE for n in range(MOST_DEVICES)}
-    return Use("a1b2", 1e6 + 1 / 3, cards, xids, (pod,) * MOST_PODS, kept=kept, refused=refused)
+    pods = (pod,) * MOST_PODS
+    return Use("a1b2", 1e6 + 1 / 3, cards, xids, pods, kept=kept, refused=refused, unread=pods)
 
 
 def test_the_largest_use_fits_into_a_line() -> None:

@@ -90,6 +90,14 @@ def test_whole_cards_and_mig_devices_have_no_limit(device: Allocated, said: Use)
     assert found.limit is None
 
 
+def test_a_limit_is_of_the_pod_that_is_seen_on_any_card() -> None:
+    """Where two of one name are seen, it is of the name, as where none is."""
+    seen, unseen = Account(card=CARD, pod=A, uid="1", limit=GIB), Account(card="GPU-1", pod=A, limit=GIB)
+    other = Account(card="GPU-2", pod=B, limit=GIB)
+    assert [one.uid for one in pod_limits([seen, unseen, other])] == ["1", "1", ""]
+    assert [one.uid for one in pod_limits([seen, replace(unseen, uid="2"), other])] == ["", "", ""]
+
+
 def test_devices_of_one_card_are_one_account() -> None:
     """Two shares, of two resources even, are one limit: the memory is that of one card."""
     devices = [held("GPU-0::0"), held("GPU-0::2", resource="nvidia.com/l4.shared")]
@@ -126,6 +134,21 @@ def test_a_device_of_files_is_on_the_card_that_the_agent_says() -> None:
         SETTINGS,
     )
     assert [(one.card, one.used, one.limit) for one in found] == [("0000:03:00.0", 2 * GIB, 20 * GIB)]
+
+
+def test_a_pod_of_which_not_all_open_files_were_looked_at_uses_an_unknown_amount_of_other_vendors_cards() -> None:
+    """What was seen may be a part. Of NVIDIA's cards NVML says it all: there nobody hides behind open files."""
+    pci, resource = "0000:03:00.0", "example.com/card"
+    amd = card(process(10, 2), process(11, 3, B), name=pci)._replace(pci=pci, driver="amdgpu")
+    gpu = card(process(10, 4))._replace(pci="0000:04:00.0")
+    devices = [held(f"card::{n}", pod, resource=resource, pci=frozenset({pci})) for n, pod in enumerate((A, B))]
+    said = use(amd, gpu)._replace(unread=(A,))
+    found = accounts(said, [*devices, held(f"{CARD}::0")], {}, MemorySettings())
+    assert {(one.card, one.pod): one.used for one in found} == {
+        (pci, A): None,
+        (pci, B): 3 * GIB,
+        (CARD, A): 4 * GIB,
+    }
 
 
 def test_a_card_whose_processes_could_not_be_read_says_nothing_of_use() -> None:

@@ -11,7 +11,7 @@ from device_agent.memory_limits.by_driver import (
     MOST_REPORTED,
     Refusal,
     asked_limits,
-    kept_accounts,
+    kept_limits,
     news,
     refusal_event,
 )
@@ -52,7 +52,7 @@ def test_drivers_are_asked_for_limits_of_cards_that_are_there(
 def test_an_account_is_kept_with_the_limit_that_it_has_now(kept: KeptLimit, accounts: set[tuple[str, str]]) -> None:
     """After a change of the configuration it is watched until the driver has the new one."""
     every = tuple(replace(one, used=GIB // 2) for one in ACCOUNTS)
-    assert {one[:2] for one in kept_accounts(use(card())._replace(kept=(kept,)), every, ())} == accounts
+    assert {one[:2] for one in kept_limits(use(card())._replace(kept=(kept,)), every, ())} == accounts
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_who_had_more_before_is_watched_until_it_has_less(used: int | None, was_
     """The driver takes nothing back; after that its own account decides."""
     kept = KeptLimit(CARD, A, 10 * GIB)
     every = (replace(ACCOUNTS[0], used=None if used is None else used * GIB),)
-    found = kept_accounts(use(card())._replace(kept=(kept,)), every, {kept} if was_kept else ())
+    found = kept_limits(use(card())._replace(kept=(kept,)), every, {kept} if was_kept else ())
     assert found == ({kept} if is_kept else set())
 
 

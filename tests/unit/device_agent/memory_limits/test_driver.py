@@ -9,6 +9,7 @@ from device_agent.memory_limits.driver import (
     CgroupLimit,
     Folders,
     Read,
+    divided_cards,
     kept_by_driver,
     limited_folders,
     limits_to_set,
@@ -55,6 +56,15 @@ def test_containers_have_the_limit_where_the_kernel_has_dmem(folders: Folders, f
 PODS = {PLAIN: A, "ffffffff": B}
 FOLDERS = Folders(paths=[SYSTEMD, OTHER])
 LIMIT = PodLimit(CARD, A, 10 * GIB)
+
+
+def test_a_limit_of_a_pod_whose_uid_is_known_is_of_no_other_pod_of_its_name() -> None:
+    """One that was made anew may have other devices: podresources says so up to some seconds later."""
+    before = Folders(paths=[GUARANTEED.replace("0a1b2c3d", "eeeeeeee"), SYSTEMD])
+    pods = {PLAIN: A, PLAIN.replace("0a1b2c3d", "eeeeeeee"): A}
+    assert len(wanted_limits([LIMIT], pods, before)) == 2
+    (one,) = wanted_limits([LIMIT._replace(uid=PLAIN)], pods, before)
+    assert one.folder == SYSTEMD
 
 
 def test_each_pod_has_its_limit_on_each_card() -> None:
@@ -105,6 +115,13 @@ def test_containers_that_may_share_a_limit_are_watched_together(
     assert len(wanted) == 2
     assert limits_to_set(wanted, read) == ()
     assert kept_by_driver(limits, wanted, read) == kept
+
+
+def test_a_card_of_which_containers_of_a_pod_have_a_limit_each_is_named() -> None:
+    """Where the pod has one device of it, or one folder, its limit is all that they have together."""
+    wanted = wanted_limits([LIMIT], PODS, Folders(paths=[SYSTEMD, FIRST, SECOND], dmem=[FIRST, SECOND]))
+    assert divided_cards([LIMIT._replace(devices=2)], wanted) == {CARD}
+    assert divided_cards([LIMIT], wanted) == divided_cards([LIMIT._replace(devices=2)], WANTED) == frozenset()
 
 
 def test_the_limit_of_a_pod_of_two_devices_is_kept_by_its_one_folder() -> None:

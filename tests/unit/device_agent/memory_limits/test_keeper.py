@@ -155,6 +155,30 @@ def test_a_process_that_takes_its_time_to_end_is_counted_once() -> None:
     keep(act)
 
 
+@pytest.mark.parametrize(
+    "answer", [pytest.param("", id="to the second request"), pytest.param("it has ended", id="none")]
+)
+def test_a_process_that_nobody_has_spoken_of_counts_when_it_is_gone(
+    answer: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where NVML hangs after the kill: it is killed once more, or has ended by then. It counts once."""
+    monkeypatch.setattr("device_agent.memory_limits.keeper._ANSWER_SECONDS", 0.2)
+
+    async def act(keeper: Keeper, usage: Usage, _told: Told) -> None:
+        await usage.until(lambda: "did not say what became of process 7" in caplog.text)
+        await usage.samples(0.2)
+        assert kills(keeper) == [], "it is listed still"
+        usage.answers[BIG.pid] = answer
+        await usage.until(lambda: usage.requests.qsize() == 2)
+        usage.big = process(9, 1)
+        await usage.until(lambda: kills(keeper) == [1])
+        await usage.samples(1.3)
+        assert kills(keeper) == [1]
+
+    with caplog.at_level(logging.WARNING):
+        keep(act)
+
+
 def test_more_answers_than_are_kept_are_no_loss() -> None:
     """Old ones of the same process are no answers to a new request, and are pushed out by its own."""
 
@@ -323,7 +347,7 @@ def test_what_is_used_is_not_known_without_new_samples() -> None:
 
 
 BY_DRIVER = replace(SETTINGS, mode=MemoryMode.DRIVER)
-LIMITS = (PodLimit(CARD, A, 20 * GIB), PodLimit(CARD, B, 20 * GIB))
+LIMITS = (PodLimit(CARD, A, 20 * GIB, uid=UIDS[A]), PodLimit(CARD, B, 20 * GIB, uid=UIDS[B]))
 
 
 def test_what_the_driver_keeps_is_not_watched() -> None:
@@ -362,6 +386,21 @@ def test_while_it_is_not_read_what_was_given_no_limit_is_taken_back() -> None:
         assert usage.limits is None
 
     keep(act, BY_DRIVER, given=lambda: None)
+
+
+def test_limits_are_taken_back_only_by_what_was_asked_after_what_was_given_was_read() -> None:
+    """What was given names resources that are not offered yet: without that, their pods seem to have nothing."""
+    read: list[Given] = []
+
+    async def act(keeper: Keeper, usage: Usage, told: Told) -> None:  # noqa: ARG001 - as the others have it
+        usage.held, usage.holders_age = (), 1.0
+        read.append(GIVEN)
+        await usage.samples(0.5)
+        assert usage.limits is None
+        usage.holders_age = 0.0
+        await usage.until(lambda: usage.limits == ())
+
+    keep(act, BY_DRIVER, given=lambda: read[0] if read else None)
 
 
 def test_what_the_driver_does_not_keep_is_watched_and_said_once(caplog: pytest.LogCaptureFixture) -> None:

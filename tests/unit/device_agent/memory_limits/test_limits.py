@@ -3,7 +3,7 @@
 import pytest
 
 from device_agent.allocations.given import Allocation
-from device_agent.memory_limits.limits import Part, limit_of, part_of
+from device_agent.memory_limits.limits import Part, is_unknown, limit_of, part_of
 from device_resources.memory_limits import DefaultLimit, MemorySettings
 from tests.unit.device_agent.memory_limits.examples import GIB, SHARED, WHOLE
 
@@ -40,6 +40,27 @@ L4 = "nvidia.com/l4.shared"
 def test_the_limit_of_a_pod(parts: list[Part], total: int | None, settings: MemorySettings, limit: int | None) -> None:
     """Each device counts for itself; what is not known limits nobody."""
     assert limit_of(parts, total, settings) == limit
+
+
+@pytest.mark.parametrize(
+    ("parts", "total", "settings", "unknown"),
+    [
+        pytest.param([Part(SHARED, 4)], 40 * GIB, SHARE, False, id="a share"),
+        pytest.param([Part(SHARED, 0)], 40 * GIB, SHARE, True, id="of which nothing is remembered"),
+        pytest.param([Part(SHARED, 4), Part(SHARED, 0)], 40 * GIB, SHARE, True, id="one of two"),
+        pytest.param([Part(SHARED, 4)], None, SHARE, True, id="a card of unknown size"),
+        pytest.param([Part(SHARED, 0)], None, TEN, False, id="where a limit is written"),
+        pytest.param([Part(SHARED, 0)], None, NONE, False, id="where none is wanted"),
+        pytest.param([Part(SHARED, 0), Part(WHOLE, 1)], 40 * GIB, SHARE, False, id="beside the whole card"),
+        pytest.param([Part(L4, 0), Part(SHARED, 4)], 40 * GIB, TEN_ALONE, False, id="beside one without a limit"),
+        pytest.param([Part(WHOLE, 1)], None, SHARE, False, id="a whole card"),
+    ],
+)
+def test_whether_a_limit_is_not_known(
+    parts: list[Part], total: int | None, settings: MemorySettings, unknown: bool
+) -> None:
+    """A pod that has none because an admin wants none is another thing."""
+    assert is_unknown(parts, total, settings) is unknown
 
 
 @pytest.mark.parametrize(

@@ -48,10 +48,11 @@ def test_a_uid_is_written_as_the_api_server_does(uid: str, written: str) -> None
 
 def test_what_is_known_is_a_sample() -> None:
     """Bytes that nobody knows, and limits that do not exist, are no series."""
-    every = [ACCOUNT, Account(card=OTHER_CARD, pod=B)]
+    every = [ACCOUNT, Account(card=OTHER_CARD, pod=B, is_unknown=True)]
     assert samples(every, {(CARD, A): 2}, {(CARD, A), (OTHER_CARD, A)}) == {
         "memory_limit_bytes": [(LABELS, 10 * GIB)],
         "memory_limit_kept": [(LABELS, 1)],
+        "memory_limit_unknown": [({"UUID": OTHER_CARD, "namespace": "team", "pod": "b"}, 1)],
         "memory_used_bytes": [(LABELS, 12 * GIB)],
         "memory_kills_total": [(LABELS, 2)],
     }

@@ -112,7 +112,10 @@ def test_containers_have_the_limit_where_the_kernel_has_dmem(node: Node) -> None
     node.kept(node.limit(10))
     assert node.limits() == {(card, one): 10 * GIB for one in CONTAINERS}
     node.ask(node.limit(20, devices=2))
-    node.kept()
+    use = node.user.use(lambda use: not use.kept and bool(use.refused))
+    assert use.refused == {
+        card: "a pod has several devices of the card: each of its containers has the pod's whole limit"
+    }
     wait_for(lambda: node.limits() == {(card, one): 20 * GIB for one in CONTAINERS}, "the other limit")
 
 

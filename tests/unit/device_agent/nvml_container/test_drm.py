@@ -153,6 +153,25 @@ def test_the_open_files_of_a_pod_are_bounded_and_those_of_another_one_are_read(n
     for number in range(3):
         node.process(20 + number, UID)
         node.opened(20 + number, 3, fdinfo(20 + number, GIB))
-    used = Clients(str(node.proc)).read([*processes(17, 20, 21, 22), *processes(18, uid=OTHER_UID)], PODS)
+    clients = Clients(str(node.proc))
+    used = clients.read([*processes(17, 20, 21, 22), *processes(18, uid=OTHER_UID)], PODS)
     assert [one.pid for one in used[AMD]][-1] == 18
     assert len(used[AMD]) < 3
+    assert clients.unread == {plain(UID)}, "what it uses is not known, and is not what the first files have"
+    (node.proc / "17/fd").rename(node.proc / "17/was")
+    clients.read([*processes(17, 20, 21, 22), *processes(18, uid=OTHER_UID)], PODS)
+    assert clients.unread == frozenset()
+
+
+def test_as_many_open_files_as_are_looked_at_are_all_of_them(node: NodeFolder) -> None:
+    """Also where the next process of the pod has none."""
+    for pid in (17, 18):
+        (node.process(pid, UID) / "fd").mkdir()
+    for number in range(1 << 13):
+        (node.proc / "17/fd" / f"x{number}").touch()
+    clients = Clients(str(node.proc))
+    clients.read(processes(17, 18), PODS)
+    assert clients.unread == frozenset()
+    (node.proc / "18/fd/3").touch()
+    clients.read(processes(17, 18), PODS)
+    assert clients.unread == {plain(UID)}

@@ -106,6 +106,30 @@ def test_processes_of_other_drivers_cards_are_found_by_their_open_files(node: No
     assert card.processes == (ProcessUse(10, 100, plain(UID), POD, GIB),)
 
 
+def test_a_pod_with_too_many_open_files_is_named_beside_what_is_known_of_it(node: NodeFolder) -> None:
+    """Only where there are cards of other drivers: NVML's list of a GPU's processes has no such bound."""
+    (node.proc / "10/fd").mkdir()
+    for number in range((1 << 13) + 1):
+        (node.proc / "10/fd" / f"x{number}").touch()
+    of = sampling(node, POD, OTHER_POD)
+    gpu = GPU._replace(processes=(Process(10, GIB),))
+    assert take(of, gpu).unread == ()
+    node.card(1, AMD, "amdgpu")
+    use = take(of, gpu)
+    assert use.unread == (POD,)
+    assert [one.pid for one in use.cards[0].processes] == [10]
+
+
+def test_while_not_all_processes_were_looked_at_no_pods_use_of_other_cards_is_known(
+    node: NodeFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was left out may have the card. The next samples go on with those."""
+    node.card(1, AMD, "amdgpu")
+    monkeypatch.setattr("device_agent.nvml_container.processes._MOST_READ", 2)
+    of = sampling(node, POD)
+    assert [take(of).unread for _ in range(3)] == [(POD,), (POD,), ()]
+
+
 def test_a_pod_that_is_asked_for_later_has_its_processes_at_once(node: NodeFolder) -> None:
     """They were others' until then."""
     node.card(1, AMD, "amdgpu")

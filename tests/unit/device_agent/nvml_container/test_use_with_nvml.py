@@ -207,6 +207,19 @@ def test_other_cards_are_looked_at_while_nvml_fails(start: Start, node: NodeFold
         assert follower.state(lambda state: state.status == OK).driver == "550.54.15"
 
 
+def test_a_pod_with_too_many_open_files_is_logged_once(start: Start, node: NodeFolder) -> None:
+    """Each sample names it."""
+    node.card(1, AMD, "amdgpu", {})
+    (node.proc / "10/fd").mkdir()
+    for number in range((1 << 13) + 1):
+        (node.proc / "10/fd" / f"x{number}").touch()
+    with start(use=0.1) as running:
+        user = running.user((POD, OTHER_POD))
+        at = user.use(lambda use: use.unread == (POD,)).at
+        user.use(lambda use: use.at > at and use.unread == (POD,))
+        assert running.log.read_text().count(f"{POD}: too many open files or processes to look at") == 1
+
+
 @pytest.mark.parametrize("place", [pytest.param("memory", id="memory"), pytest.param("power", id="power")])
 def test_nvml_that_hangs_in_a_sample_is_a_reason_and_samples_go_on_afterwards(
     start: Start, machine: FakeMachine, place: str

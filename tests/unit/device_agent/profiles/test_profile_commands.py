@@ -107,10 +107,8 @@ def test_cards_that_do_not_fit_the_strategy_are_named(profiles: Path, capsys: py
     ("arguments", "message"),
     [
         pytest.param(["/nowhere"], "cannot read the profiles in /nowhere: No such file", id="no folder"),
-        pytest.param([".", "--cards", "/nowhere"], "cannot read the cards in /nowhere: No such file", id="no cards"),
-        pytest.param(
-            [".", "--cards", "/dev/null"], "cannot read the cards in /dev/null: it is not a regular", id="no file"
-        ),
+        pytest.param([".", "--cards", "/nowhere"], "cannot read /nowhere: No such file", id="no cards"),
+        pytest.param([".", "--cards", "/dev/null"], "cannot read /dev/null: it is not a regular", id="no file"),
     ],
 )
 def test_wrong_usage_is_exit_status_2(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -109,6 +109,14 @@ def test_a_pod_that_is_replaced_is_known_on_no_card() -> None:
     assert [[one.owner.pod for one in view.pods] for view in views] == [[], ["b"]]
 
 
+def test_a_pod_of_which_not_all_open_files_were_looked_at_is_known_on_nvidias_cards_alone() -> None:
+    """A part of what it uses would look like all of it."""
+    said = use(amd(0, process("a"), process("b", pid=7)), card(0, process("a", pid=8)), unread=("default/a",))
+    devices = [held(f"x::{n}", pod, resource="example.com/gpu", pci={"0000:03:00.0"}) for n, pod in enumerate("ab")]
+    views = card_views(said, [*devices, held("GPU-0::0", "a")])
+    assert [[one.owner.pod for one in view.pods] for view in views] == [["b"], ["a"]]
+
+
 def test_of_a_card_whose_use_is_not_known_a_pod_uses_no_known_amount() -> None:
     """0 would be a value."""
     (view,) = card_views(use(card(values={})), [held("GPU-0::0", "a")])
