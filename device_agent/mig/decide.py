@@ -57,7 +57,7 @@ def _asked(case: Case) -> Step:
     case = replace(case, memory=answer.memory)
     if answer.is_awaited:
         return case.waits("a card is being changed", again=SOON, hides=True)
-    if record.before and sight.state.read_at < sight.started + _UNANSWERED_SECONDS:
+    if record.before and sight.state.read_at < sight.inherited + _UNANSWERED_SECONDS:
         return case.waits("an earlier agent may have asked for a change", again=SOON, hides=True)
     return _targeted(case, sight.state, answer.failure)
 

@@ -126,6 +126,7 @@ def present(card: CardState, users: Users) -> MigCard:
         pci_ids=frozenset({card.pci_id}) if card.pci_id else known.pci_ids if known else frozenset(),
         enabled=card.mig_mode == 1,
         existing=tuple(_existing(card, users)),
+        tells_when_enabled=card.mig_mode == 0,
     )
 
 

@@ -131,8 +131,8 @@ class Sight:
 
     ``layouts``: of the key that the Node asks for; of another one, or None: it is being read.
     ``state``: None unless its cards are read. ``unknown``: why users are not known though they were looked at.
-    ``now``: seconds since the epoch, for the lock. ``clock``: seconds of CLOCK_BOOTTIME. ``started``: the
-    clock when the agent began.
+    ``now``: seconds since the epoch, for the lock. ``clock``: seconds of CLOCK_BOOTTIME.
+    ``inherited``: the clock when the agent began, if a change was under way by then; else 0.
     """
 
     node: NodeMig | None
@@ -142,7 +142,7 @@ class Sight:
     now: float
     clock: float
     boot_id: str
-    started: float = 0.0
+    inherited: float = 0.0
     unknown: str = ""
     settings: MigSettings = MigSettings()
     shown: Shown = Shown()
