@@ -53,7 +53,9 @@ def _run_parsed(arguments: Sequence[str], environment: Environment) -> int:
     if parsed.command == "admission-policy":
         from device_agent.cli.policy_command import print_manifest  # noqa: PLC0415 - as above
 
-        return print_manifest(parsed.service_account, parsed.account, limits_memory=parsed.memory_limits)
+        return print_manifest(
+            parsed.service_account, parsed.account, limits_memory=parsed.memory_limits, changes_mig=parsed.mig
+        )
     if parsed.command == "nvml":
         from device_agent.nvml_container.run import run_with_flags  # noqa: PLC0415 - as above
         from device_agent.nvml_container.settings import FLAGS  # noqa: PLC0415 - as above
