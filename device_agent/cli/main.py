@@ -100,10 +100,15 @@ def _run(flags: Flags, environment: Environment) -> int:
     return 0
 
 
-def _own_node(name: str, environment: Environment, on_asked: "Callable[[Asked], None]") -> "OwnNode | None":
-    from device_agent.node.follow import own_node  # noqa: PLC0415 - only with profiles of GPUs
+def _own_node(
+    name: str,
+    environment: Environment,
+    on_asked: "Callable[[Asked], None] | None",
+    on_mig: "Callable[[], None] | None",
+) -> "OwnNode | None":
+    from device_agent.node.follow import own_node  # noqa: PLC0415 - only where labels of GPUs are followed
 
-    return own_node(name, environment, on_asked)
+    return own_node(name, environment, on_asked, on_mig)
 
 
 def _connect(environment: Environment) -> "Create | None":
