@@ -65,7 +65,7 @@ class Agent:
         sources: Sequence[Source] | None = None,
         given: "Allocations | None" = None,
         *,
-        own_node: "MakeOwnNode" = lambda _: None,
+        own_node: "MakeOwnNode" = lambda *_: None,
         connect: "Connect" = lambda: None,
     ) -> None:
         self._settings = settings

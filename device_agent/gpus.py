@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from device_agent.profiles.verdict import Verdict
     from device_agent.sources.files.profiled_files import ProfiledFiles
 
-    MakeOwnNode = Callable[[Callable[[Asked], None]], OwnNode | None]
-    """Follows the Node that the agent runs on, and reports what its label asks for; None where it cannot be known."""
+    MakeOwnNode = Callable[[Callable[[Asked], None] | None, Callable[[], None] | None], OwnNode | None]
+    """Follows the Node that the agent runs on; None where it cannot be known. It reports which profile the Node's label
+    asks for, and that what the Node says about MIG has changed."""
 
 
 class Gpus:
@@ -38,7 +39,7 @@ class Gpus:
     ) -> None:
         self.given = given or Allocations(settings.state_dir, read_boot_id("/"))
         self.source = NvidiaSource(settings, given=self.given)
-        self._own = make_own_node(lambda asked: self.source.ask(asked.key)) if settings.profiles else None
+        self._own = make_own_node(lambda asked: self.source.ask(asked.key), None) if settings.profiles else None
         self._task: asyncio.Task[None] | None = None
         self._files = files
         if files is not None:

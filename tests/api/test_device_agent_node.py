@@ -16,7 +16,8 @@ import pytest
 from device_agent.cli.main import run as agent_cli
 from device_agent.node.answered import REASON
 from device_agent.node.asked import ABSENT, Asked, Wish
-from device_agent.node.own_node import OwnNode, Pauses
+from device_agent.node.attempts import Pauses
+from device_agent.node.own_node import OwnNode
 from device_agent.profiles.verdict import Verdict
 from kube_api.client import Client
 from kube_api.errors import Forbidden, NotFound
@@ -276,7 +277,7 @@ def test_a_whole_agent_does_what_the_label_asks_for(
 
     with tempfile.TemporaryDirectory() as folder:  # a short name, for sockets
         mount(Path(folder) / "profiles", WHOLE, **{"slice-4": RENAMED})
-        live(Path(folder), act, own_node=lambda on_asked: OwnNode(agent, node, on_asked, partial(Pauses, 0.5, 2.0)))
+        live(Path(folder), act, own_node=lambda on_asked, _: OwnNode(agent, node, on_asked, partial(Pauses, 0.5, 2.0)))
     assert len(events(root, node)) == 1
 
 
