@@ -21,7 +21,7 @@ class Seen:
     shown: Collection[Key] | None = None
     recorded: Collection[Key] | None = None
     why: str = ""
-    holders: Holders = field(default_factory=dict)
+    holders: Holders = field(default_factory=dict, compare=False)
 
 
 def in_use(seen: Seen, given: Given | None, recent: Recent) -> frozenset[Held] | None:

@@ -117,6 +117,8 @@ class MigKeeper:
     def has_offered(self) -> None:
         """Take note that what is held now is what the kubelet is shown."""
         self._offered = self.step.held
+        if self._offered != self._shown.cards:
+            self._wake()
 
     async def close(self) -> None:
         """End what is under way."""
