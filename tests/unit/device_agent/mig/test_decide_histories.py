@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from device_agent.mig.parse import Layout
 from device_agent.mig.values import MigSettings
@@ -44,19 +44,34 @@ class Histories(RuleBasedStateMachine):
 
     # --- what happens -------------------------------------------------------------------------------------------------
 
-    @rule(number=st.integers(1, 12))
+    @initialize(key=st.sampled_from(KEYS), pods=st.booleans())
+    def begin(self, key: str, pods: bool) -> None:
+        """Ask for a layout, on a node where pods may run."""
+        if pods:
+            self.world.pods["a/on-first"] = ("nvidia.com/mig-1g.5gb", "MIG-0-1g.5gb-0-0")
+            self.world.pods["a/on-second"] = ("nvidia.com/gpu", "GPU-1")
+            self.world.pods["a/on-last"] = ("nvidia.com/mig-7g.40gb", "MIG-2-7g.40gb-0-0")
+        self.world.ask(key)
+
+    @rule(number=st.integers(1, 4))
     def work(self, number: int) -> None:
         """Let everybody work."""
         for _ in range(number):
             self.world.round()
             self.never_unwritten()
 
-    @rule()
-    def decides(self) -> None:
-        """Have the agent decide, and nobody do it yet."""
-        self.world.step()
+    @rule(number=st.integers(5, 20))
+    def work_longer(self, number: int) -> None:
+        """Let everybody work."""
+        self.work(number)
 
-    @rule(key=st.sampled_from(KEYS) | st.none())
+    @rule(number=st.integers(1, 3))
+    def decides(self, number: int) -> None:
+        """Have the agent decide, and nobody else do anything yet."""
+        for _ in range(number):
+            self.world.step()
+
+    @rule(key=st.sampled_from([*KEYS, None, "two-balanced", "two-sevens"]))
     def label(self, key: str | None) -> None:
         """Change the label."""
         self.world.ask(key)
@@ -78,9 +93,12 @@ class Histories(RuleBasedStateMachine):
         else:
             del self.world.pods[name]
 
-    @rule()
-    def kill_agent(self) -> None:
+    @rule(whole_pod=st.booleans())
+    def kill_agent(self, whole_pod: bool) -> None:
         """Kill the agent; what it has asked for is done all the same, or not."""
+        if whole_pod:
+            self.world.queue.clear()
+            self.world.changed = ()
         self.world.start_agent()
 
     @rule(calls=st.integers(0, 12))
@@ -88,61 +106,42 @@ class Histories(RuleBasedStateMachine):
         """Have nvml die in the middle of a change."""
         self.world.crash_after = calls
 
-    @rule(is_up=st.booleans())
-    def nvml(self, is_up: bool) -> None:
-        """Have nvml away, or back."""
-        self.world.nvml_is_up = is_up
+    @rule(what=st.sampled_from(["nvml", "api", "kubelet", "driver-builder", "conflict", "drain"]), is_on=st.booleans())
+    def outage(self, what: str, is_on: bool) -> None:
+        """Have something away, or back."""
+        world = self.world
+        match what:
+            case "nvml":
+                world.nvml_is_up = is_on
+            case "api":
+                world.has_api = is_on
+            case "kubelet":
+                world.unknown = "" if is_on else "the kubelet is away"
+            case "driver-builder":
+                world.drains = is_on
+            case "conflict":
+                world.conflicts = 1 + is_on
+            case _:
+                world.settings = MigSettings(drain=is_on, deadline=60)
 
-    @rule(has_api=st.booleans())
-    def api_server(self, has_api: bool) -> None:
-        """Have the API server away, or back."""
-        self.world.has_api = has_api
-
-    @rule(number=st.integers(1, 2))
-    def conflicts(self, number: int) -> None:
-        """Have somebody else write the Node first."""
-        self.world.conflicts = number
-
-    @rule(unknown=st.sampled_from(["", "the kubelet is away"]))
-    def podresources(self, unknown: str) -> None:
-        """Have the kubelet away, or back."""
-        self.world.unknown = unknown
-
-    @rule(drain=st.booleans())
-    def drains(self, drain: bool) -> None:
-        """Switch drains on or off."""
-        self.world.settings = MigSettings(drain=drain, deadline=60)
-
-    @rule(builds=st.booleans())
-    def driver_builder(self, builds: bool) -> None:
-        """Have driver-builder away, or back."""
-        self.world.drains = builds
-
-    @precondition(lambda self: "driverwright.io/lock" not in self.world.annotations)
-    @rule()
-    def lock(self) -> None:
-        """Have somebody else lock the node."""
-        self.world.lock_by(OTHER)
-
-    @rule()
-    def unlock(self) -> None:
-        """Have them release it."""
-        self.world.unlock(OTHER)
+    @rule(releases=st.booleans())
+    def lock(self, releases: bool) -> None:
+        """Have somebody else lock the node, or release it."""
+        if releases:
+            self.world.unlock(OTHER)
+        elif "driverwright.io/lock" not in self.world.annotations:
+            self.world.lock_by(OTHER)
 
     @rule(card=st.integers(0, 1), fails=st.lists(st.sampled_from(["create", "destroy", "mode"]), max_size=4))
     def fail(self, card: int, fails: list[str]) -> None:
         """Have a card fail."""
         self.world.cards[card].fails = list(fails)
 
-    @rule(card=st.integers(0, 1), busy=st.booleans())
-    def busy(self, card: int, busy: bool) -> None:
-        """Have something that is no pod use a card."""
+    @rule(card=st.integers(0, 1), busy=st.booleans(), needs=st.booleans())
+    def habits(self, card: int, busy: bool, needs: bool) -> None:
+        """Have something that is no pod use a card, and have its mode change with a boot alone."""
         self.world.cards[card].busy = busy
-
-    @rule(needs=st.booleans())
-    def needs_boot(self, needs: bool) -> None:
-        """Have the mode of card 1 change with a boot alone."""
-        self.world.cards[1].needs_boot = needs
+        self.world.cards[card].needs_boot = needs
 
     @rule(seconds=st.sampled_from([5.0, 60.0, 700.0]), keeps=st.booleans())
     def boot(self, seconds: float, keeps: bool) -> None:
@@ -152,8 +151,6 @@ class Histories(RuleBasedStateMachine):
         self.world.boot(seconds)
         for card in self.world.cards:
             self.good[card.index] += [(0, ()), (1, ())]
-        if self.world.labels.get("nvidia.com/mig.config") is None and "driverwright.io/mig" not in self.world.annotations:
-            return
 
     @rule(seconds=st.sampled_from([30.0, 700.0]))
     def time(self, seconds: float) -> None:
@@ -182,6 +179,7 @@ class Histories(RuleBasedStateMachine):
     def never_touches_others(self) -> None:
         """No change is asked of a card that no layout is for, and no pod of it is evicted."""
         assert all(change.card != "GPU-2" for change in self.world.changes)
+        assert "a/on-last" not in self.world.evicted
 
     # --- how it ends --------------------------------------------------------------------------------------------------
 
@@ -195,10 +193,17 @@ class Histories(RuleBasedStateMachine):
         world.unlock(OTHER)
         for card in world.cards:
             card.fails, card.busy = [], False
-        for _ in range(450):
+        self.settle()
+        world.ask("two-balanced")
+        self.settle()
+
+    def settle(self) -> None:
+        """Let everybody work for a while, and expect an end."""
+        world = self.world
+        for _ in range(400):
             world.round()
-            if world.state == "rebooting":
-                world.boot(60)
+            if world.state == "rebooting" and any(card.mode != card.pending for card in world.cards):
+                self.boot(60.0, keeps=True)
         key = world.labels.get("nvidia.com/mig.config")
         assert world.leftovers == []
         assert world.labels[DEPLOY] == "true"
