@@ -215,6 +215,9 @@ class Agent:
         if self._settings.profiles and description.nvidia is None and not description.resources:
             where = self._settings.config_file
             log.warning("config: --profiles means nothing without nvidia: in %s, or resources there", where)
+        if description.nvidia is not None and description.nvidia.changes_mig and not self._settings.mig_config:
+            where = self._settings.config_file
+            log.warning("config: nvidia.mig in %s means nothing without a file of layouts: set --mig-config", where)
         if description.nvidia is not None and self._may_add_sources:
             self._may_add_sources = False
             self._add_gpus()

@@ -1,4 +1,4 @@
-"""The mounted file with MIG layouts: read, as what it asks for under one key. What is wrong with it is an error text."""
+"""The mounted file with MIG layouts: what it asks for under one key. What is wrong with it is an error text."""
 
 import errno
 import os

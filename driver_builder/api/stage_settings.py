@@ -16,13 +16,18 @@ class ProfileSettings:
     """``nvidia.profiles``: by which profiles our agent shares GPUs.
 
     ``config_map`` has the profiles; ``default`` is the key of the one that counts where a node names none, if not
-    ``default``. ``account`` is the service account by whose token the agent follows the label of its Node: without one
-    the default counts everywhere.
+    ``default``. Without a token that counts everywhere.
     """
 
     config_map: str
     default: str | None = None
-    account: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigSettings:
+    """``nvidia.mig``, switched on: ``config_map`` has the file with MIG layouts. Without a token none is made."""
+
+    config_map: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +50,10 @@ class UseSettings:
 class DevicePluginSettings:
     """``devicePlugin``: our agent with a ``resource`` described in place or with ``nvidia``, or a vendor's ``image``.
 
-    ``resource`` and ``nvidia`` are as they were given: empty, or None, where they are not; ``profiles`` is what was in
-    ``nvidia`` and is not for the agent's configuration. ``use`` is what our agent shows and limits of the devices' use.
+    ``resource`` and ``nvidia`` are as they were given: empty, or None, where they are not; ``profiles``, ``mig`` and
+    ``account`` are what was in ``nvidia`` and is not for the agent's configuration. ``account`` is the service account
+    by whose token the agent follows the labels of its Node. ``use`` is what our agent shows and limits of the devices'
+    use.
     ``resource_name`` is the extended resource that the nodes get, such as ``driverwright.io/edu``; with ``nvidia`` it
     is the one of full cards, and nodes may get others of the same domain.
     """
@@ -55,6 +62,8 @@ class DevicePluginSettings:
     resource: Json = field(default_factory=dict)
     nvidia: Json | None = None
     profiles: ProfileSettings | None = None
+    mig: MigSettings | None = None
+    account: str | None = None
     use: UseSettings | None = None
     image: str | None = None
     command: tuple[str, ...] = ()
@@ -105,5 +114,6 @@ class StageSettings:
     @property
     def asks_for_users(self) -> bool:
         """Return whether it matters which pods use the plugin's resources."""
-        profiles = self.device_plugin.profiles if self.device_plugin is not None else None
-        return self.plugin_validation is not None or (profiles is not None and profiles.account is not None)
+        plugin = self.device_plugin
+        is_answering = plugin is not None and plugin.profiles is not None and plugin.account is not None
+        return self.plugin_validation is not None or is_answering

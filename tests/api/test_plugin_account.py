@@ -12,7 +12,7 @@ from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.cluster.agent_accounts import AgentAccounts
 from driver_builder.cluster.read_daemon_sets import read_plugin_set
 from driver_builder.controller.execute import Executor
-from driver_builder.objects import gpu_profiles, plugin
+from driver_builder.objects import agent_token, plugin
 from driver_builder.planning.actions import ApplyPlugin
 from kube_api.client import Client
 from kube_api.errors import Invalid
@@ -163,14 +163,14 @@ def test_an_account_leaves_a_daemon_set_by_the_default_one(builder: Client, root
         with_token, without = _manifest(container, has_token=True), _manifest(container, has_token=False)
         first = applied(with_token)
         assert plugin.is_as_wanted(first, with_token)
-        assert gpu_profiles.has_token(plugin.pod_of(first))
+        assert agent_token.has_token(plugin.pod_of(first))
         left = applied(without, first.uid)
         assert plugin.pod_of(left)["serviceAccountName"] == ACCOUNT
         wanted = plugin.replacing(left, without)
         assert not plugin.is_as_wanted(left, wanted)
         second = applied(wanted, first.uid)
         assert plugin.pod_of(second)["serviceAccountName"] == "default"
-        assert not gpu_profiles.has_token(plugin.pod_of(second))
+        assert not agent_token.has_token(plugin.pod_of(second))
         assert plugin.is_as_wanted(second, plugin.replacing(second, without))
         third = applied(plugin.replacing(second, with_token), first.uid)
         assert plugin.pod_of(third)["serviceAccountName"] == ACCOUNT

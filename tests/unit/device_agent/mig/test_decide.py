@@ -6,8 +6,13 @@ import pytest
 
 from device_agent.mig.values import MigSettings
 from kube_api.names import (
-    DRAIN_REQUEST_ANNOTATION, GPU_DEPLOY_PREFIX, LOCK_ANNOTATION, MIG_ANNOTATION, MIG_STATE_LABEL,
-    PAUSED_FOR_MIG_CHANGE, REBOOT_REQUIRED_LABEL,
+    DRAIN_REQUEST_ANNOTATION,
+    GPU_DEPLOY_PREFIX,
+    LOCK_ANNOTATION,
+    MIG_ANNOTATION,
+    MIG_STATE_LABEL,
+    PAUSED_FOR_MIG_CHANGE,
+    REBOOT_REQUIRED_LABEL,
 )  # fmt: skip
 from tests.unit.device_agent.mig.world import Card, World, a100s, enabled
 

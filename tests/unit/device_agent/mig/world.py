@@ -12,20 +12,50 @@ from hashlib import sha256
 from itertools import count
 
 from device_agent.errors import ConfigurationError
-from device_agent.gpu_state.mig_change import DONE, FAILED, IN_USE, RESET_REQUIRED, MigChange, check_change, plain_change
+from device_agent.gpu_state.mig_change import (
+    DONE,
+    FAILED,
+    IN_USE,
+    RESET_REQUIRED,
+    MigChange,
+    check_change,
+    plain_change,
+)
 from device_agent.gpu_state.state import (
-    OK, CardState, GpuInstanceState, InstanceState, MigChanged, MigProfileState, State,
+    OK,
+    CardState,
+    GpuInstanceState,
+    InstanceState,
+    MigChanged,
+    MigProfileState,
+    State,
 )  # fmt: skip
 from device_agent.mig.decide import decide
 from device_agent.mig.model import Model
 from device_agent.mig.parse import parse_layouts
 from device_agent.mig.tables import MODELS
 from device_agent.mig.values import (
-    Holding, Layouts, Memory, MigSettings, NodeMig, NodeWrite, Shown, Sight, Step, UnitUsers,
+    Holding,
+    Layouts,
+    Memory,
+    MigSettings,
+    NodeMig,
+    NodeWrite,
+    Shown,
+    Sight,
+    Step,
+    UnitUsers,
 )  # fmt: skip
 from kube_api.names import (
-    DRAIN_REQUEST_ANNOTATION, DRAIN_STATE_ANNOTATION, GPU_DEPLOY_PREFIX, LOCK_ANNOTATION, MIG_ANNOTATION,
-    MIG_CONFIG_LABEL, MIG_STATE_LABEL, PAUSED_FOR_MIG_CHANGE, REBOOT_REQUIRED_LABEL,
+    DRAIN_REQUEST_ANNOTATION,
+    DRAIN_STATE_ANNOTATION,
+    GPU_DEPLOY_PREFIX,
+    LOCK_ANNOTATION,
+    MIG_ANNOTATION,
+    MIG_CONFIG_LABEL,
+    MIG_STATE_LABEL,
+    PAUSED_FOR_MIG_CHANGE,
+    REBOOT_REQUIRED_LABEL,
 )  # fmt: skip
 from kube_api.node_lock import parse_lock, render_lock
 

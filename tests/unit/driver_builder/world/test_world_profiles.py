@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from driver_builder.cluster.agent_accounts import SECONDS
-from driver_builder.objects import gpu_profiles, plugin_validation_pod
+from driver_builder.objects import agent_token, plugin_validation_pod
 from driver_builder.planning.plan_view import PlanSettings
 from kube_api.client import Object
 from kube_api.names import GPU_PROFILE_ANNOTATION
@@ -83,7 +83,7 @@ def test_a_profile_that_renames_takes_no_label() -> None:
     offer(world, GPU)
     settle(world)
     assert stages(world)["a"] == EVERY
-    assert gpu_profiles.has_token(pod_of(world))
+    assert agent_token.has_token(pod_of(world))
     assert condition(world) == ("True", "StagesReady")
     world.labels.clear()
     offer(world, SHARED)
@@ -146,7 +146,7 @@ def test_without_the_account_devices_are_there_and_the_condition_says_why_profil
     world = gpus(settings, has_account=has_account)
     settle(world)
     assert stages(world)["a"] == EVERY
-    assert not gpu_profiles.has_token(pod_of(world))
+    assert not agent_token.has_token(pod_of(world))
     assert "serviceAccountName" not in pod_of(world)
     assert condition(world) == ("False", reason)
     assert words in world.status()["stages"]["message"]
@@ -167,7 +167,7 @@ def test_an_account_may_come_and_go() -> None:
     world.now += SECONDS
     settle(world)
     assert pod_of(world)["serviceAccountName"] == "default"
-    assert not gpu_profiles.has_token(pod_of(world))
+    assert not agent_token.has_token(pod_of(world))
     assert condition(world) == ("False", "ServiceAccountNotFound")
 
 
