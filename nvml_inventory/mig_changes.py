@@ -83,15 +83,21 @@ def _named(profiles: Sequence[KnownProfile], name: str, uuid: str) -> KnownProfi
 
 def _fill(instance: Any, compute: Sequence[int]) -> None:
     try:
-        profiles = {slices: profile for profile, slices in reversed(list(_compute_profiles(instance)))}
-        for slices in compute:
-            if slices not in profiles:
-                raise MigUnchanged(f"there is no compute instance of {slices} slices in it")
-            nvml.nvmlGpuInstanceCreateComputeInstance(instance, profiles[slices])
+        for profile in _compute_ids(instance, compute):
+            nvml.nvmlGpuInstanceCreateComputeInstance(instance, profile)
     except (nvml.NVMLError, MigUnchanged):
         with suppress(nvml.NVMLError):  # what is left of it is read anew, and said
             _destroy(instance)
         raise
+
+
+def _compute_ids(instance: Any, compute: Sequence[int]) -> list[int]:
+    """Return NVML's ids of profiles with so many slices; the first one of several."""
+    known = {slices: profile for profile, slices in reversed(list(_compute_profiles(instance)))}
+    for slices in compute:
+        if slices not in known:
+            raise MigUnchanged(f"it can have no compute instance of {slices} slices")
+    return [known[slices] for slices in compute]
 
 
 def _destroy(instance: Any) -> None:

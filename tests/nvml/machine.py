@@ -189,8 +189,12 @@ class FakeMachine:
         self.set(gpu, "resetrequired", 1)
 
     def reload_driver(self) -> None:
-        """Load the driver anew: instances are gone, pending modes hold, and Hopper loses MIG mode."""
-        self.mig.reset()
+        """Load the driver anew: instances are gone, and Hopper loses MIG mode; what is pending stays so."""
+        self.mig.reload(boots=False)
+
+    def boot(self) -> None:
+        """Boot: as with a new driver, but pending modes are what GPUs have now."""
+        self.mig.reload(boots=True)
 
     def write_proc(self, folder: Path) -> None:
         """Have instances and minors in a folder that stands for ``/proc/driver/nvidia``, whenever a program asks."""

@@ -61,12 +61,15 @@ class MigFile:
         with self._changing() as gpus:
             gpus[uuid] = gpu
 
-    def reset(self) -> None:
-        """Make what is left after the driver was loaded anew."""
+    def reload(self, *, boots: bool) -> None:
+        """Leave what is left after the driver was loaded anew, also by a boot."""
         with self._changing() as gpus:
             for uuid, gpu in gpus.items():
-                loses = self._models[uuid].compute[0] >= _HOPPER and gpu.mode == gpu.pending
-                gpus[uuid] = MigGpu(0, 0) if loses else MigGpu(gpu.pending, gpu.pending)
+                if gpu.mode != gpu.pending:
+                    gpus[uuid] = MigGpu(gpu.pending if boots else gpu.mode, gpu.pending)
+                else:
+                    keeps = self._models[uuid].compute[0] < _HOPPER
+                    gpus[uuid] = MigGpu(gpu.mode, gpu.mode) if keeps else MigGpu()
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, MigGpu]]:

@@ -268,6 +268,8 @@ def test_a_switch_that_wants_a_reset_is_pending_until_the_boot(child: NvmlChild,
     assert attempt(child, "modes") == [0, 0]
     assert attempt(child, "set_mode", 1) == WANTS_RESET
     machine.reload_driver()
+    assert attempt(child, "modes") == [0, 1]
+    machine.boot()
     assert attempt(child, "modes") == [1, 1]
 
 

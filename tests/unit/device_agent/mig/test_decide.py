@@ -14,7 +14,8 @@ from kube_api.names import (
     PAUSED_FOR_MIG_CHANGE,
     REBOOT_REQUIRED_LABEL,
 )  # fmt: skip
-from tests.unit.device_agent.mig.world import Card, World, a100s, enabled
+from tests.unit.device_agent.mig.world import World, a100s
+from tests.unit.device_agent.mig.world_card import Card, enabled
 
 DEPLOY = f"{GPU_DEPLOY_PREFIX}dcgm-exporter"
 THREE, ONE = ("3g.20gb", 4, (3,)), ("1g.5gb", 0, (1,))
@@ -55,7 +56,7 @@ def test_without_a_label_nothing_is_touched() -> None:
     world.labels |= {MIG_STATE_LABEL: "success", DEPLOY: PAUSED_FOR_MIG_CHANGE}
     world.lock_by("gpu-partitioner")
     keys, version = world.keys, world.version
-    assert all(step.registers and not step.held and not step.looks for step in world.rounds(5))
+    assert all(step.registers and not step.held and not step.looks for step in (world.round() for _ in range(5)))
     assert (world.keys, world.version) == (keys, version)
 
 
@@ -367,9 +368,11 @@ def test_a_label_that_is_removed_afterwards() -> None:
     assert (world.devices("1g.5gb"), world.annotations, world.state) == (7, {}, None)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"asked":"sevens","applied":"","step":"changing","before":null,"message":""}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"asked":"sevens","applied":"","step":"changing","before":null,"message":""}']
+)
 def test_a_record_that_cannot_be_read_stops_everything(text: str) -> None:
-    """What was before is not known: failed, nothing is touched, what was taken is given back, until an admin removes it."""
+    """What was before is not known: failed, no card is touched, what was taken is given back."""
     world = World(cards=[enabled(0, ONE)])
     world.labels[DEPLOY] = PAUSED_FOR_MIG_CHANGE
     world.annotations[MIG_ANNOTATION] = text

@@ -6,7 +6,8 @@ import pytest
 
 from device_agent.mig.values import MigSettings
 from kube_api.names import GPU_DEPLOY_PREFIX
-from tests.unit.device_agent.mig.world import Card, World, enabled
+from tests.unit.device_agent.mig.world import World
+from tests.unit.device_agent.mig.world_card import Card, enabled
 
 DEPLOY = f"{GPU_DEPLOY_PREFIX}dcgm-exporter"
 BEFORE = (("1g.5gb", 0, (1,)), ("1g.5gb", 1, (1,)), ("3g.20gb", 4, (3,)))
@@ -117,7 +118,7 @@ def test_cut_short_after_each_round(cut: Callable[[World], None], after: int) ->
 
 @pytest.mark.parametrize("calls", range(16))
 def test_nvml_dies_between_two_calls(calls: int) -> None:
-    """An instance is destroyed and none is made, or some of them: there is no answer, and the cards say what is there."""
+    """Instances are destroyed and none are made, or some: there is no answer, and the cards say what is there."""
     world = begun()
     world.crash_after = calls
     world.ask("two-balanced")

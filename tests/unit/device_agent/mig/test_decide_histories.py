@@ -8,7 +8,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from device_agent.mig.parse import Layout
 from device_agent.mig.values import MigSettings
 from kube_api.names import GPU_DEPLOY_PREFIX
-from tests.unit.device_agent.mig.world import LAYOUTS, Card, Key, World, enabled, read_layouts
+from tests.unit.device_agent.mig.world import LAYOUTS, World, read_layouts
+from tests.unit.device_agent.mig.world_card import Card, Key, enabled
 
 DEPLOY = f"{GPU_DEPLOY_PREFIX}dcgm-exporter"
 KEYS = ("two-sevens", "two-balanced", "two-disabled", "two-too-much", "first", "none-such")
@@ -157,7 +158,7 @@ class Histories(RuleBasedStateMachine):
         """Let time pass while nobody works."""
         self.world.clock += seconds
 
-    # --- what must never happen (and what the world itself asserts) -----------------------------------------------------
+    # --- what must never happen (the world itself asserts more) -------------------------------------------------------
 
     def is_good(self, card: Card) -> bool:
         """Return whether a card is as it was, or as some key asks."""

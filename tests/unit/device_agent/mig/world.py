@@ -1,7 +1,7 @@
-"""A node whose MIG layout is changed, in the small: cards, the container nvml, the kubelet, driver-builder, the agent.
+"""A node whose MIG layout is changed, in the small: the container nvml, the kubelet, driver-builder, the agent.
 
-Times are seconds; one clock stands for all. The agent is what :func:`device_agent.mig.decide.decide` decides, and forgets
-all when it is killed.
+Times are seconds; one clock stands for all. The agent is what :func:`device_agent.mig.decide.decide` decides, and
+forgets all when it is killed.
 """
 
 import json
@@ -9,31 +9,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
-from itertools import count
 
 from device_agent.errors import ConfigurationError
 from device_agent.gpu_state.mig_change import (
     DONE,
     FAILED,
-    IN_USE,
-    RESET_REQUIRED,
     MigChange,
     check_change,
     plain_change,
 )
 from device_agent.gpu_state.state import (
     OK,
-    CardState,
-    GpuInstanceState,
-    InstanceState,
     MigChanged,
-    MigProfileState,
     State,
 )  # fmt: skip
 from device_agent.mig.decide import decide
-from device_agent.mig.model import Model
 from device_agent.mig.parse import parse_layouts
-from device_agent.mig.tables import MODELS
 from device_agent.mig.values import (
     Holding,
     Layouts,
@@ -58,8 +49,8 @@ from kube_api.names import (
     REBOOT_REQUIRED_LABEL,
 )  # fmt: skip
 from kube_api.node_lock import parse_lock, render_lock
+from tests.unit.device_agent.mig.world_card import Card, Key, Refused
 
-A100 = MODELS["A100-40"]
 EPOCH = 1_800_000_000.0
 LAYOUTS = """\
 version: v1
@@ -77,117 +68,6 @@ mig-configs:
   two-disabled: [{devices: [0, 1], mig-enabled: false}]
   two-too-much: [{devices: [0, 1], mig-enabled: true, mig-devices: {3g.20gb: 2, 1g.5gb: 1}}]
 """
-Placing = tuple[str, int, tuple[int, ...]]
-Key = tuple[int, tuple[Placing, ...]]
-"""Mode and instances of a card: profile, start, slices of compute instances."""
-
-
-class Refused(Exception):
-    """NVML says no; what it is, is the first argument."""
-
-
-@dataclass
-class Card:
-    """A card, with what NVML does. ``needs_boot``: it switches its mode with a boot. ``fails``: the next calls that fail.
-
-    ``keeps_mode``: over a boot; a Hopper does not. ``busy``: a process that is no pod's has it open.
-    """
-
-    index: int
-    model: Model = A100
-    mode: int = 0
-    pending: int = 0
-    instances: dict[int, Placing] = field(default_factory=dict)
-    needs_boot: bool = False
-    keeps_mode: bool = True
-    busy: bool = False
-    fails: list[str] = field(default_factory=list)
-    lost: str = ""
-    has_table: bool = True
-    ids: "count[int]" = field(default_factory=lambda: count(1))
-
-    @property
-    def uuid(self) -> str:
-        return f"GPU-{self.index}"
-
-    @property
-    def key(self) -> Key:
-        return self.mode, tuple(sorted(self.instances.values(), key=lambda one: one[1]))
-
-    def _call(self, name: str) -> None:
-        if self.fails and self.fails[0] in (name, "any"):
-            self.fails.pop(0)
-            raise Refused(FAILED, f"{name}: Unknown Error")
-
-    def destroy(self, gi: int) -> None:
-        self._call("destroy")
-        del self.instances[gi]
-
-    def switch(self, mode: int) -> None:
-        if mode == self.mode == self.pending:
-            return
-        self._call("mode")
-        if self.busy:
-            raise Refused(IN_USE, "In use by another client")
-        if self.instances:
-            raise Refused(FAILED, "there are instances")
-        self.pending = mode
-        if mode != self.mode and self.needs_boot:
-            raise Refused(RESET_REQUIRED, "the mode changes with a reset")
-        self.mode = mode
-
-    def create(self, profile: str, start: int, compute: tuple[int, ...]) -> None:
-        self._call("create")
-        found = self.model.profile(profile)
-        assert found is not None
-        slices = set(range(start, start + found.size))
-        assert self.mode == 1
-        assert start in found.starts
-        assert sum(compute) <= found.compute
-        for name, begin, _ in self.instances.values():
-            other = self.model.profile(name)
-            assert other is not None
-            assert not slices & set(range(begin, begin + other.size)), "NVML has no room there"
-        self.instances[next(self.ids)] = (profile, start, compute)
-
-    def boot(self) -> None:
-        self.instances.clear()
-        self.mode = self.pending = self.pending if self.keeps_mode else 0
-        self.busy = False
-
-    def units(self) -> dict[str, int | None]:
-        """Return UUID -> gi of what can be given."""
-        return {self.uuid: None, **{uuid: gi for uuid, gi, _, _ in self.devices()}}
-
-    def devices(self) -> list[tuple[str, int, int, int]]:
-        return [
-            (f"MIG-{self.index}-{profile}-{start}-{ci}", gi, ci, size)
-            for gi, (profile, start, compute) in sorted(self.instances.items())
-            for ci, size in enumerate(compute)
-        ]
-
-    def state(self) -> CardState:
-        if self.lost:
-            return CardState(self.index, self.uuid, why=self.lost, error=15)
-        profiles = [self.model.profile(name) for name, _, _ in self.instances.values()]
-        named = dict(zip(self.instances, profiles, strict=True))
-        found = []
-        for uuid, gi, ci, size in self.devices():
-            profile = named[gi]
-            assert profile is not None
-            name = profile.name if size == profile.compute else f"{size}c.{profile.name}"
-            found.append(InstanceState(uuid, name, gi, ci, 1))
-        return CardState(
-            self.index, self.uuid, "NVIDIA A100-SXM4-40GB" if self.has_table else "NVIDIA X1", minor=self.index,
-            mig_mode=self.mode, mig_pending=self.pending, instances=tuple(found), pci_id="0x20b010de",
-            gpu_instances=tuple(
-                GpuInstanceState(gi, profile, start, self.model.profile(profile).size, compute)  # type: ignore[union-attr] # it is there
-                for gi, (profile, start, compute) in sorted(self.instances.items())
-            ),
-            mig_profiles=tuple(
-                MigProfileState(one.name, one.starts, one.size, one.most) for one in self.model.profiles
-            ) if self.mode else (),
-        )  # fmt: skip
 
 
 @dataclass
@@ -199,7 +79,7 @@ class World:
     """
 
     cards: list[Card]
-    settings: MigSettings = MigSettings()
+    settings: MigSettings = field(default_factory=MigSettings)
     file: str = LAYOUTS
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
@@ -231,13 +111,16 @@ class World:
 
     @property
     def boot_id(self) -> str:
+        """Return the id of this boot."""
         return f"boot-{self.boots}"
 
     @property
     def now(self) -> float:
+        """Return the time since the epoch."""
         return EPOCH + self.clock
 
     def touch(self) -> None:
+        """Count a change of the Node."""
         self.version += 1
 
     def ask(self, key: str | None) -> None:
@@ -249,13 +132,16 @@ class World:
 
     @property
     def state(self) -> str | None:
+        """Return what NVML says of the card."""
         return self.labels.get(MIG_STATE_LABEL)
 
     @property
     def record(self) -> Mapping[str, object]:
+        """Return the agent's annotation."""
         return json.loads(self.annotations[MIG_ANNOTATION])  # type: ignore[no-any-return] # an object
 
     def node(self) -> NodeMig:
+        """Return the Node as the agent reads it."""
         get = self.annotations.get
         return NodeMig(
             asked=self.labels.get(MIG_CONFIG_LABEL), state=self.state, record=get(MIG_ANNOTATION),
@@ -289,16 +175,20 @@ class World:
     @property
     def leftovers(self) -> list[str]:
         """Return what a change has to have given back."""
-        labels = [key for key, value in self.labels.items() if value == PAUSED_FOR_MIG_CHANGE or key == REBOOT_REQUIRED_LABEL]
+        labels = [
+            key for key, value in self.labels.items() if value == PAUSED_FOR_MIG_CHANGE or key == REBOOT_REQUIRED_LABEL
+        ]
         lock = self.annotations.get(LOCK_ANNOTATION)
         ours = [LOCK_ANNOTATION] if lock is not None and parse_lock(lock).holder == "device-agent" else []
         return [*labels, *ours, *({DRAIN_REQUEST_ANNOTATION} & self.annotations.keys())]
 
     def lock_by(self, holder: str) -> None:
+        """Have somebody lock the node."""
         self.annotations[LOCK_ANNOTATION] = render_lock(holder, self.boot_id, self.now)
         self.touch()
 
     def unlock(self, holder: str) -> None:
+        """Have somebody release the lock, if it is theirs."""
         lock = self.annotations.get(LOCK_ANNOTATION)
         if lock is not None and parse_lock(lock).holder == holder:
             del self.annotations[LOCK_ANNOTATION]
@@ -309,7 +199,8 @@ class World:
     def start_agent(self) -> None:
         """Start it; what it knew is lost."""
         self.memory = Memory()
-        self.inherited = self.clock if self.annotations.get(MIG_ANNOTATION, '"before":null').find('"before":null') < 0 else 0.0
+        is_under_way = '"before":null' not in self.annotations.get(MIG_ANNOTATION, '"before":null')
+        self.inherited = self.clock if is_under_way else 0.0
         self.shown = Shown()
         self.users: UnitUsers | None = None
         self.said_unknown = ""
@@ -317,6 +208,7 @@ class World:
         self.cached: NodeMig | None = None
 
     def sight(self) -> Sight:
+        """Return what the agent sees."""
         if self.has_api:
             self.cached = self.node()
         node = self.cached
@@ -349,7 +241,7 @@ class World:
         return step
 
     def check_asked(self, change: MigChange) -> None:
-        """Nothing is destroyed of which the Node does not say what it was, or with a user, or in somebody else's lock."""
+        """Expect that the Node says what was there, and that the lock is the agent's."""
         before = self.record["before"]
         assert isinstance(before, dict)
         assert change.card in before
@@ -371,6 +263,7 @@ class World:
     # --- the container nvml -------------------------------------------------------------------------------------------
 
     def nvml_state(self) -> State | None:
+        """Return what nvml says; None while it is away."""
         if not self.nvml_is_up:
             return None
         cards = tuple(card.state() for card in self.cards)
@@ -440,7 +333,9 @@ class World:
     def build(self) -> None:
         """Have driver-builder do its part of a drain."""
         request, lock = (self.annotations.get(key) for key in (DRAIN_REQUEST_ANNOTATION, LOCK_ANNOTATION))
-        is_ours = lock is not None and parse_lock(lock).holder == "device-agent" and not parse_lock(lock).is_expired(self.now)
+        is_ours = (
+            lock is not None and parse_lock(lock).holder == "device-agent" and not parse_lock(lock).is_expired(self.now)
+        )
         if not self.drains or request is None or not is_ours:
             self.drain_since = None
             if self.annotations.pop(DRAIN_STATE_ANNOTATION, None) is not None:
@@ -487,19 +382,9 @@ class World:
         self.clock += seconds
         return step
 
-    def rounds(self, most: int = 200, seconds: float = 2.0) -> list[Step]:
-        """Let everybody work until nothing is to do any more."""
-        steps = []
-        for _ in range(most):
-            steps.append(self.round(seconds))
-            last = steps[-1]
-            if last.write is None and last.change is None and not last.held and not self.queue and not self.memory.rest:
-                if last.why == "" or len(steps) > 20:
-                    break
-        return steps
-
     @property
     def keys(self) -> list[Key]:
+        """Return mode and instances of all cards."""
         return [card.key for card in self.cards]
 
     def devices(self, resource: str) -> int:
@@ -524,13 +409,3 @@ class _Killed(Exception):
 def a100s(number: int = 4, **fields: object) -> World:
     """Make a node of A100 with 40 GB."""
     return World(cards=[Card(index) for index in range(number)], **fields)  # type: ignore[arg-type] # fields of it
-
-
-def enabled(index: int, *instances: Placing) -> Card:
-    """Make a card in MIG mode."""
-    card = Card(index, mode=1, pending=1)
-    for one in instances:
-        card.create(*one)
-    return card
-
-

@@ -1,4 +1,4 @@
-"""The source changes MIG layouts: over the socket of the container nvml, with the kubelet asked, and a Node in memory."""
+"""The source changes MIG layouts over the socket of the container nvml; the kubelet is asked, the Node is in memory."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -150,7 +150,9 @@ def test_a_pod_is_waited_for_by_its_name(folder: Path) -> None:
     async def act(life: Life) -> None:
         life.pods.run(GPU, "GPU-0")
         life.world.ask("first")
-        await life.until(lambda: "pods use what goes on card 0" in life.world.annotations.get("driverwright.io/mig", ""))
+        await life.until(
+            lambda: "pods use what goes on card 0" in life.world.annotations.get("driverwright.io/mig", "")
+        )
         assert life.world.state == "pending"
         assert life.source.mig_waits
         assert (life.count(GPU), life.world.changes, life.held[-1]) == (4, [], set())
@@ -170,7 +172,9 @@ def test_a_card_that_was_just_given_is_in_use(folder: Path) -> None:
         life.given.remember(GPU, {"GPU-0": ("/dev/nvidia0 195:0",)})
         life.given.end(GPU, {"GPU-0": 1})
         life.world.ask("first")
-        await life.until(lambda: life.world.state == "pending" and "message" in life.world.annotations["driverwright.io/mig"])
+        await life.until(
+            lambda: life.world.state == "pending" and "message" in life.world.annotations["driverwright.io/mig"]
+        )
         assert "has not named yet" in str(life.world.record["message"])
         assert life.world.changes == []
 
