@@ -6,8 +6,10 @@ from device_agent.gpu_state.mig_change import DONE, IN_USE, MigChange
 from device_agent.gpu_state.state import State
 from device_agent.mig.values import Memory
 
-LOST_SECONDS = 120.0
-"""After which a change that was not answered counts as one that will not be."""
+LATE_SECONDS = 10.0
+"""So long after it was asked for a change may still begin. Cards that were read later, and no answer: it was cut short."""
+_LOST_SECONDS = 120.0
+"""After which that counts as so although cards are not read."""
 _FIRST_PAUSE = 5.0
 _MOST_IN_USE, _MOST_FAILED = 6, 2
 """How often a card is asked until it is given up: what has it open may be ending just now."""
@@ -32,7 +34,7 @@ def answered(memory: Memory, state: State, clock: float) -> Answered:
         return Answered(memory=memory)
     answer = next((one for one in state.mig_changes if (one.id, one.card) == (sent.id, sent.card)), None)
     if answer is None:
-        is_awaited = clock < sent.at + LOST_SECONDS
+        is_awaited = state.read_at < sent.at + LATE_SECONDS and clock < sent.at + _LOST_SECONDS
         return Answered(memory=memory if is_awaited else replace(memory, sent=None), is_awaited=is_awaited)
     if answer.outcome == DONE or _waits_for_boot(sent, state):
         return Answered(memory=replace(memory, sent=None, tries=0, pause=0.0))

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from device_agent.errors import MigRefused, StateInvalid
 from device_agent.gpu_state.state import State
-from device_agent.mig.answers import answered
+from device_agent.mig.answers import LATE_SECONDS, answered
 from device_agent.mig.case import LATER, SOON, Case
 from device_agent.mig.change import change
 from device_agent.mig.drain import drain
@@ -27,8 +27,6 @@ from device_agent.mig.values import Memory, NodeMig, Sight, Step
 from kube_api.names import MIG_ANNOTATION
 from kube_api.text import first_few
 
-_UNANSWERED_SECONDS = 10.0
-"""So long a change that an earlier agent has asked for may still begin."""
 _MOST_NAMED = 5
 
 
@@ -57,7 +55,7 @@ def _asked(case: Case) -> Step:
     case = replace(case, memory=answer.memory)
     if answer.is_awaited:
         return case.waits("a card is being changed", again=SOON, hides=True)
-    if record.before and sight.state.read_at < sight.inherited + _UNANSWERED_SECONDS:
+    if record.before and sight.state.read_at < sight.inherited + LATE_SECONDS:
         return case.waits("an earlier agent may have asked for a change", again=SOON, hides=True)
     return _targeted(case, sight.state, answer.failure)
 
