@@ -48,15 +48,11 @@ FIELDS = Fields(
 
 
 class NvidiaStage(NamedTuple):
-    """``nvidia`` as it was read. ``config``: the agent's configuration as it was given, None where it is not given.
-
-    ``account``: None where nothing needs its token.
-    """
+    """``nvidia`` as it was read. ``config``: the agent's configuration as it was given, None where it is not given."""
 
     config: Json | None = None
     profiles: ProfileSettings | None = None
     mig: MigSettings | None = None
-    account: str | None = None
 
 
 def read_nvidia(plugin: Reader) -> NvidiaStage:
@@ -76,13 +72,13 @@ def read_nvidia(plugin: Reader) -> NvidiaStage:
     profiles, mig = _profiles(plugin, given), _mig(plugin, given)
     if mig is not None:
         config["mig"] = {name: value for name, value in given["mig"].items() if name in MIG_KINDS}
-    return NvidiaStage(config, profiles, mig, given.get("serviceAccountName") if profiles or mig else None)
+    return NvidiaStage(config, profiles, mig)
 
 
 def _profiles(plugin: Reader, given: Mapping[str, Any]) -> ProfileSettings | None:
     profiles, default, account = (given.get(name) for name in _OF_THE_POD)
     if profiles is not None:
-        return ProfileSettings(config_map=profiles["configMap"], default=default)
+        return ProfileSettings(config_map=profiles["configMap"], default=default, account=account)
     if default is not None:
         plugin.wrong("is only for profiles: write nvidia.profiles, or remove it", "nvidia", "defaultProfile")
     if account is not None and given.get("mig") is None:
@@ -93,13 +89,13 @@ def _profiles(plugin: Reader, given: Mapping[str, Any]) -> ProfileSettings | Non
 
 def _mig(plugin: Reader, given: Mapping[str, Any]) -> MigSettings | None:
     """Read ``mig``; None where it is not switched on: then the pods are those of a spec without it."""
-    mig = given.get("mig") or {}
+    mig, account = given.get("mig") or {}, given.get("serviceAccountName")
     if mig.get("enabled") is not True:
         return None
-    if given.get("serviceAccountName") is None:
+    config_map = mig.get("configMap")
+    if account is None:
         words = "is missing: without a token the agent cannot know which MIG layout its node asks for"
         plugin.wrong(words, "nvidia", "serviceAccountName")
-    if mig.get("configMap") is None:
+    if config_map is None:
         plugin.wrong("is missing: write the ConfigMap with the file of MIG layouts", "nvidia", "mig", "configMap")
-        return None
-    return MigSettings(config_map=mig["configMap"])
+    return MigSettings(config_map=config_map, account=account) if config_map and account else None

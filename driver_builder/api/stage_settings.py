@@ -16,18 +16,21 @@ class ProfileSettings:
     """``nvidia.profiles``: by which profiles our agent shares GPUs.
 
     ``config_map`` has the profiles; ``default`` is the key of the one that counts where a node names none, if not
-    ``default``. Without a token that counts everywhere.
+    ``default``. ``account`` is the service account by whose token the agent follows the label of its Node: without one
+    the default counts everywhere.
     """
 
     config_map: str
     default: str | None = None
+    account: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigSettings:
-    """``nvidia.mig``, switched on: ``config_map`` has the file with MIG layouts. Without a token none is made."""
+    """``nvidia.mig``, switched on: ``config_map`` has the file with MIG layouts; ``account`` as profiles have it."""
 
     config_map: str
+    account: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +53,9 @@ class UseSettings:
 class DevicePluginSettings:
     """``devicePlugin``: our agent with a ``resource`` described in place or with ``nvidia``, or a vendor's ``image``.
 
-    ``resource`` and ``nvidia`` are as they were given: empty, or None, where they are not; ``profiles``, ``mig`` and
-    ``account`` are what was in ``nvidia`` and is not for the agent's configuration. ``account`` is the service account
-    by whose token the agent follows the labels of its Node. ``use`` is what our agent shows and limits of the devices'
-    use.
+    ``resource`` and ``nvidia`` are as they were given: empty, or None, where they are not; ``profiles`` and ``mig`` are
+    what was in ``nvidia`` and is not for the agent's configuration. ``use`` is what our agent shows and limits of the
+    devices' use.
     ``resource_name`` is the extended resource that the nodes get, such as ``driverwright.io/edu``; with ``nvidia`` it
     is the one of full cards, and nodes may get others of the same domain.
     """
@@ -63,7 +65,6 @@ class DevicePluginSettings:
     nvidia: Json | None = None
     profiles: ProfileSettings | None = None
     mig: MigSettings | None = None
-    account: str | None = None
     use: UseSettings | None = None
     image: str | None = None
     command: tuple[str, ...] = ()
@@ -74,6 +75,11 @@ class DevicePluginSettings:
     def is_of_agent(self) -> bool:
         """Return whether our agent is the plugin."""
         return self.image is None
+
+    @property
+    def account(self) -> str | None:
+        """Return the service account by whose token our agent follows its Node; None where it needs none."""
+        return next((one.account for one in (self.mig, self.profiles) if one is not None and one.account), None)
 
     @property
     def has_nvml(self) -> bool:
@@ -114,6 +120,5 @@ class StageSettings:
     @property
     def asks_for_users(self) -> bool:
         """Return whether it matters which pods use the plugin's resources."""
-        plugin = self.device_plugin
-        is_answering = plugin is not None and plugin.profiles is not None and plugin.account is not None
-        return self.plugin_validation is not None or is_answering
+        profiles = self.device_plugin.profiles if self.device_plugin is not None else None
+        return self.plugin_validation is not None or (profiles is not None and profiles.account is not None)

@@ -68,7 +68,6 @@ def _device_plugin(plugin: Reader) -> DevicePluginSettings:
         nvidia=nvidia.config,
         profiles=nvidia.profiles,
         mig=nvidia.mig,
-        account=nvidia.account,
         use=use,
         image=image,
         command=command,

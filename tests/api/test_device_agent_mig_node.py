@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -98,6 +99,13 @@ class Followed:
         self.mig.write(write)
         return await self.until(lambda _: True)
 
+    async def decide(self, state: str, write: NodeWrite) -> NodeMig:
+        """Write by the Node as it is, until it has a state: controllers of the cluster annotate a new Node as well."""
+        while (seen := await self.until(lambda _: True)).state != state:
+            labels = {**write.labels, MIG_STATE_LABEL: state}
+            await self.write(replace(write, labels=labels, resource_version=seen.resource_version))
+        return seen
+
     def _on_mig(self) -> None:
         self._woken.set()
 
@@ -131,28 +139,19 @@ def test_a_change_is_written_by_versions_and_read_back(agent: Client, root: Clie
     async def act(it: Followed) -> None:
         seen = await it.until(lambda found: found.asked == "all-1g")
         assert seen.deploy == {PLUGIN: "true"}
-        seen = await it.write(
-            NodeWrite(
-                labels={MIG_STATE_LABEL: "pending", PLUGIN: PAUSED_FOR_MIG_CHANGE},
-                annotations={MIG_ANNOTATION: "{}", LOCK_ANNOTATION: "{}", DRAIN_REQUEST_ANNOTATION: '{"pods":[]}'},
-                resource_version=seen.resource_version,
-            )
-        )
-        assert (seen.state, seen.record, seen.lock, seen.drain_request) == ("pending", "{}", "{}", '{"pods":[]}')
-        assert seen.resource_version == metadata(root, node)["resourceVersion"]
-        seen = await it.write(
-            NodeWrite(
-                labels={MIG_STATE_LABEL: "success", PLUGIN: "true"},
-                annotations={LOCK_ANNOTATION: None, DRAIN_REQUEST_ANNOTATION: None},
-                resource_version=seen.resource_version,
-            )
-        )
-        assert (seen.state, seen.lock, seen.drain_request, seen.deploy) == ("success", None, None, {PLUGIN: "true"})
+        begins = {MIG_ANNOTATION: "{}", LOCK_ANNOTATION: "{}", DRAIN_REQUEST_ANNOTATION: '{"pods":[]}'}
+        write = NodeWrite(labels={PLUGIN: PAUSED_FOR_MIG_CHANGE}, annotations=begins)
+        seen = await it.decide("pending", write)
+        assert (seen.record, seen.lock, seen.drain_request) == ("{}", "{}", '{"pods":[]}')
+        assert seen.deploy == {PLUGIN: PAUSED_FOR_MIG_CHANGE}
+        ends = {LOCK_ANNOTATION: None, DRAIN_REQUEST_ANNOTATION: None}
+        seen = await it.decide("success", NodeWrite(labels={PLUGIN: "true"}, annotations=ends))
+        assert (seen.lock, seen.drain_request, seen.deploy) == (None, None, {PLUGIN: "true"})
 
     live(agent, node, act)
     found = metadata(root, node)
     assert found["labels"] == {MIG_CONFIG_LABEL: "all-1g", MIG_STATE_LABEL: "success", PLUGIN: "true"}
-    assert found["annotations"] == {MIG_ANNOTATION: "{}"}
+    assert {key for key in found["annotations"] if "driverwright" in key} == {MIG_ANNOTATION}
 
 
 def test_what_somebody_else_wrote_meanwhile_is_never_overwritten(agent: Client, root: Client, node: str) -> None:
@@ -163,7 +162,7 @@ def test_what_somebody_else_wrote_meanwhile_is_never_overwritten(agent: Client, 
         root.patch(NODES.path(name=node), {"metadata": {"annotations": {LOCK_ANNOTATION: "theirs"}}})
         seen = await it.write(NodeWrite(annotations={LOCK_ANNOTATION: "ours"}, resource_version=seen.resource_version))
         assert seen.lock == "theirs"
-        seen = await it.write(NodeWrite(annotations={LOCK_ANNOTATION: "ours"}, resource_version=seen.resource_version))
+        seen = await it.decide("pending", NodeWrite(annotations={LOCK_ANNOTATION: "ours"}))
         assert seen.lock == "ours"
 
     live(agent, node, act)
@@ -188,22 +187,14 @@ def test_a_new_message_is_one_event(agent: Client, root: Client, node: str) -> N
     """Not again for the same one, also after a restart."""
 
     async def act(it: Followed) -> None:
-        seen = await it.until(lambda found: found.asked == "all-1g")
         for message in ("no room", "no room", "in use"):
-            seen = await it.write(
-                NodeWrite(
-                    labels={MIG_STATE_LABEL: "failed"},
-                    annotations={MIG_ANNOTATION: f'{{"message":"{message}"}}'},
-                    event=message,
-                    resource_version=seen.resource_version,
-                )
-            )
+            record = {MIG_ANNOTATION: f'{{"message":"{message}"}}'}
+            await it.decide("failed", NodeWrite(annotations=record, event=message))
+            await it.decide("pending", NodeWrite())
 
     async def again(it: Followed) -> None:
-        seen = await it.until(lambda found: found.state == "failed")
-        await it.write(
-            NodeWrite(labels={MIG_STATE_LABEL: "failed"}, event="in use", resource_version=seen.resource_version)
-        )
+        assert (await it.until(lambda found: found.record is not None)).state == "pending"
+        await it.decide("failed", NodeWrite(event="in use"))
 
     live(agent, node, act)
     live(agent, node, again)
@@ -217,8 +208,7 @@ def test_profile_and_layout_are_answered_beside_each_other(agent: Client, root: 
         await it.until(lambda found: found.asked == "all-1g")
         it.own.answer(Verdict(asked="a", applied="a"))
         for state in ("pending", "success"):
-            while (seen := await it.until(lambda _: True)).state != state:
-                await it.write(NodeWrite(labels={MIG_STATE_LABEL: state}, resource_version=seen.resource_version))
+            await it.decide(state, NodeWrite())
         await asyncio.to_thread(
             wait_for, "its profile", lambda: GPU_PROFILE_STATE_LABEL in metadata(root, node)["labels"]
         )
@@ -267,4 +257,4 @@ def test_without_a_policy_it_may_ask_for_evictions_on_every_node(agent: Client, 
     """What such a token is worth on servers before 1.30, as docs/security.md says: this Node is not that of its pod."""
     request = {LOCK_ANNOTATION: '{"holder":"device-agent"}', DRAIN_REQUEST_ANNOTATION: '{"pods":["a/b"]}'}
     agent.patch(NODES.path(name=node), {"metadata": {"annotations": request}})
-    assert metadata(root, node)["annotations"] == request
+    assert request.items() <= metadata(root, node)["annotations"].items()

@@ -229,15 +229,16 @@ def granted(found: Iterable[Json], account: str) -> set[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("flags", "of"),
+    ("flags", "of", "account"),
     [
-        pytest.param((), "profiles", id="profiles"),
-        pytest.param(("--memory-limits",), "exporter and limits", id="profiles, and limits of memory"),
+        pytest.param((), "profiles", "device-agent-profiles", id="profiles"),
+        pytest.param(("--memory-limits",), "exporter and limits", "device-agent-profiles", id="and limits of memory"),
+        pytest.param(("--mig",), "MIG and profiles", "device-agent-mig", id="and MIG layouts"),
     ],
 )
-def test_an_account_gets_the_rights_that_the_chart_gives(flags: tuple[str, ...], of: str) -> None:
+def test_an_account_gets_the_rights_that_the_chart_gives(flags: tuple[str, ...], of: str, account: str) -> None:
     """That of a driver's stage is made by the command: what the agent writes is the same."""
-    assert granted(manifest(*flags), "profiles") == granted(rendered(of), "device-agent-profiles")
+    assert granted(manifest(*flags), "profiles") == granted(rendered(of), account)
 
 
 @pytest.mark.parametrize(

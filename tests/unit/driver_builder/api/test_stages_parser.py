@@ -96,21 +96,22 @@ def test_profiles_are_no_part_of_what_the_agent_reads(given: dict[str, Any], pro
 
 MIG: dict[str, Any] = {"enabled": True, "configMap": "layouts"}
 GPU_ACCOUNT = {"serviceAccountName": "gpu.profiles"}
+LAYOUTS = MigSettings(config_map="layouts", account="gpu.profiles")
+SHARED = ProfileSettings(config_map="gpu-profiles", account="gpu.profiles")
 
 
 @pytest.mark.parametrize(
     ("given", "config", "settings"),
     [
-        pytest.param({**PROFILES, **GPU_ACCOUNT}, {}, {"profiles": ProfileSettings(config_map="gpu-profiles"),
-                     "account": "gpu.profiles"}, id="an account for profiles"),
-        pytest.param({"mig": MIG, **GPU_ACCOUNT}, {"mig": {"enabled": True}},
-                     {"mig": MigSettings(config_map="layouts"), "account": "gpu.profiles"}, id="MIG changes"),
+        pytest.param({**PROFILES, **GPU_ACCOUNT}, {}, {"profiles": SHARED}, id="an account for profiles"),
+        pytest.param({"mig": MIG, **GPU_ACCOUNT}, {"mig": {"enabled": True}}, {"mig": LAYOUTS}, id="MIG changes"),
         pytest.param({"mig": {**MIG, "drain": True}, **GPU_ACCOUNT}, {"mig": {"enabled": True, "drain": True}},
-                     {"mig": MigSettings(config_map="layouts"), "account": "gpu.profiles"}, id="with a drain"),
+                     {"mig": LAYOUTS}, id="with a drain"),
+        pytest.param({"mig": MIG, **PROFILES, **GPU_ACCOUNT}, {"mig": {"enabled": True}},
+                     {"mig": LAYOUTS, "profiles": SHARED}, id="both"),
         pytest.param({"mig": {**MIG, "enabled": False}, **GPU_ACCOUNT}, {}, {}, id="switched off: as without"),
         pytest.param({"mig": {}}, {}, {}, id="nothing said"),
-        pytest.param({"mig": {**MIG, "enabled": False}, **PROFILES, **GPU_ACCOUNT}, {},
-                     {"profiles": ProfileSettings(config_map="gpu-profiles"), "account": "gpu.profiles"},
+        pytest.param({"mig": {**MIG, "enabled": False}, **PROFILES, **GPU_ACCOUNT}, {}, {"profiles": SHARED},
                      id="switched off beside profiles"),
     ],
 )  # fmt: skip
@@ -121,6 +122,7 @@ def test_where_layouts_come_from_and_whose_token_it_is_are_of_the_pod(
     found = stages_of({"devicePlugin": {"nvidia": given}})
     assert found is not None
     assert found.device_plugin == DevicePluginSettings(resource_name="nvidia.com/gpu", nvidia=config, **settings)
+    assert found.device_plugin.account == ("gpu.profiles" if settings else None)
 
 
 PER_POD: dict[str, Any] = {"enabled": True, "perPod": True}
