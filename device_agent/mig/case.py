@@ -72,15 +72,23 @@ class Case:
         return replace(new, rest=Rest(layouts=self.question, until=clock + pause, users=users, tries=tries))
 
     def waits(
-        self, why: str, *, again: float = LATER, looks: bool = False, begins: Sequence[Target] = (), hides: bool = False
+        self,
+        why: str,
+        *,
+        again: float = LATER,
+        looks: bool = False,
+        begins: Sequence[Target] = (),
+        hides: bool = False,
+        renews: bool = True,
     ) -> Step:
         """Wait, and keep the lock if there is one.
 
         ``begins``: what is to be changed at once. ``hides``: whether nothing may be registered meanwhile.
+        ``renews``: False where nobody knows for how long: the lock ends then, and others may work on the node.
         """
         at_once = frozenset(one.card.uuid for one in begins) if self.is_again else frozenset()
         return Step(
-            write=renewal_of(self.node, self.sight.boot_id, self.sight.now) if self.record.step != BETWEEN else None,
+            write=renewal_of(self.node, self.sight.boot_id, self.sight.now) if renews else None,
             held=frozenset(self.before or self.record.before) or at_once,
             why=why,
             again=again,

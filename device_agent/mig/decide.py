@@ -48,7 +48,7 @@ def _asked(case: Case) -> Step:
     sight, node, record = case.sight, case.node, case.record
     hides = bool(record.before) or case.is_again
     if sight.state is None:
-        return case.waits("the cards are not known", hides=hides)
+        return case.waits("the cards are not known", hides=hides, renews=False)
     if node.asked and (sight.layouts is None or sight.layouts.key != node.asked):
         return case.waits("the file of layouts is being read", hides=hides)
     answer = answered(sight.memory, sight.state, sight.clock)
@@ -112,9 +112,9 @@ def _towards(case: Case, targets: Sequence[Target], back: Sequence[Target], fail
     due = tuple(one for one in targets if not one.is_reached)
     if not due:
         return _end(case)
-    is_untouched = all(one.is_reached for one in back)
+    touched = frozenset(one.card.uuid for one in back if not one.is_reached)
     if failure:
-        return _give_up(case, due, failure, is_untouched=is_untouched)
+        return _give_up(case, due, failure, is_untouched=not touched)
     if (rest := _resting(case, due)) is not None:
         return rest
     lock = lock_of(case.node)
@@ -122,7 +122,7 @@ def _towards(case: Case, targets: Sequence[Target], back: Sequence[Target], fail
         if not case.before:
             return case.pends(f"the node is locked by {lock.holder or 'an annotation that cannot be read'}")
         return case.waits(f"the node {lock}")
-    return _with_users(case, due, is_untouched=is_untouched)
+    return _with_users(case, due, touched)
 
 
 def _resting(case: Case, due: Sequence[Target]) -> Step | None:
@@ -137,13 +137,13 @@ def _resting(case: Case, due: Sequence[Target]) -> Step | None:
     return case.waits(why, again=min(LATER, rest.until - case.sight.clock), looks=rest.users is not None)
 
 
-def _with_users(case: Case, due: tuple[Target, ...], *, is_untouched: bool) -> Step:
-    """Wait until nobody has what goes, then change it."""
+def _with_users(case: Case, due: tuple[Target, ...], touched: frozenset[str]) -> Step:
+    """Wait until nobody has what goes, then change it. ``touched``: UUIDs of cards that are not as before."""
     sight = case.sight
     is_held = bool(case.before) and sight.shown.cards >= case.before.keys()
     if sight.unknown:
         why = f"it is not known who has devices: {sight.unknown}"
-        return case.pends(why) if is_untouched else case.waits(why, looks=True)
+        return case.waits(why, looks=True, renews=False) if touched else case.pends(why)
     if sight.users is None or (is_held and sight.users.at < sight.shown.since):
         return case.waits("users are being looked at", looks=True, begins=due, hides=bool(case.before))
     users = case.users(due)
@@ -152,13 +152,12 @@ def _with_users(case: Case, due: tuple[Target, ...], *, is_untouched: bool) -> S
     names = first_few(sorted({one.pod or "a pod that the kubelet has not named yet" for one in users}), _MOST_NAMED)
     cards = first_few((one.card.index for one in due if case.users((one,))), _MOST_NAMED)
     why = f"pods use what goes on card {cards}: {names}"
-    if is_untouched:
-        case = replace(case, before={})
+    case = replace(case, before={uuid: one for uuid, one in case.before.items() if uuid in touched})
     if sight.settings.drain and any(one.pod for one in users):
         return drain(case, users, why)
-    if is_untouched:
+    if not touched:
         return case.pends(why)
-    said = Said(state=PENDING, record=case.new_record(case.record.step, case.before, why), locks=True, pauses=True)
+    said = Said(state=PENDING, record=case.new_record(case.record.step, case.before, why))
     return replace(case.says(said, why, again=LATER), looks=True)
 
 

@@ -437,3 +437,41 @@ def test_a_card_that_is_lost_keeps_the_others_as_they_are() -> None:
     world.cards[1].lost = "GPU is lost"
     settled(world)
     assert (world.state, world.cards[0].key[0], len(world.cards[0].instances)) == ("success", 1, 7)
+
+
+def test_a_driver_that_is_away_in_the_middle_can_be_replaced() -> None:
+    """The lock is not renewed while nobody knows the cards; they stay held, and the change goes on afterwards."""
+    world = World(cards=[enabled(0, ONE), Card(1)])
+    world.ask("sevens")
+    while not world.changes:
+        world.round()
+    world.nvml_is_up = False
+    for _ in range(100):
+        step = world.round(10)
+    assert step.held == {"GPU-0", "GPU-1"}
+    lock = world.annotations[LOCK_ANNOTATION]
+    world.lock_by("driverwright/edu")
+    world.nvml_is_up = True
+    for _ in range(10):
+        step = world.round()
+    assert (len(world.changes), step.held) == (1, {"GPU-0", "GPU-1"})
+    assert step.why.startswith("the node is locked by driverwright/edu until")
+    world.unlock("driverwright/edu")
+    settled(world)
+    assert (world.devices("1g.5gb"), lock != world.annotations.get(LOCK_ANNOTATION)) == (14, True)
+
+
+def test_a_pod_on_what_has_to_go_in_the_middle_keeps_no_lock() -> None:
+    """Without a drain it is waited for, and others may work on the node meanwhile."""
+    world = World(cards=[Card(0), Card(1)])
+    world.ask("first")
+    while not world.changes:
+        world.round()
+    world.ask("sevens")
+    world.pods = {"a/one": ("nvidia.com/gpu", "GPU-1")}
+    for _ in range(10):
+        step = world.round()
+    assert (world.state, world.leftovers) == ("pending", [])
+    assert step.held == {"GPU-0"}
+    world.pods.clear()
+    assert settled(world).devices("1g.5gb") == 14
