@@ -1,7 +1,7 @@
 """What each card is to become, as the key asks or as before the change, and what has to be done for it. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from device_agent.errors import MigRefused
 from device_agent.gpu_state.mig_change import MigChange, NewInstance
@@ -80,7 +80,7 @@ def targets_asked(
     Raises:
         MigRefused: a card cannot be so; the message names the card and the profile. Then no card is to be touched.
     """
-    plans = plan_cards(entries, [present(card, users) for card in cards])
+    plans = plan_cards(entries, [_planned(card, entries, users) for card in cards])
     if refused := [plan.refused for plan in plans if plan.refused]:
         raise MigRefused("; ".join(refused))
     return tuple(
@@ -112,22 +112,12 @@ def present(card: CardState, users: Users) -> MigCard:
     Raises:
         MigRefused: that is not known.
     """
-    known = model_of(card.name)
-    model = Model(name=card.name, profiles=_profiles(card)) if card.mig_profiles else known
     if unknown := {one.gi for one in card.instances} - {one.gi for one in card.gpu_instances}:
         raise MigRefused(
             f"card {card.index} ({card.name}): it is not known where its GPU instance {min(unknown)} is: "
             "the driver, or the rights of the container nvml, do not say"
         )
-    return MigCard(
-        index=card.index,
-        product=card.name,
-        model=model,
-        pci_ids=frozenset({card.pci_id}) if card.pci_id else known.pci_ids if known else frozenset(),
-        enabled=card.mig_mode == 1,
-        existing=tuple(_existing(card, users)),
-        tells_when_enabled=card.mig_mode == 0,
-    )
+    return replace(_without_instances(card), existing=tuple(_existing(card, users)))
 
 
 def described(card: CardState) -> str:
@@ -136,6 +126,34 @@ def described(card: CardState) -> str:
         return f"card {card.index} is not in MIG mode"
     there = ", ".join(f"{one.profile} at {one.start}" for one in card.gpu_instances)
     return f"card {card.index} has {there or 'no instances'}"
+
+
+def _planned(card: CardState, entries: Sequence[Entry], users: Users) -> MigCard:
+    """Say what a card has; of one that no entry is for it need not be known.
+
+    Raises:
+        MigRefused: that is not known, and an entry is for it.
+    """
+    try:
+        return present(card, users)
+    except MigRefused:
+        bare = _without_instances(card)
+        (plan,) = plan_cards(entries, (bare,))
+        if plan.layout is not None or plan.refused:
+            raise
+        return bare
+
+
+def _without_instances(card: CardState) -> MigCard:
+    known = model_of(card.name)
+    return MigCard(
+        index=card.index,
+        product=card.name,
+        model=Model(name=card.name, profiles=_profiles(card)) if card.mig_profiles else known,
+        pci_ids=frozenset({card.pci_id}) if card.pci_id else known.pci_ids if known else frozenset(),
+        enabled=card.mig_mode == 1,
+        tells_when_enabled=card.mig_mode == 0,
+    )
 
 
 def _existing(card: CardState, users: Users) -> list[Existing]:
