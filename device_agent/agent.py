@@ -66,7 +66,7 @@ class Agent:
         sources: Sequence[Source] | None = None,
         given: "Allocations | None" = None,
         *,
-        own_node: "MakeOwnNode" = lambda _: None,
+        own_node: "MakeOwnNode" = lambda *_: None,
         connect: "Connect" = lambda: None,
     ) -> None:
         self._settings = settings
@@ -216,6 +216,9 @@ class Agent:
         if self._settings.profiles and description.nvidia is None and not description.resources:
             where = self._settings.config_file
             log.warning("config: --profiles means nothing without nvidia: in %s, or resources there", where)
+        if description.nvidia is not None and description.nvidia.changes_mig and not self._settings.mig_config:
+            where = self._settings.config_file
+            log.warning("config: nvidia.mig in %s means nothing without a file of layouts: set --mig-config", where)
         if description.nvidia is not None and self._may_add_sources:
             self._may_add_sources = False
             self._add_gpus()
@@ -285,6 +288,7 @@ class Agent:
             config_is_current=self._is_config_current,
             reloads=self._reloads,
             profile=self._gpus.verdict if self._gpus is not None else None,
+            mig_waits=self._gpus.source.mig_waits if self._gpus is not None else None,
         )
 
 

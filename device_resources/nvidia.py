@@ -34,12 +34,16 @@ class NvidiaSettings:
 
     ``libraries``: the root of the driver's user space on the node; None: no libraries are mounted into containers.
     ``hold_seconds``: how long a card stays unhealthy after the last error that asks for no reset.
+    ``changes_mig``: cards get the MIG layout that the Node's label asks for. ``drains_for_mig``: and who uses what goes
+    for that is evicted, by driver-builder.
     """
 
     mig_strategy: MigStrategy = MigStrategy.NONE
     libraries: str | None = None
     policy: AllocationPolicy = AllocationPolicy.DISTRIBUTED
     hold_seconds: int = HOLD_SECONDS
+    changes_mig: bool = False
+    drains_for_mig: bool = False
 
 
 def parse_nvidia(value: object, where: Path = ()) -> NvidiaSettings:
@@ -53,12 +57,14 @@ def parse_nvidia(value: object, where: Path = ()) -> NvidiaSettings:
     problems = NVIDIA_FIELDS.check(value, where)
     if problems or not isinstance(value, Mapping):
         raise InvalidResource(tuple(problems))
-    libraries, health = value.get("libraries") or {}, value.get("health") or {}
+    libraries, health, mig = (value.get(name) or {} for name in ("libraries", "health", "mig"))
     return NvidiaSettings(
         mig_strategy=MigStrategy(value.get("migStrategy") or MigStrategy.NONE),
         libraries=libraries.get("path"),
         policy=AllocationPolicy(value.get("sharedDevicesAllocationPolicy") or AllocationPolicy.DISTRIBUTED),
         hold_seconds=health.get("holdSeconds") or HOLD_SECONDS,
+        changes_mig=mig.get("enabled") is True,
+        drains_for_mig=mig.get("drain") is True,
     )
 
 

@@ -32,7 +32,8 @@ NEVER = "false"
 class Keys(NamedTuple):
     """Which keys of a map may be written: CEL conditions on ``k``.
 
-    ``change``: added, or given another value. ``remove``: taken away; not narrower than ``change``.
+    ``change``: added, or given another value. ``remove``: taken away; for ``resources`` not narrower than ``change``.
+    Of labels and annotations the value may be limited as well: :func:`becomes`, :func:`was`.
     """
 
     change: str = NEVER
@@ -133,6 +134,35 @@ def text_list(texts: Iterable[str]) -> str:
 def any_of(*conditions: str) -> str:
     """Join conditions, one a line."""
     return "\n|| ".join(conditions)
+
+
+def is_key(key: str) -> str:
+    """Make the condition that ``k`` is this key."""
+    return f"k == {text_literal(key)}"
+
+
+def begins_with(prefix: str) -> str:
+    """Make the condition that ``k`` begins with these characters."""
+    return f"k.startsWith({text_literal(prefix)})"
+
+
+def becomes(name: str, *values: str) -> str:
+    """Make the condition that ``k`` of ``labels`` or ``annotations`` gets one of these values; for ``change`` alone."""
+    return _is_one_of(f"variables.{name}[k]", values)
+
+
+def was(name: str, *values: str) -> str:
+    """Make the condition that ``k`` of ``labels`` or ``annotations`` had one of these values."""
+    return f"k in variables.{_old(name)} && {_is_one_of(f'variables.{_old(name)}[k]', values)}"
+
+
+def is_there(name: str) -> str:
+    """Make the condition that ``labels`` or ``annotations`` had ``k`` before."""
+    return f"k in variables.{_old(name)}"
+
+
+def _is_one_of(value: str, values: Iterable[str]) -> str:
+    return f"{value} in [{', '.join(map(text_literal, values))}]"
 
 
 def matches(*patterns: str) -> str:

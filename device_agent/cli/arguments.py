@@ -21,7 +21,8 @@ _POLICY_EXAMPLES = """\
 examples:
   device-agent admission-policy | kubectl apply -f -
   device-agent admission-policy --account gpu/profiles | kubectl apply -f -
-  device-agent admission-policy --account gpu/profiles --memory-limits | kubectl apply -f -"""
+  device-agent admission-policy --account gpu/profiles --memory-limits | kubectl apply -f -
+  device-agent admission-policy --account gpu/mig --mig | kubectl apply -f -"""
 
 _GET_EXAMPLES = """\
 examples:
@@ -101,6 +102,8 @@ def _parser() -> argparse.ArgumentParser:
     accounts.add_argument("--account", metavar="NAMESPACE/NAME", help=answering)
     events = "with --account: also the right to create Events in all namespaces, which limits of memory need"
     policy.add_argument("--memory-limits", action="store_true", help=events)
+    changes = "with --account: also what changes of MIG layouts need"
+    policy.add_argument("--mig", action="store_true", help=changes)
     nvml = _add(commands, "nvml", "ask NVIDIA's NVML for the agent, and make its device nodes", _NVML_EXAMPLES)
     for flag, (environment, metavar, text) in FLAGS.items():
         nvml.add_argument(f"--{flag}", metavar=metavar, help=f"{text} [{environment}]")

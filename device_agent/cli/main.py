@@ -53,7 +53,9 @@ def _run_parsed(arguments: Sequence[str], environment: Environment) -> int:
     if parsed.command == "admission-policy":
         from device_agent.cli.policy_command import print_manifest  # noqa: PLC0415 - as above
 
-        return print_manifest(parsed.service_account, parsed.account, limits_memory=parsed.memory_limits)
+        return print_manifest(
+            parsed.service_account, parsed.account, limits_memory=parsed.memory_limits, changes_mig=parsed.mig
+        )
     if parsed.command == "nvml":
         from device_agent.nvml_container.run import run_with_flags  # noqa: PLC0415 - as above
         from device_agent.nvml_container.settings import FLAGS  # noqa: PLC0415 - as above
@@ -98,10 +100,15 @@ def _run(flags: Flags, environment: Environment) -> int:
     return 0
 
 
-def _own_node(name: str, environment: Environment, on_asked: "Callable[[Asked], None]") -> "OwnNode | None":
-    from device_agent.node.follow import own_node  # noqa: PLC0415 - only with profiles of GPUs
+def _own_node(
+    name: str,
+    environment: Environment,
+    on_asked: "Callable[[Asked], None] | None",
+    on_mig: "Callable[[], None] | None",
+) -> "OwnNode | None":
+    from device_agent.node.follow import own_node  # noqa: PLC0415 - only where labels of GPUs are followed
 
-    return own_node(name, environment, on_asked)
+    return own_node(name, environment, on_asked, on_mig)
 
 
 def _connect(environment: Environment) -> "Create | None":

@@ -1,7 +1,7 @@
 """``device-agent admission-policy``: what a token of an account of the agent may change of Nodes.
 
-Nothing, whatever roles it is given; or, with ``--account``, the answer about the profile of its own Node, together with
-the roles for it.
+Nothing, whatever roles it is given; or, with ``--account``, the answer about the profile of its own Node, and with
+``--mig`` also what a MIG change needs there, together with the roles for it.
 """
 
 import sys
@@ -24,20 +24,25 @@ _ACCOUNT_COMMENT = """\
 # The policy needs Kubernetes 1.30 or later. Without it, this account may change every label of every node.
 """
 
+_MIG_COMMENT = """\
+# It also has what MIG changes need, the request to evict pods too (docs/security.md#what-mig-changes-may-do).
+"""
+
 _RBAC = "rbac.authorization.k8s.io"
 _LONGEST_NAME = 253
 
 
-def print_manifest(service_account: str, account: str | None, *, limits_memory: bool) -> int:
+def print_manifest(service_account: str, account: str | None, *, limits_memory: bool, changes_mig: bool) -> int:
     """Print the policy of the account without roles, or with ``account`` what that one needs.
 
     Raises:
         ConfigurationError: as :func:`print_policy` and :func:`print_rights`, or there is nobody to give rights to.
     """
     if account is not None:
-        return print_rights(account, limits_memory=limits_memory)
-    if limits_memory:
-        raise ConfigurationError("--memory-limits: it adds to the roles of an account: set --account as well")
+        return print_rights(account, limits_memory=limits_memory, changes_mig=changes_mig)
+    for flag, is_given in (("--memory-limits", limits_memory), ("--mig", changes_mig)):
+        if is_given:
+            raise ConfigurationError(f"{flag}: it adds to the rights of an account: set --account as well")
     return print_policy(service_account)
 
 
@@ -54,10 +59,11 @@ def print_policy(service_account: str) -> int:
     return 0
 
 
-def print_rights(account: str, *, limits_memory: bool = False) -> int:
+def print_rights(account: str, *, limits_memory: bool = False, changes_mig: bool = False) -> int:
     """Print policy, roles and bindings for an account ``namespace/name`` that answers which profile a Node has.
 
-    ``limits_memory``: it also writes Events on pods, in whatever namespace they are.
+    ``limits_memory``: it also writes Events on pods, in whatever namespace they are. ``changes_mig``: it also changes
+    MIG layouts as the Node asks.
 
     Raises:
         ConfigurationError: when it is not so named, or the name is too long for those of roles and policy.
@@ -69,8 +75,9 @@ def print_rights(account: str, *, limits_memory: bool = False) -> int:
     name = f"driverwright-{PROGRAM}.{parsed[0]}.{parsed[1]}"
     if len(name) > _LONGEST_NAME:
         raise ConfigurationError(f"--account: {account!r} is too long: choose a shorter name")
-    documents = (*render(answering_rights(), *parsed, name), *_roles(name, *parsed, limits_memory=limits_memory))
-    sys.stdout.write(to_yaml(documents, _ACCOUNT_COMMENT))
+    policy = render(answering_rights(changes_mig=changes_mig), *parsed, name)
+    documents = (*policy, *_roles(name, *parsed, limits_memory=limits_memory))
+    sys.stdout.write(to_yaml(documents, _ACCOUNT_COMMENT + (_MIG_COMMENT if changes_mig else "")))
     return 0
 
 

@@ -29,7 +29,7 @@ _RESOURCES, _NVIDIA, _EXPORTER, _MEMORY = "resources", "nvidia", "exporter", "me
 _KEYS = (_RESOURCES, _NVIDIA, _EXPORTER, _MEMORY)
 _BELONGS = {
     **dict.fromkeys(("name", "groups", "health", "environment"), f"an entry of {_RESOURCES}"),
-    **dict.fromkeys(("migStrategy", "libraries", "sharedDevicesAllocationPolicy"), _NVIDIA),
+    **dict.fromkeys(("migStrategy", "libraries", "sharedDevicesAllocationPolicy", "mig"), _NVIDIA),
     **dict.fromkeys(("enabled", "port", "perPod", "hostnameLabel"), _EXPORTER),
     **dict.fromkeys(("mode", "limits", "graceSeconds", "dryRun"), _MEMORY),
 }

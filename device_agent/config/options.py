@@ -51,9 +51,10 @@ class Settings(NamedTuple):
     ``state_dir``: where is kept what has to survive the agent, in files.
     ``nvml_socket``: where the container ``nvml`` listens.
     ``profiles``: the folder with profiles of devices; empty for none. ``default_profile``: the key of one of them.
+    ``mig_config``: the folder with the file of MIG layouts; empty for none.
     ``pod_resources``: where the kubelet says which container has which device.
     ``report_dir``: where nfd-worker reads how GPUs are shared; empty for nowhere.
-    ``node_name``: of the Node whose label chooses the profile; empty: not known.
+    ``node_name``: of the Node whose labels choose profile and MIG layout; empty: not known.
     ``ignored_xids``, ``counted_xids``: of NVIDIA's driver; :data:`ALL_XIDS` is each. The latter override the former.
     """
 
@@ -69,6 +70,7 @@ class Settings(NamedTuple):
     nvml_socket: str = DEFAULT_NVML_SOCKET
     profiles: str = ""
     default_profile: str = ""
+    mig_config: str = ""
     pod_resources: str = DEFAULT_POD_RESOURCES
     report_dir: str = DEFAULT_REPORT_DIR
     node_name: str = ""
@@ -147,11 +149,13 @@ OPTIONS = (
            _parse_optional_folder),
     Option("default-profile", "KEY", "the profile where the Node asks for none (default: default)",
            "DEVICE_AGENT_DEFAULT_PROFILE", "default_profile"),
+    Option("mig-config", "DIR", "folder with the file config.yaml of MIG layouts (default: none)",
+           "DEVICE_AGENT_MIG_CONFIG", "mig_config", _parse_optional_folder),
     Option("pod-resources", "FILE", f"the kubelet's socket of podresources (default: {DEFAULT_POD_RESOURCES})",
            "DEVICE_AGENT_POD_RESOURCES", "pod_resources"),
     Option("report-dir", "DIR", f"folder in which nfd-worker reads how GPUs are shared (default: {DEFAULT_REPORT_DIR})",
            "DEVICE_AGENT_REPORT_DIR", "report_dir", _parse_optional_folder),
-    Option("node-name", "NAME", "name of the Node, for its label of the profile, metrics and Events (default: none)",
+    Option("node-name", "NAME", "name of the Node, for its labels of GPUs, metrics and Events (default: none)",
            "NODE_NAME", "node_name", _parse_node_name),
     Option("disable-healthchecks", "XIDS", "Xids that change no health, with commas, or all",
            "DP_DISABLE_HEALTHCHECKS", "ignored_xids", _parse_xids),

@@ -1,10 +1,9 @@
-"""What the agent writes about its Node: the answer as a patch of two keys, and an Event on failure. Pure."""
+"""What the agent writes to its Node about its profile: a patch of two keys, and an Event on failure. Pure."""
 
 import json
 from collections.abc import Iterable
 from typing import Any
 
-from device_agent.event import NODES_NAMESPACE, warning
 from device_agent.node.asked import SeenNode, parse_failure
 from device_agent.profiles.verdict import Verdict
 from kube_api.names import GPU_PROFILE_ANNOTATION, GPU_PROFILE_STATE_LABEL
@@ -51,20 +50,10 @@ def is_news(verdict: Verdict, seen: SeenNode) -> bool:
     return found is not None and found != parse_failure(seen)
 
 
-def failure_event(verdict: Verdict, node: str, uid: str, *, at: str, suffix: str) -> Json:
-    """Make the Event of a failure.
-
-    Args:
-        verdict: the failure.
-        node: the Node's name.
-        uid: the Node's uid.
-        at: the time, as RFC 3339 writes it.
-        suffix: lower-case letters and digits, at most 20, that no other Event of this Node has.
-    """
+def words_of(verdict: Verdict) -> str:
+    """Say what failed, for an Event with :data:`REASON`."""
     verdict = bounded(verdict)
-    said = f"profile {verdict.asked or 'default'}: {verdict.message}"
-    about = {"kind": "Node", "name": node, "uid": uid}
-    return warning(about, NODES_NAMESPACE, REASON, said, node=node, at=at, suffix=suffix)
+    return f"profile {verdict.asked or 'default'}: {verdict.message}"
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:

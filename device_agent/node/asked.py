@@ -49,20 +49,15 @@ class SeenNode:
     answer: str | None = None
 
 
-def is_named(node: object, name: str) -> bool:
-    """Return whether this is the Node of a name: a server, or what is before it, may ignore a selector."""
-    return _mapping(_mapping(node).get("metadata")).get("name") == name
-
-
 def parse_node(node: Json) -> SeenNode:
     """Read a Node, or its metadata alone."""
-    metadata = _mapping(node.get("metadata"))
-    labels, annotations = _mapping(metadata.get("labels")), _mapping(metadata.get("annotations"))
-    answer = _text(annotations.get(GPU_PROFILE_ANNOTATION))
+    metadata = mapping(node.get("metadata"))
+    labels, annotations = mapping(metadata.get("labels")), mapping(metadata.get("annotations"))
+    answer = text_of(annotations.get(GPU_PROFILE_ANNOTATION))
     return SeenNode(
-        uid=bounded_token(_text(metadata.get("uid")) or ""),
-        asked=_asked(_text(labels.get(GPU_PROFILE_LABEL))),
-        state=_text(labels.get(GPU_PROFILE_STATE_LABEL)),
+        uid=bounded_token(text_of(metadata.get("uid")) or ""),
+        asked=_asked(text_of(labels.get(GPU_PROFILE_LABEL))),
+        state=text_of(labels.get(GPU_PROFILE_STATE_LABEL)),
         # One that is too long was not written by us: to be answered again it only has to differ.
         answer=answer if answer is None or len(answer) <= MAX_ANSWER else "",
     )
@@ -73,10 +68,10 @@ def parse_failure(seen: SeenNode) -> tuple[str, str] | None:
     if seen.state != "failed" or not seen.answer:
         return None
     try:
-        answer = _mapping(json.loads(seen.answer))
+        answer = mapping(json.loads(seen.answer))
     except (ValueError, RecursionError):
         return None
-    asked, message = _text(answer.get("asked")), _text(answer.get("message"))
+    asked, message = text_of(answer.get("asked")), text_of(answer.get("message"))
     return None if asked is None or message is None else (asked, message)
 
 
@@ -90,9 +85,11 @@ def _asked(value: str | None) -> Asked:
     return Asked(wish=Wish.INVALID, key=bounded_token(value))
 
 
-def _mapping(value: object) -> Json:
+def mapping(value: object) -> Json:
+    """Return a JSON object as it is, and an empty one in place of anything else."""
     return value if isinstance(value, dict) else {}
 
 
-def _text(value: object) -> str | None:
+def text_of(value: object) -> str | None:
+    """Return a text as it is, and None in place of anything else."""
     return value if isinstance(value, str) else None

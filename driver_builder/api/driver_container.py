@@ -66,7 +66,7 @@ class DriverContainer:
     def agent_account(self) -> str:
         """The service account (``namespace/name``) that the pods of its plugin are to have; empty for none."""
         plugin = self.spec.device_plugin if isinstance(self.spec, DriverSpec) else None
-        account = plugin.profiles.account if plugin is not None and plugin.profiles is not None else None
+        account = plugin.account if plugin is not None else None
         return f"{self.namespace}/{account}" if account is not None else ""
 
 

@@ -26,6 +26,14 @@ class ProfileSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MigSettings:
+    """``nvidia.mig``, switched on: ``config_map`` has the file with MIG layouts; ``account`` as profiles have it."""
+
+    config_map: str
+    account: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UseSettings:
     """``exporter`` and ``memory`` of our agent, at least one of them switched on.
 
@@ -47,8 +55,9 @@ class UseSettings:
 class DevicePluginSettings:
     """``devicePlugin``: our agent with a ``resource`` described in place or with ``nvidia``, or a vendor's ``image``.
 
-    ``resource`` and ``nvidia`` are as they were given: empty, or None, where they are not; ``profiles`` is what was in
-    ``nvidia`` and is not for the agent's configuration. ``use`` is what our agent shows and limits of the devices' use.
+    ``resource`` and ``nvidia`` are as they were given: empty, or None, where they are not; ``profiles`` and ``mig`` are
+    what was in ``nvidia`` and is not for the agent's configuration. ``use`` is what our agent shows and limits of the
+    devices' use.
     ``resource_name`` is the extended resource that the nodes get, such as ``driverwright.io/edu``; with ``nvidia`` it
     is the one of full cards, and nodes may get others of the same domain.
     """
@@ -57,6 +66,7 @@ class DevicePluginSettings:
     resource: Json = field(default_factory=dict)
     nvidia: Json | None = None
     profiles: ProfileSettings | None = None
+    mig: MigSettings | None = None
     use: UseSettings | None = None
     image: str | None = None
     command: tuple[str, ...] = ()
@@ -67,6 +77,11 @@ class DevicePluginSettings:
     def is_of_agent(self) -> bool:
         """Return whether our agent is the plugin."""
         return self.image is None
+
+    @property
+    def account(self) -> str | None:
+        """Return the service account by whose token our agent follows its Node; None where it needs none."""
+        return next((one.account for one in (self.mig, self.profiles) if one is not None and one.account), None)
 
     @property
     def has_nvml(self) -> bool:

@@ -47,7 +47,7 @@ def _device_plugin(plugin: Reader) -> DevicePluginSettings:
     args, privileged = plugin.words("args", TEXT), plugin.flag("privileged")
     name, resource = plugin.text("resourceName", EXTENDED_RESOURCE), plugin.raw("resource")
     kinds = [kind for kind in ("resource", "nvidia", "image") if plugin.has(kind)]
-    nvidia, profiles = read_nvidia(plugin)
+    nvidia = read_nvidia(plugin)
     use = read_use(plugin)
     if len(kinds) != 1:
         words = "resource or nvidia for our agent, image for a vendor's plugin"
@@ -65,8 +65,9 @@ def _device_plugin(plugin: Reader) -> DevicePluginSettings:
     return DevicePluginSettings(
         resource_name=name or "",
         resource=dict(resource) if isinstance(resource, dict) else {},
-        nvidia=nvidia,
-        profiles=profiles,
+        nvidia=nvidia.config,
+        profiles=nvidia.profiles,
+        mig=nvidia.mig,
         use=use,
         image=image,
         command=command,

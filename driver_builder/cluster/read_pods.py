@@ -41,9 +41,9 @@ from driver_builder.objects.pull_pod import PullPod
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.objects.validation_pod import ValidationPod
 from driver_builder.observed.snapshot import DriverPod
-from driver_builder.status.status import parse_timestamp
 from kube_api.resources import DAEMON_SETS
 from kube_api.text import printable
+from kube_api.timestamps import parse_timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def read_plugin_pod(obj: Json) -> PluginPod:
         **_common(obj),
         owner=shared(str(controller_of(obj).get("uid") or "")),
         ready_since=(_time(ready.get("lastTransitionTime")) or 0.0) if is_ready else None,
-        has_token=gpu_profiles.has_token(obj["spec"]),
+        has_token=gpu_profiles.is_answering(obj["spec"]),
         message=shared(printable(_trouble(status))),
     )
 

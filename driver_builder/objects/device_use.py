@@ -5,11 +5,11 @@ its own, and the kubelet asks it by HTTP. Who uses a device is known of podresou
 node's processes, which the container ``nvml`` alone sees into.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 from driver_builder.api.stage_settings import UseSettings
 from driver_builder.api.use_stage import OWN_PORT
+from driver_builder.objects.pod_parts import NODE_NAME, with_agent, with_named, with_users
 from kube_api.names import GROUP
 
 Json = dict[str, Any]
@@ -18,7 +18,6 @@ EXPORTER_LABEL = f"{GROUP}/exporter"
 """On pods with the exporter, and on nothing else: by it a Service and a PodMonitor select them."""
 EXPORTER_PORT = "exporter"
 
-_USERS = "/var/lib/kubelet/pod-resources"
 _POD_LOGS = "/var/log/pods"
 _CGROUPS = "/sys/fs/cgroup"
 STATE = "/var/lib/driverwright-agent"
@@ -46,11 +45,12 @@ def with_use(pod: Json, use: UseSettings) -> Json:
 
     Its first container is the agent, the second one, where there is one, ``nvml``.
     """
-    agent, *others = pod["containers"]
+    seeing = with_users(with_agent(pod, env=[NODE_NAME]))
+    agent, *others = seeing["containers"]
     made = {
-        **pod,
+        **seeing,
         "containers": [_agent(agent, use), *(_nvml(container, use) for container in others)],
-        "volumes": _named(pod["volumes"], _volumes(use)),
+        "volumes": with_named(seeing["volumes"], _volumes(use)),
     }
     if use.port is not None:
         del made["hostNetwork"]
@@ -58,19 +58,12 @@ def with_use(pod: Json, use: UseSettings) -> Json:
 
 
 def _agent(agent: Json, use: UseSettings) -> Json:
-    """Let it see who has which device, and answer on ports of the pod."""
-    users = {"name": "pod-resources", "mountPath": _USERS, "readOnly": True}
-    node = {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
-    made = {
-        **agent,
-        "env": _named(agent["env"], [node]),
-        "volumeMounts": _named(agent["volumeMounts"], [users]),
-    }
+    """Let it answer on ports of the pod."""
     if use.port is None:
-        return made
+        return agent
     ports = {"http": OWN_PORT, EXPORTER_PORT: use.port}
     return {
-        **made,
+        **agent,
         "args": [f"--port={OWN_PORT}" if word == "--port=0" else word for word in agent["args"]],
         "ports": [{"name": name, "containerPort": number} for name, number in ports.items()],
         **{name: _over_http(probe) for name, probe in agent.items() if name.endswith("Probe")},
@@ -95,14 +88,6 @@ def _nvml(container: Json, use: UseSettings) -> Json:
 
 
 def _volumes(use: UseSettings) -> list[Json]:
-    made = {"pod-resources": _USERS}
-    made |= {"pod-logs": _POD_LOGS} if use.sees_processes else {}
+    made = {"pod-logs": _POD_LOGS} if use.sees_processes else {}
     made |= {"cgroups": _CGROUPS} if use.writes_cgroups else {}
     return [{"name": name, "hostPath": {"path": path}} for name, path in made.items()]
-
-
-def _named(there: Iterable[Json], more: Iterable[Json]) -> list[Json]:
-    """Add items to a list whose items have names; profiles of shared GPUs may have added some of them."""
-    found = list(there)
-    names = {item["name"] for item in found}
-    return [*found, *(item for item in more if item["name"] not in names)]

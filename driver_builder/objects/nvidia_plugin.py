@@ -3,7 +3,7 @@
 ``nvml`` has NVIDIA's library and makes device nodes; without NVIDIA's devices it looks at the use of others
 (:mod:`driver_builder.objects.device_use`). It is privileged. The agent, which asks it over a Unix socket in a
 folder that both have, stays as it is: no path and no command comes over that socket. Only the agent may have a token
-(:mod:`driver_builder.objects.gpu_profiles`).
+(:mod:`driver_builder.objects.agent_token`).
 """
 
 from collections.abc import Mapping

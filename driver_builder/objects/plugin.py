@@ -15,7 +15,7 @@ from typing import Any
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.stage_settings import DevicePluginSettings
-from driver_builder.objects import device_use, gpu_profiles, nvidia_plugin
+from driver_builder.objects import agent_token, device_use, gpu_profiles, nvidia_plugin
 from driver_builder.objects.manifests import DRIVER_LABEL, FIELD_MANAGER, UNPRIVILEGED, owner_reference, short_name
 from driver_builder.objects.stage_labels import TRUE, Stage, stage_label
 from driver_builder.objects.tolerations import with_ours
@@ -122,7 +122,7 @@ def daemon_set(
 ) -> Json:
     """Build the DaemonSet of the plugin.
 
-    ``agent_image`` is the image of our agent, ``has_token`` says whether it gets the token of its profiles' account.
+    ``agent_image`` is the image of our agent, ``has_token`` says whether it gets the token of its account.
     """
     labels = _labels(driver)
     text = config_text(settings)
@@ -151,7 +151,7 @@ def replacing(known: PluginSet, manifest: Json) -> Json:
     if has_additions(known, manifest):
         return manifest
     template = manifest["spec"]["template"]
-    pod = gpu_profiles.without_account(template["spec"], pod_of(known))
+    pod = agent_token.without_account(template["spec"], pod_of(known))
     return {**manifest, "spec": {**manifest["spec"], "template": {**template, "spec": pod}}}
 
 
@@ -273,7 +273,11 @@ def _pod_spec(driver: DriverContainer, spec: DriverSpec, settings: DevicePluginS
 
 def _with_more(pod: Json, settings: DevicePluginSettings, *, has_token: bool) -> Json:
     if settings.profiles is not None:
-        pod = gpu_profiles.with_profiles(pod, settings.profiles, has_token=has_token)
+        pod = gpu_profiles.with_profiles(pod, settings.profiles)
+    if has_token and settings.mig is not None:
+        pod = gpu_profiles.with_mig(pod, settings.mig)
+    if has_token and settings.account is not None:
+        pod = agent_token.with_token(pod, settings.account)
     return pod if settings.use is None else device_use.with_use(pod, settings.use)
 
 

@@ -68,7 +68,7 @@ class StageView:
             labels={stage: stage_label(driver.key, stage) for stage in Stage},
             kept=kept,
             node_pods=snapshot.resource_users,
-            is_answering=plugin_set is not None and gpu_profiles.has_token(plugin.pod_of(plugin_set)),
+            is_answering=plugin_set is not None and gpu_profiles.is_answering(plugin.pod_of(plugin_set)),
         )
 
     def has_label(self, node: Node, stage: Stage) -> bool:

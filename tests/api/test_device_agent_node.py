@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import io
 import json
 import tempfile
 import time
@@ -13,27 +12,23 @@ from pathlib import Path
 
 import pytest
 
-from device_agent.cli.main import run as agent_cli
 from device_agent.node.answered import REASON
 from device_agent.node.asked import ABSENT, Asked, Wish
-from device_agent.node.own_node import OwnNode, Pauses
+from device_agent.node.attempts import Pauses
+from device_agent.node.own_node import OwnNode
 from device_agent.profiles.verdict import Verdict
 from kube_api.client import Client
 from kube_api.errors import Forbidden, NotFound
 from kube_api.names import GPU_PROFILE_ANNOTATION, GPU_PROFILE_LABEL, GPU_PROFILE_STATE_LABEL
-from kube_api.resources import CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS, SERVICE_ACCOUNTS
+from kube_api.resources import CONFIG_MAPS, EVENTS, NODES, PODS, SECRETS
 from testbed.testbed import Testbed
 from tests.support.real_parts.acts import wait_for
+from tests.support.real_parts.agent_account import following, install_account
 from tests.support.real_parts.cluster_setup import (
-    FIELD_MANAGER,
     Json,
     admin,
     connect_as_agent,
-    create_quietly,
-    make_namespace,
-    path_of,
 )
-from tests.support.yaml_files import read_documents
 from tests.unit.device_agent.nvidia.states import state, xid
 from tests.unit.device_agent.nvidia.test_profiles_in_use import RENAMED, WHOLE, live, mount
 from tests.unit.device_agent.nvidia.test_profiles_in_use import Node as AgentLife
@@ -49,14 +44,7 @@ FAILED = Verdict(asked="nothing", applied="slice-4", message="no profile nothing
 def root(control_plane_ground: Testbed) -> Client:
     """Install the account and the roles that the command prints; give the administrator."""
     client = admin(control_plane_ground)
-    make_namespace(client, NAMESPACE)
-    create_quietly(client, SERVICE_ACCOUNTS.path(namespace=NAMESPACE), {"metadata": {"name": ACCOUNT}})
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        assert agent_cli(["admission-policy", f"--account={NAMESPACE}/{ACCOUNT}"], {}) == 0
-    for obj in read_documents(printed.getvalue()):
-        if "Policy" not in obj["kind"]:  # this server is too old for one
-            client.apply(path_of(obj), obj, field_manager=FIELD_MANAGER)
+    install_account(client, f"{NAMESPACE}/{ACCOUNT}")
     return client
 
 
@@ -107,13 +95,8 @@ class Followed:
 async def followed(client: Client, name: str) -> AsyncIterator[Followed]:
     """Follow a Node for a while."""
     it = Followed(client, name)
-    task = asyncio.create_task(it.own.follow())
-    try:
+    async with following(it.own):
         yield it
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def ask(root: Client, node: str, key: str | None) -> None:
@@ -276,7 +259,7 @@ def test_a_whole_agent_does_what_the_label_asks_for(
 
     with tempfile.TemporaryDirectory() as folder:  # a short name, for sockets
         mount(Path(folder) / "profiles", WHOLE, **{"slice-4": RENAMED})
-        live(Path(folder), act, own_node=lambda on_asked: OwnNode(agent, node, on_asked, partial(Pauses, 0.5, 2.0)))
+        live(Path(folder), act, own_node=lambda on_asked, _: OwnNode(agent, node, on_asked, partial(Pauses, 0.5, 2.0)))
     assert len(events(root, node)) == 1
 
 

@@ -12,7 +12,7 @@ from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.cluster.agent_accounts import AgentAccounts
 from driver_builder.cluster.read_daemon_sets import read_plugin_set
 from driver_builder.controller.execute import Executor
-from driver_builder.objects import gpu_profiles, plugin
+from driver_builder.objects import agent_token, plugin
 from driver_builder.planning.actions import ApplyPlugin
 from kube_api.client import Client
 from kube_api.errors import Invalid
@@ -73,10 +73,11 @@ def _allow(root: Client) -> None:
     create_quietly(root, ROLE_BINDINGS.path(namespace=NAMESPACE), binding)
 
 
-def _with_use(use: Json) -> Json:
-    """Make a driver whose plugin is ours, with an exporter or limits of memory."""
+def _with_use(use: Json, nvidia: Json | None = None) -> Json:
+    """Make a driver whose plugin is ours, with an exporter or limits of memory, or with more of NVIDIA's devices."""
+    plugged = {"nvidia": nvidia or {}, **use}
     made = factories.driver_object(
-        "use-of-devices", spec_changes={"stages": {"devicePlugin": {"nvidia": {}, **use}}}, finalizer=False
+        "use-of-devices", spec_changes={"stages": {"devicePlugin": plugged}}, finalizer=False
     )
     del made["metadata"]["uid"]
     return made
@@ -129,6 +130,42 @@ def test_a_wrong_spec_of_the_devices_use_is_refused(root: Client, use: Json, wor
         root.create(DRIVER_CONTAINERS.path(namespace=NAMESPACE), _with_use(use))
 
 
+@pytest.mark.parametrize(
+    "mig",
+    [
+        pytest.param({"enabled": True, "drain": True, "configMap": "layouts"}, id="with a drain"),
+        pytest.param({"enabled": False}, id="off"),
+    ],
+)
+def test_a_spec_of_mig_layouts_is_kept_as_it_is_written(root: Client, mig: Json) -> None:
+    """The controller reads it."""
+    nvidia = {"mig": mig, "serviceAccountName": ACCOUNT}
+    made = root.create(DRIVER_CONTAINERS.path(namespace=NAMESPACE), _with_use({}, nvidia))
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=made["metadata"]["name"])
+    try:
+        kept = root.get(path)["spec"]["stages"]["devicePlugin"]
+        assert kept == {"nvidia": nvidia}
+        plugged = factories.spec_of(factories.driver(spec_changes={"stages": {"devicePlugin": kept}})).device_plugin
+        assert plugged is not None
+        assert (plugged.mig is not None) is mig["enabled"]
+    finally:
+        root.delete(path)
+
+
+@pytest.mark.parametrize(
+    ("mig", "words"),
+    [
+        pytest.param({"enabled": "yes"}, r"enabled: Invalid value", id="a word for a switch"),
+        pytest.param({"drain": 1}, r"drain: Invalid value", id="a number for a switch"),
+        pytest.param({"configMap": "A_b"}, r"configMap: Invalid value", id="no name"),
+    ],
+)
+def test_a_wrong_spec_of_mig_layouts_is_refused(root: Client, mig: Json, words: str) -> None:
+    """By the definition; the message names the field."""
+    with pytest.raises(Invalid, match=rf"spec\.stages\.devicePlugin\.nvidia\.mig\.{words}"):
+        root.create(DRIVER_CONTAINERS.path(namespace=NAMESPACE), _with_use({}, {"mig": mig}))
+
+
 def test_whether_an_account_exists_is_known_by_one_right_more(builder: Client, root: Client) -> None:
     """Without it there is a reason and no error; with it, a missing account is told from one that is there."""
     account = f"{NAMESPACE}/{ACCOUNT}"
@@ -163,14 +200,14 @@ def test_an_account_leaves_a_daemon_set_by_the_default_one(builder: Client, root
         with_token, without = _manifest(container, has_token=True), _manifest(container, has_token=False)
         first = applied(with_token)
         assert plugin.is_as_wanted(first, with_token)
-        assert gpu_profiles.has_token(plugin.pod_of(first))
+        assert agent_token.has_token(plugin.pod_of(first))
         left = applied(without, first.uid)
         assert plugin.pod_of(left)["serviceAccountName"] == ACCOUNT
         wanted = plugin.replacing(left, without)
         assert not plugin.is_as_wanted(left, wanted)
         second = applied(wanted, first.uid)
         assert plugin.pod_of(second)["serviceAccountName"] == "default"
-        assert not gpu_profiles.has_token(plugin.pod_of(second))
+        assert not agent_token.has_token(plugin.pod_of(second))
         assert plugin.is_as_wanted(second, plugin.replacing(second, without))
         third = applied(plugin.replacing(second, with_token), first.uid)
         assert plugin.pod_of(third)["serviceAccountName"] == ACCOUNT

@@ -49,7 +49,9 @@ OF_VENDORS = "resource and nvidia exclude command, args, privileged and resource
 OF_OUR_AGENT, OWN_PORT = "image excludes exporter and memory", "port 8080 is that of the agent's own pages"
 A_PLUGIN = "pluginValidation requires devicePlugin"
 PROFILES: Json = {"profiles": {"configMap": "a"}}
-OF_PROFILES = "defaultProfile and serviceAccountName require profiles"
+OF_PROFILES = "defaultProfile requires profiles"
+OF_LABELS = "serviceAccountName requires profiles or mig"
+OF_MIG = "mig.enabled requires mig.configMap and serviceAccountName"
 ARCHIVE = {"url": "https://example.com/a.tar", "sha256": "0" * 64}
 ONE_USERSPACE = "exactly one of archive, packages must be set"
 NO_VERSION = "archive requires versionFile"
@@ -80,6 +82,15 @@ GOOD: dict[str, Json] = {
     "NVIDIA's devices": {"stages": {"devicePlugin": {"nvidia": {}}}},
     "profiles": {
         "stages": {"devicePlugin": {"nvidia": {**PROFILES, "defaultProfile": "a", "serviceAccountName": "a"}}},
+    },
+    "MIG layouts": {
+        "stages": {
+            "devicePlugin": {"nvidia": {"mig": {"enabled": True, "configMap": "a"}, "serviceAccountName": "a"}},
+        },
+    },
+    "MIG layouts that are switched off": {"stages": {"devicePlugin": {"nvidia": {"mig": {"enabled": False}}}}},
+    "an account for MIG layouts that are switched off": {
+        "stages": {"devicePlugin": {"nvidia": {"mig": {"drain": True}, "serviceAccountName": "a"}}},
     },
     "a plugin's use": {
         "stages": {"devicePlugin": {**PLUGIN, "exporter": {"enabled": True}, "memory": {"mode": "watch"}}},
@@ -205,7 +216,22 @@ BAD: dict[str, tuple[Json, set[str]]] = {
     "a vendor's and NVIDIA's": ({"stages": {"devicePlugin": {"image": "r.io/a", "nvidia": {}}}}, {ONE_PLUGIN}),
     "NVIDIA's with a name": ({"stages": {"devicePlugin": {"nvidia": {}, "resourceName": "a/b"}}}, {OF_VENDORS}),
     "a default of no profiles": ({"stages": {"devicePlugin": {"nvidia": {"defaultProfile": "a"}}}}, {OF_PROFILES}),
-    "an account for none": ({"stages": {"devicePlugin": {"nvidia": {"serviceAccountName": "a"}}}}, {OF_PROFILES}),
+    "a default of layouts": (
+        {"stages": {"devicePlugin": {"nvidia": {"mig": {}, "defaultProfile": "a"}}}},
+        {OF_PROFILES},
+    ),
+    "an account for nothing": (
+        {"stages": {"devicePlugin": {"nvidia": {"serviceAccountName": "a"}}}},
+        {OF_LABELS},
+    ),
+    "MIG layouts of nobody": (
+        {"stages": {"devicePlugin": {"nvidia": {"mig": {"enabled": True, "configMap": "a"}}}}},
+        {OF_MIG},
+    ),
+    "MIG layouts from nowhere": (
+        {"stages": {"devicePlugin": {"nvidia": {"mig": {"enabled": True}, "serviceAccountName": "a"}}}},
+        {OF_MIG},
+    ),
     "an exporter of a vendor's": ({"stages": {"devicePlugin": {**VENDOR, "exporter": {}}}}, {OF_OUR_AGENT}),
     "limits of a vendor's": ({"stages": {"devicePlugin": {**VENDOR, "memory": {"mode": "off"}}}}, {OF_OUR_AGENT}),
     "the port of pages": ({"stages": {"devicePlugin": {**PLUGIN, "exporter": {"port": 8080}}}}, {OWN_PORT}),

@@ -54,6 +54,7 @@ NVIDIA: Json = {
 }
 AGENT: Json = {"enabled": True, "env": {"C": "3"}, "nodeSelector": {"e": "f"}}
 PROFILES: Json = {"map": {"plain": "version: v1\n", "slice-4": "version: v1\nsharing: {}\n"}, "default": "plain"}
+MIG: Json = {"enabled": True, "drain": True, "configMap": "layouts"}
 SIDE_CAR: Json = {"sideCar": {"image": "docker.io/library/docker:29-dind"}}
 ACCOUNTS = ["driverwright/gpu", "team/1", "team/gpu", "elsewhere/gpu"]
 VALUES: dict[str, Json] = {
@@ -68,6 +69,8 @@ VALUES: dict[str, Json] = {
     "profiles without a token": {
         "deviceAgent": {**AGENT, "nvidia": {**NVIDIA, "profiles": {"name": "shared", "followNodeLabel": False}}}
     },
+    "MIG": {"deviceAgent": {**AGENT, "nvidia": {**NVIDIA, "mig": MIG}}},
+    "MIG and profiles": {"deviceAgent": {**AGENT, "nvidia": {**NVIDIA, "mig": MIG, "profiles": PROFILES}}},
     "exporter": {
         "deviceAgent": {
             **AGENT,
@@ -252,6 +255,9 @@ def test_the_schema_accepts(values: Json) -> None:
         ({"deviceAgent": {"nvidia": {"profiles": {"map": {"a" * 64: "x"}}}}}, "a" * 64),  # no label is so long
         ({"deviceAgent": {"nvidia": {"profiles": {"default": "a/b"}}}}, "default"),
         ({"deviceAgent": {"nvidia": {"profiles": {"followNodeLabel": "yes"}}}}, "followNodeLabel"),
+        ({"deviceAgent": {"nvidia": {"mig": {"enabled": "yes"}}}}, "enabled"),
+        ({"deviceAgent": {"nvidia": {"mig": {"configMap": "Layouts"}}}}, "configMap"),
+        ({"deviceAgent": {"nvidia": {"mig": {"name": "layouts"}}}}, "name"),
     ],
     ids=str,
 )  # fmt: skip
@@ -713,6 +719,9 @@ def test_the_values_of_nvidias_devices_are_those_of_the_configuration() -> None:
     assert {key: hold[key] for key in wanted} == wanted
     pattern = given["libraries"]["properties"]["path"]["pattern"]
     assert pattern == f"^{known['libraries']['properties']['path']['pattern'][1:-1]}?$"
+    mig = _without_words(given["mig"]["properties"])
+    assert {name: mig.pop(name) for name in known["mig"]["properties"]} == known["mig"]["properties"]
+    assert mig.keys() == {"configMap", "tokenWithoutPolicy"}
 
 
 def test_toolchains_are_one_value() -> None:

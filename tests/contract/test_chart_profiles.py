@@ -25,7 +25,7 @@ ACCOUNT = "device-agent-profiles"
 RIGHTS = CHART / "admission" / f"{ACCOUNT}.yaml"
 POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
 KINDS = (*POLICIES, "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
-WITHOUT = [name for name in VALUES if not name.startswith(("profiles", "exporter"))]
+WITHOUT = [name for name in VALUES if not name.startswith(("profiles", "exporter", "MIG"))]
 
 
 def with_profiles(profiles: Json, **nvidia: Any) -> Json:
@@ -228,18 +228,18 @@ def test_profiles_without_the_label_need_no_rights() -> None:
     assert one(found, "ValidatingAdmissionPolicy", "driverwright-device-agent")
 
 
-@pytest.fixture
-def kinds_on(tmp_path: Path) -> Callable[[str, Json], list[str]]:
-    """Render the roles of profiles on a server of a version, by a copy of the chart: a chart is rendered for one."""
+@pytest.fixture(name="kinds_on")
+def kinds_by_version(tmp_path: Path) -> Callable[[str, Json], list[str]]:
+    """Render the account's rights on a server of a version, by a copy of the chart: a chart is rendered for one."""
 
-    def render(version: str, profiles: Json) -> list[str]:
+    def render(version: str, values: Json) -> list[str]:
         copy = shutil.copytree(CHART, tmp_path / "chart")
         template = copy / "templates/device-agent/profiles.yaml"
         text = template.read_text()
         assert text.count(".Capabilities.KubeVersion.Version") == 1
         template.write_text(text.replace(".Capabilities.KubeVersion.Version", f'"{version}"'))
         with helm.Chart.load(copy) as chart:
-            texts = chart.render(with_profiles(profiles), name="driverwright", namespace="driverwright")
+            texts = chart.render(values, name="driverwright", namespace="driverwright")
         (text,) = [text for name, text in texts.items() if name.endswith("device-agent/profiles.yaml")]
         return [item["kind"] for item in read_documents(text)]
 
@@ -249,7 +249,7 @@ def kinds_on(tmp_path: Path) -> Callable[[str, Json], list[str]]:
 @pytest.mark.parametrize("version", ["v1.30.0", "v1.30.2-gke.1394000", "v1.34.1+k3s1"])
 def test_a_server_with_policies_gets_them(version: str, kinds_on: Callable[[str, Json], list[str]]) -> None:
     """Also one that a vendor has built, and where it could do without."""
-    assert kinds_on(version, {**PROFILES, "tokenWithoutPolicy": True}) == ["ConfigMap", *KINDS]
+    assert kinds_on(version, with_profiles({**PROFILES, "tokenWithoutPolicy": True})) == ["ConfigMap", *KINDS]
 
 
 @pytest.mark.parametrize("version", ["v1.20.15", "v1.29.9-eks-ce1d5eb"])
@@ -268,6 +268,6 @@ def test_an_older_server_gets_no_token_unless_that_is_accepted(
     if kinds is None:
         words = rf"Kubernetes {version} has no .* set followNodeLabel to false.* tokenWithoutPolicy to true"
         with pytest.raises(helm.HelmRenderError, match=words):
-            kinds_on(version, PROFILES)
+            kinds_on(version, with_profiles(PROFILES))
     else:
-        assert kinds_on(version, {**PROFILES, **profiles}) == kinds
+        assert kinds_on(version, with_profiles({**PROFILES, **profiles})) == kinds

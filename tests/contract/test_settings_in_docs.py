@@ -116,6 +116,15 @@ def test_every_field_of_a_stages_profiles_is_documented() -> None:
     assert set(row.split("`, `.")) == names
 
 
+def test_where_a_stage_has_its_mig_layouts_from_is_documented() -> None:
+    """In the table of its own, and in that of a DriverContainer: the one field that the agent does not read."""
+    table = PAGES["stages.md"].partition("### MIG layouts")[2].partition("\n- ")[0]
+    mig = nvidia_stage.FIELDS.kinds["mig"]
+    assert isinstance(mig, Fields)
+    assert set(re.findall(r"^\| `mig\.(\w+)` \|", table, re.MULTILINE)) == mig.kinds.keys()
+    assert "| `stages.devicePlugin.nvidia.mig.configMap` |" in PAGES["drivercontainer.md"]
+
+
 def names_in(kind: Kind) -> set[str]:
     """Return the names of all fields below one."""
     inner = kind.kind if isinstance(kind, Items) else kind

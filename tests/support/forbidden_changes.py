@@ -47,7 +47,7 @@ NODE: Json = {
 class Act(NamedTuple):
     """A change of a Node: ``patch`` is merged into it, ``words`` stand in the refusal.
 
-    ``extra``: what the token says of itself. ``name``: which Node is asked for.
+    ``extra``: what the token says of itself. ``name``: which Node is asked for. ``node``: as it is before.
     """
 
     patch: Json
@@ -56,16 +56,17 @@ class Act(NamedTuple):
     name: str = "node-a"
     extra: Mapping[str, list[str]] | None = OWN_NODE
     is_new: bool = False
+    node: Json = NODE
 
     @property
     def before(self) -> Json | None:
         """The Node before the change; None when the act creates it."""
-        return None if self.is_new else NODE
+        return None if self.is_new else self.node
 
     @property
     def after(self) -> Json:
         """The Node that the API server would store."""
-        return merged(NODE, self.patch)
+        return merged(self.node, self.patch)
 
 
 def merged(target: Json, patch: Json) -> Json:

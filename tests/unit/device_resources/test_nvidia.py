@@ -59,6 +59,11 @@ def test_every_field_is_read() -> None:
         pytest.param({"health": {"holdSeconds": 0}}, "nvidia.health.holdSeconds: 0 is not a whole number from 1 to",
                      id="no time"),
         pytest.param({"sharedDevicesAllocationPolicy": "pack"}, "did you mean packed?", id="another policy"),
+        pytest.param({"mig": True}, "nvidia.mig: True is not an object", id="a switch for an object"),
+        pytest.param({"mig": {"enabled": "yes"}}, "nvidia.mig.enabled: 'yes' is neither true nor false", id="a word"),
+        pytest.param({"mig": {"configMap": "a"}}, "it belongs to the chart and to a driver's stage: mount the",
+                     id="what the agent cannot read"),
+        pytest.param({"drain": True}, "nvidia.drain: there is no such field here; it belongs to mig", id="a drain"),
         pytest.param({"nodeSelector": {}}, "nvidia.nodeSelector: there is no such field; there are migStrategy,",
                      id="a field of something else"),
     ],
@@ -66,6 +71,23 @@ def test_every_field_is_read() -> None:
 def test_a_wrong_field_is_named_with_its_value_and_the_remedy(value: object, expected: str) -> None:
     """A message says which field, what it has, and what it may have."""
     assert expected in _message(value)
+
+
+@pytest.mark.parametrize(
+    ("mig", "expected"),
+    [
+        pytest.param(None, (False, False), id="nothing"),
+        pytest.param({}, (False, False), id="empty"),
+        pytest.param({"enabled": None, "drain": None}, (False, False), id="null is not given"),
+        pytest.param({"drain": True}, (False, True), id="a drain alone switches nothing on"),
+        pytest.param({"enabled": True}, (True, False), id="on, and nobody is evicted"),
+        pytest.param({"enabled": True, "drain": True}, (True, True), id="with a drain"),
+    ],
+)
+def test_mig_changes_are_off_unless_they_are_switched_on(mig: object, expected: tuple[bool, bool]) -> None:
+    """Each by its own word."""
+    found = parse_nvidia({"mig": mig})
+    assert (found.changes_mig, found.drains_for_mig) == expected
 
 
 @pytest.mark.parametrize(

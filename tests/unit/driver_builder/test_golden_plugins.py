@@ -30,6 +30,13 @@ KINDS: dict[str, dict[str, Any]] = {
             "serviceAccountName": "gpu-profiles",
         },
     },
+    "nvidia-with-mig": {
+        "nvidia": {
+            "migStrategy": "mixed",
+            "mig": {"enabled": True, "drain": True, "configMap": "mig-layouts"},
+            "serviceAccountName": "gpu",
+        },
+    },
     "exporter-of-a-resource": {
         "resource": {"name": "example.com/edu", "groups": GROUPS[:1]},
         "exporter": {"enabled": True, "port": 9401},
@@ -58,7 +65,7 @@ def test_the_objects_of_a_plugin(kind: str) -> None:
     spec = spec_of(container)
     settings = spec.device_plugin
     assert settings is not None
-    has_token = settings.profiles is not None and settings.profiles.account is not None
+    has_token = settings.account is not None
     made = [plugin.daemon_set(container, spec, settings, agent_image="r.io/device-agent:1", has_token=has_token)]
     made += [plugin.config_map(container, settings)] if settings.is_of_agent else []
     text, path = yaml.safe_dump_all(json.loads(json.dumps(made)), sort_keys=True, width=120), FOLDER / f"{kind}.yaml"

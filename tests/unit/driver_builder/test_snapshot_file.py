@@ -214,6 +214,21 @@ def test_nvidias_devices_are_in_the_file() -> None:
     assert spec.device_plugin.nvidia is None
 
 
+def test_profiles_of_a_file_from_before_mig_layouts_are_read() -> None:
+    """With their account; what is written has both."""
+    nvidia = {"profiles": {"configMap": "p"}, "serviceAccountName": "gpu"}
+    made = to_document(
+        snapshot(drivers=(driver(spec_changes={"stages": {"devicePlugin": {"nvidia": nvidia}}}),)), SETTINGS
+    )
+    plugin = made["snapshot"]["drivers"][0]["spec"]["stages"]["devicePlugin"]
+    assert plugin["profiles"] == {"configMap": "p", "default": None, "account": "gpu"}
+    assert plugin.pop("mig") is None
+    spec = from_document(made)[0].drivers[0].spec
+    assert isinstance(spec, DriverSpec)
+    assert spec.device_plugin is not None
+    assert (spec.device_plugin.mig, spec.device_plugin.account) == (None, "gpu")
+
+
 def test_a_spec_is_written_in_the_same_form_by_every_version() -> None:
     """With all its fields, as the record has it from before DriverSpec had an object for each of the manifest."""
     record = yaml.safe_load((Path(__file__).parents[2] / "data" / "snapshot_spec.yaml").read_text())

@@ -64,6 +64,9 @@ matchExpressions:
 {{- if $agent.nvidia.libraries.path -}}
 {{- $_ := set $nvidia "libraries" $agent.nvidia.libraries -}}
 {{- end -}}
+{{- if include "mig-layouts" . -}}
+{{- $_ := set $nvidia "mig" (pick $agent.nvidia.mig "enabled" "drain") -}}
+{{- end -}}
 {{- $_ := set $own "nvidia" $nvidia -}}
 {{- end -}}
 {{- if $agent.exporter.enabled -}}
@@ -140,13 +143,32 @@ driverwright.io/exporter: 'true'
 {{- ternary "device-agent-profiles" $profiles.name (not (empty $profiles.map)) -}}
 {{- end }}
 
-{{/* Not empty where the label of a Node chooses its profile: the agents have a token then, of an account of its own. */}}
+{{/* The ConfigMap with MIG layouts, by its name; empty where none are made. Refuses values that do not fit each other. */}}
+{{- define "mig-layouts" -}}
+{{- $nvidia := .Values.deviceAgent.nvidia -}}
+{{- if $nvidia.mig.enabled -}}
+{{- if not $nvidia.enabled -}}
+{{- fail "deviceAgent.nvidia.mig.enabled: MIG layouts are those of NVIDIA's devices: set deviceAgent.nvidia.enabled as well" -}}
+{{- end -}}
+{{- if not $nvidia.mig.configMap -}}
+{{- fail "deviceAgent.nvidia.mig.enabled: there are no layouts: set configMap as well" -}}
+{{- end -}}
+{{- if and (include "gpu-profiles" .) (not $nvidia.profiles.followNodeLabel) -}}
+{{- fail "deviceAgent.nvidia.mig.enabled: the agents have a token with it, by which they follow the label of profiles as well: set profiles.followNodeLabel to true" -}}
+{{- end -}}
+{{- $nvidia.mig.configMap -}}
+{{- end -}}
+{{- end }}
+
+{{/* For what the labels of a Node are followed, mig (for profiles as well) or profiles: the agents have a token then, of an account of its own. */}}
 {{- define "follows-node-label" -}}
-{{- if and .Values.deviceAgent.enabled .Values.deviceAgent.nvidia.profiles.followNodeLabel (include "gpu-profiles" .) -}}
-true
+{{- if and (include "mig-layouts" .) .Values.deviceAgent.enabled -}}
+mig
+{{- else if and .Values.deviceAgent.enabled .Values.deviceAgent.nvidia.profiles.followNodeLabel (include "gpu-profiles" .) -}}
+profiles
 {{- end -}}
 {{- end }}
 
 {{- define "device-agent-account" -}}
-device-agent{{ if include "follows-node-label" . }}-profiles{{ end }}
+device-agent{{ with include "follows-node-label" . }}-{{ . }}{{ end }}
 {{- end }}

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from device_agent.node.asked import ABSENT, Asked, Wish
-from device_agent.node.own_node import OwnNode, Pauses
+from device_agent.node.attempts import Pauses
+from device_agent.node.own_node import OwnNode
 from device_agent.profiles.verdict import Verdict
 from kube_api.client import Client
 from kube_api.connection import Timeout

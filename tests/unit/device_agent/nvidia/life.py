@@ -56,7 +56,7 @@ def play(
     act: Callable[[Life], Awaitable[None]],
     config: str = "nvidia: {}\n",
     settings: Settings | None = None,
-    own_node: "MakeOwnNode" = lambda _: None,
+    own_node: "MakeOwnNode" = lambda *_: None,
 ) -> None:
     """Run an agent, act, and end it as the kubelet does. ``own_node``: follows its Node."""
     settings, plugins = settings or settings_of(folder), folder / "plugins"

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from device_agent.node.asked import Asked
+from device_agent.node.attempts import Pauses
 from device_agent.node.follow import own_node
-from device_agent.node.own_node import OwnNode, Pauses
+from device_agent.node.own_node import OwnNode
 from kube_api.client import Client
 from kube_api.names import GPU_PROFILE_ANNOTATION, GPU_PROFILE_LABEL
 from tests.unit.device_agent.node.test_own_node import AWAY, Server
@@ -37,9 +38,9 @@ class Cluster:
         labels |= {} if key is None else {GPU_PROFILE_LABEL: key}
         self.server.changed()
 
-    def follow(self, on_asked: Callable[[Asked], None]) -> OwnNode:
+    def follow(self, on_asked: Callable[[Asked], None] | None, on_mig: Callable[[], None] | None) -> OwnNode:
         """Follow the Node."""
-        return OwnNode(Client(self.server), "n", on_asked, partial(Pauses, 0.001, 0.002))
+        return OwnNode(Client(self.server), "n", on_asked, partial(Pauses, 0.001, 0.002), on_mig=on_mig)
 
     def answer(self) -> dict[str, Any]:
         """Return what the Node says, with its state."""
@@ -177,6 +178,6 @@ def test_without_token_or_name_the_default_profile_counts(
         await node.shows(shared=(16, 16))
 
     mount(folder / "profiles", RENAMED, **{"slice-4": WHOLE})
-    live(folder, act, own_node=lambda on_asked: own_node(name, {}, on_asked))
+    live(folder, act, own_node=lambda on_asked, on_mig: own_node(name, {}, on_asked, on_mig))
     (line,) = [record.getMessage() for record in caplog.records if "is not followed" in record.getMessage()]
     assert why in line

@@ -126,7 +126,7 @@ def live(
     profile: str = "",
     *,
     is_asked: bool = True,
-    own_node: "MakeOwnNode" = lambda _: None,
+    own_node: "MakeOwnNode" = lambda *_: None,
 ) -> None:
     """Run an agent with this profile, act, and end it; with the profile that is there if none is given."""
     pods = Pods(folder)

@@ -8,6 +8,7 @@ from driver_builder.api.driver_container import MAX_NAMES_LENGTH
 from driver_builder.api.spec_parser import read_spec
 from driver_builder.api.stage_settings import (
     DevicePluginSettings,
+    MigSettings,
     PluginValidationSettings,
     ProfileSettings,
     StageSettings,
@@ -82,8 +83,6 @@ PROFILES: dict[str, Any] = {"profiles": {"configMap": "gpu-profiles"}}
         pytest.param(PROFILES, ProfileSettings(config_map="gpu-profiles"), id="profiles"),
         pytest.param({**PROFILES, "defaultProfile": "_a.b-1"}, ProfileSettings(config_map="gpu-profiles",
                      default="_a.b-1"), id="a default"),
-        pytest.param({**PROFILES, "serviceAccountName": "gpu.profiles"}, ProfileSettings(config_map="gpu-profiles",
-                     account="gpu.profiles"), id="an account"),
         pytest.param({"profiles": None, "defaultProfile": None}, None, id="null is not given"),
     ],
 )  # fmt: skip
@@ -93,6 +92,37 @@ def test_profiles_are_no_part_of_what_the_agent_reads(given: dict[str, Any], pro
     assert found is not None
     plugin = DevicePluginSettings(resource_name="nvidia.com/gpu", nvidia={"migStrategy": "single"}, profiles=profiles)
     assert found.device_plugin == plugin
+
+
+MIG: dict[str, Any] = {"enabled": True, "configMap": "layouts"}
+GPU_ACCOUNT = {"serviceAccountName": "gpu.profiles"}
+LAYOUTS = MigSettings(config_map="layouts", account="gpu.profiles")
+SHARED = ProfileSettings(config_map="gpu-profiles", account="gpu.profiles")
+
+
+@pytest.mark.parametrize(
+    ("given", "config", "settings"),
+    [
+        pytest.param({**PROFILES, **GPU_ACCOUNT}, {}, {"profiles": SHARED}, id="an account for profiles"),
+        pytest.param({"mig": MIG, **GPU_ACCOUNT}, {"mig": {"enabled": True}}, {"mig": LAYOUTS}, id="MIG changes"),
+        pytest.param({"mig": {**MIG, "drain": True}, **GPU_ACCOUNT}, {"mig": {"enabled": True, "drain": True}},
+                     {"mig": LAYOUTS}, id="with a drain"),
+        pytest.param({"mig": MIG, **PROFILES, **GPU_ACCOUNT}, {"mig": {"enabled": True}},
+                     {"mig": LAYOUTS, "profiles": SHARED}, id="both"),
+        pytest.param({"mig": {**MIG, "enabled": False}, **GPU_ACCOUNT}, {}, {}, id="switched off: as without"),
+        pytest.param({"mig": {}}, {}, {}, id="nothing said"),
+        pytest.param({"mig": {**MIG, "enabled": False}, **PROFILES, **GPU_ACCOUNT}, {}, {"profiles": SHARED},
+                     id="switched off beside profiles"),
+    ],
+)  # fmt: skip
+def test_where_layouts_come_from_and_whose_token_it_is_are_of_the_pod(
+    given: dict[str, Any], config: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    """The agent reads what is switched on, and nothing of what is not: then pods are those without it."""
+    found = stages_of({"devicePlugin": {"nvidia": given}})
+    assert found is not None
+    assert found.device_plugin == DevicePluginSettings(resource_name="nvidia.com/gpu", nvidia=config, **settings)
+    assert found.device_plugin.account == ("gpu.profiles" if settings else None)
 
 
 PER_POD: dict[str, Any] = {"enabled": True, "perPod": True}
@@ -196,7 +226,16 @@ WRONG: list[Any] = [
     pytest.param({"devicePlugin": {"nvidia": {"profiles": {}}}}, "spec.stages.devicePlugin.nvidia.profiles.configMap",
                  "is missing", id="no ConfigMap"),
     pytest.param({"devicePlugin": {"nvidia": {"configMap": "a"}}}, "spec.stages.devicePlugin.nvidia.configMap",
-                 "belongs to profiles", id="a ConfigMap elsewhere"),
+                 "belongs to profiles, or mig", id="a ConfigMap elsewhere"),
+    pytest.param({"devicePlugin": {"nvidia": {"mig": {"enabled": True, "configMap": "a"}}}},
+                 "spec.stages.devicePlugin.nvidia.serviceAccountName", "is missing: without a token",
+                 id="MIG changes by nobody"),
+    pytest.param({"devicePlugin": {"nvidia": {"mig": {"enabled": True}, "serviceAccountName": "a"}}},
+                 "spec.stages.devicePlugin.nvidia.mig.configMap", "is missing", id="MIG changes without layouts"),
+    pytest.param({"devicePlugin": {"nvidia": {"mig": {"enabled": "true"}}}},
+                 "spec.stages.devicePlugin.nvidia.mig.enabled", "neither true nor false", id="a word for a switch"),
+    pytest.param({"devicePlugin": {"nvidia": {"mig": {"config": "a"}}}},
+                 "spec.stages.devicePlugin.nvidia.mig.config", "did you mean configMap?", id="a field of mig"),
     pytest.param({"devicePlugin": {"nvidia": {"profiles": {"configMap": "A_b"}}}},
                  "spec.stages.devicePlugin.nvidia.profiles.configMap", "the name of an object", id="no name"),
     pytest.param({"devicePlugin": {"nvidia": {**PROFILES, "defaultProfile": "..data"}}},
@@ -207,7 +246,7 @@ WRONG: list[Any] = [
     pytest.param({"devicePlugin": {"nvidia": {"defaultProfile": "a"}}},
                  "spec.stages.devicePlugin.nvidia.defaultProfile", "write nvidia.profiles", id="a default of nothing"),
     pytest.param({"devicePlugin": {"nvidia": {"serviceAccountName": "a"}}},
-                 "spec.stages.devicePlugin.nvidia.serviceAccountName", "write nvidia.profiles",
+                 "spec.stages.devicePlugin.nvidia.serviceAccountName", "write nvidia.profiles or nvidia.mig",
                  id="an account for nothing"),
     pytest.param({"devicePlugin": {"nvidia": True}}, "spec.stages.devicePlugin.nvidia", "not an object", id="a flag"),
     pytest.param({"devicePlugin": {"resource": {**RESOURCE, "group": []}}}, "spec.stages.devicePlugin.resource.group",

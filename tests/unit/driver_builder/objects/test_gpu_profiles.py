@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from driver_builder.objects import gpu_profiles, plugin
+from driver_builder.objects import agent_token, gpu_profiles, plugin
 from driver_builder.objects.plugin import PluginSet
 from tests.support.driver_builder.factories import driver, spec_of
 
@@ -75,13 +75,45 @@ def test_the_token_is_in_the_agents_container_alone() -> None:
     kinds = {next(iter(source)): next(iter(source.values())) for source in token["projected"]["sources"]}
     assert kinds.keys() == {"serviceAccountToken", "configMap", "downwardAPI"}
     assert kinds["serviceAccountToken"] == {"path": "token", "expirationSeconds": 3600}
-    assert gpu_profiles.has_token(pod)
+    assert agent_token.has_token(pod)
 
 
 def test_an_account_that_may_not_be_used_leaves_no_trace_in_the_pod() -> None:
     """It is as without one."""
     assert pod_of(WITH_ACCOUNT) == pod_of(PROFILES)
-    assert not gpu_profiles.has_token(pod_of(WITH_ACCOUNT))
+    assert not agent_token.has_token(pod_of(WITH_ACCOUNT))
+
+
+MIG: Json = {"mig": {"enabled": True, "configMap": "layouts"}, "serviceAccountName": "gpu"}
+
+
+def test_mig_changes_add_the_file_of_layouts_and_a_right_of_nvml() -> None:
+    """The file and who uses what, to read; nothing but the flag to the privileged container."""
+    token = "/var/run/secrets/kubernetes.io/serviceaccount"
+    before, after = pod_of({}), pod_of(MIG, has_token=True)
+    (agent, nvml), (changing, beside) = before["containers"], after["containers"]
+    more = {"/etc/device-agent-mig": True, "/var/lib/kubelet/pod-resources": True, token: True}
+    assert mounts_of(changing) == {**mounts_of(agent), **more}
+    assert changing["args"] == [*agent["args"], "--mig-config=/etc/device-agent-mig"]
+    assert beside == {**nvml, "args": [*nvml["args"], "--changes-mig=true"]}
+    assert {"name": "mig-config", "configMap": {"name": "layouts", "optional": True}} in after["volumes"]
+    assert after["serviceAccountName"] == "gpu"
+    assert not gpu_profiles.is_answering(after), "it says nothing of names of resources"
+
+
+def test_without_a_token_nobody_may_change_mig() -> None:
+    """The Node could not ask for it; the configuration is the same, so that a token alone restarts pods once."""
+    assert pod_of(MIG) == pod_of({})
+    assert pod_of({**MIG, "mig": {**MIG["mig"], "enabled": False}}, has_token=False) == pod_of({})
+
+
+def test_profiles_and_mig_share_what_both_need() -> None:
+    """Each folder and volume once."""
+    pod = pod_of({**WITH_ACCOUNT, **MIG}, has_token=True)
+    for items, key in ((pod["volumes"], "name"), (pod["containers"][0]["volumeMounts"], "mountPath")):
+        names = [item[key] for item in items]
+        assert len(set(names)) == len(names)
+    assert gpu_profiles.is_answering(pod)
 
 
 def test_profiles_do_not_change_what_the_agent_reads() -> None:

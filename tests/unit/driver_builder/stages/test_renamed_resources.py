@@ -27,7 +27,7 @@ VALIDATED = driver(spec_changes={"stages": {"devicePlugin": NVIDIA, "pluginValid
 KEYS = {stage: stage_label(CONTAINER.key, stage) for stage in Stage}
 WITH_TOKEN = PluginSet(
     namespace=NAMESPACE, name="edu-plug", uid="uid-set", driver=CONTAINER.key, resource="nvidia.com/",
-    spec={"template": {"spec": {"volumes": [{"name": "token", "projected": {}}]}}},
+    spec={"template": {"spec": {"volumes": [{"name": "token"}, {"name": "profiles"}]}}},
 )  # fmt: skip
 WITHOUT_TOKEN = replace(WITH_TOKEN, spec={"template": {"spec": {"volumes": []}}})
 POD = PluginPod(namespace=NAMESPACE, name="edu-plug-x", uid="uid-pod", driver=CONTAINER.key, node="node-a",

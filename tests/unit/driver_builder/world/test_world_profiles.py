@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from driver_builder.cluster.agent_accounts import SECONDS
-from driver_builder.objects import gpu_profiles, plugin_validation_pod
+from driver_builder.objects import agent_token, plugin_validation_pod
 from driver_builder.planning.plan_view import PlanSettings
 from kube_api.client import Object
 from kube_api.names import GPU_PROFILE_ANNOTATION
@@ -32,14 +32,17 @@ ACCOUNT = f"{NAMESPACE}/gpu"
 ALLOWING = replace(WITH_AGENT, device_agent_accounts=frozenset({ACCOUNT}))
 
 
-def gpus(settings: PlanSettings = ALLOWING, *, has_account: bool = True) -> Watched:
-    """Make a node with GPUs, and a driver with profiles."""
+MIG: dict[str, Any] = {"mig": {"enabled": True, "configMap": "m"}, "serviceAccountName": "gpu"}
+
+
+def gpus(settings: PlanSettings = ALLOWING, *, has_account: bool = True, nvidia: dict[str, Any] = NVIDIA) -> Watched:
+    """Make a node with GPUs, and a driver with profiles, or what else is given."""
     world = Watched(settings)
     world.resource = GPU
     world.add_node("a", KERNEL)
     if has_account:
         world.client.create(SERVICE_ACCOUNTS.path(namespace=NAMESPACE), {"metadata": {"name": "gpu"}})
-    world.add_driver(stages=CHAIN)
+    world.add_driver(stages={**CHAIN, "devicePlugin": {"nvidia": nvidia}})
     return world
 
 
@@ -83,7 +86,7 @@ def test_a_profile_that_renames_takes_no_label() -> None:
     offer(world, GPU)
     settle(world)
     assert stages(world)["a"] == EVERY
-    assert gpu_profiles.has_token(pod_of(world))
+    assert agent_token.has_token(pod_of(world))
     assert condition(world) == ("True", "StagesReady")
     world.labels.clear()
     offer(world, SHARED)
@@ -146,10 +149,43 @@ def test_without_the_account_devices_are_there_and_the_condition_says_why_profil
     world = gpus(settings, has_account=has_account)
     settle(world)
     assert stages(world)["a"] == EVERY
-    assert not gpu_profiles.has_token(pod_of(world))
+    assert not agent_token.has_token(pod_of(world))
     assert "serviceAccountName" not in pod_of(world)
     assert condition(world) == ("False", reason)
     assert words in world.status()["stages"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("nvidia", "words"),
+    [
+        pytest.param(NVIDIA, ": every node has the default profile", id="profiles"),
+        pytest.param(MIG, ": no MIG layout is changed", id="MIG layouts"),
+        pytest.param({**NVIDIA, **MIG}, ": every node has the default profile and no MIG layout is changed", id="both"),
+    ],
+)
+def test_what_is_lost_without_the_account_is_said(nvidia: dict[str, Any], words: str) -> None:
+    """And nothing that changes a layout is in the pod: it comes with the token alone. Devices are there anyway."""
+    world = gpus(WITH_AGENT, nvidia=nvidia)
+    settle(world)
+    assert stages(world)["a"] == EVERY
+    assert world.status()["stages"]["message"].endswith(words)
+    assert "changes-mig" not in str(pod_of(world))
+    world = gpus(nvidia=nvidia)
+    settle(world)
+    assert stages(world)["a"] == EVERY
+    assert agent_token.has_token(pod_of(world))
+    assert ("--changes-mig=true" in str(pod_of(world))) is ("mig" in nvidia)
+
+
+def test_a_token_for_layouts_alone_says_nothing_of_names() -> None:
+    """What an agent with profiles once wrote is old then: ``plug`` goes by what the node has."""
+    world = gpus(nvidia=MIG)
+    settle(world)
+    offer(world, GPU)
+    text = '{"asked":"","applied":"","message":"","resources":["nvidia.com/gone"]}'
+    world.client.patch(NODES.path(name="a"), {"metadata": {"annotations": {GPU_PROFILE_ANNOTATION: text}}})
+    turns(world, 12)
+    assert stages(world)["a"] == EVERY
 
 
 def test_an_account_may_come_and_go() -> None:
@@ -167,7 +203,7 @@ def test_an_account_may_come_and_go() -> None:
     world.now += SECONDS
     settle(world)
     assert pod_of(world)["serviceAccountName"] == "default"
-    assert not gpu_profiles.has_token(pod_of(world))
+    assert not agent_token.has_token(pod_of(world))
     assert condition(world) == ("False", "ServiceAccountNotFound")
 
 
