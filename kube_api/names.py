@@ -75,6 +75,34 @@ GPU_PROFILE_STATE_LABEL = f"{GROUP}/gpu-profile.state"
 GPU_PROFILE_ANNOTATION = f"{GROUP}/gpu-profile"
 """On a Node, by device_agent: which profile was asked for, which is in force, why, and the names of resources."""
 
+MIG_CONFIG_LABEL = "nvidia.com/mig.config"
+"""On a Node, by an admin: the key of the MIG layout that its GPUs are to have; NVIDIA's MIG manager has the same label."""
+
+MIG_STATE_LABEL = "nvidia.com/mig.config.state"
+"""On a Node, by device_agent: how far that is, one of :data:`MIG_STATES`; as NVIDIA's MIG manager says it."""
+
+MIG_STATES = ("pending", "rebooting", "success", "failed")
+
+MIG_ANNOTATION = f"{GROUP}/mig"
+"""On a Node, by device_agent: which layout was asked for, which it has, and what a change has to restore."""
+
+REBOOT_REQUIRED_LABEL = f"{GROUP}/reboot-required"
+"""On a Node, by device_agent: :data:`REBOOT_FOR_MIG` while a change of the MIG mode waits for a boot."""
+
+REBOOT_FOR_MIG = "mig"
+
+DRAIN_REQUEST_ANNOTATION = f"{GROUP}/drain-request"
+"""On a Node, by who has its lock: which pods driver_builder is asked to evict there (docs/upgrades.md)."""
+
+DRAIN_STATE_ANNOTATION = f"{GROUP}/drain-state"
+"""On a Node, by driver_builder: what became of that."""
+
+GPU_DEPLOY_PREFIX = "nvidia.com/gpu.deploy."
+"""Of labels of NVIDIA's GPU Operator: which of its programs run on a Node."""
+
+PAUSED_FOR_MIG_CHANGE = "paused-for-mig-change"
+"""The value of such a label while a MIG change goes on; NVIDIA's MIG manager writes the same."""
+
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*")
 _MAX_SUBDOMAIN = 253
