@@ -76,7 +76,7 @@ GPU_PROFILE_ANNOTATION = f"{GROUP}/gpu-profile"
 """On a Node, by device_agent: which profile was asked for, which is in force, why, and the names of resources."""
 
 MIG_CONFIG_LABEL = "nvidia.com/mig.config"
-"""On a Node, by an admin: the key of the MIG layout that its GPUs are to have; NVIDIA's MIG manager has the same label."""
+"""On a Node, by an admin: the key of the MIG layout of its GPUs; NVIDIA's MIG manager has the same label."""
 
 MIG_STATE_LABEL = "nvidia.com/mig.config.state"
 """On a Node, by device_agent: how far that is, one of :data:`MIG_STATES`; as NVIDIA's MIG manager says it."""

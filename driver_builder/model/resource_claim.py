@@ -7,9 +7,10 @@ stands for more than one name ends in a slash (``nvidia.com/``) or a star (``nvi
 import re
 from collections.abc import Iterable
 
-RESOURCE = r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_DOMAIN = r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/"
+RESOURCE = rf"{_DOMAIN}[A-Za-z0-9](?:[A-Za-z0-9_.-]{{0,61}}[A-Za-z0-9])?"
 """The name of an extended resource, as a regular expression."""
-PATTERN = re.compile(rf"{RESOURCE}|[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/(?:[A-Za-z0-9][A-Za-z0-9_.-]{{0,61}})?\*")
+PATTERN = re.compile(rf"{_DOMAIN}(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{{0,61}}[A-Za-z0-9*])?|\*)")
 """One name, or what names begin with and a star."""
 MAX_NAME = 317
 """Characters of such a name: a domain, a slash and a name."""
