@@ -14,7 +14,7 @@ from tests.unit.driver_builder.world import test_world_attack as attacks
 from tests.unit.driver_builder.world.agent_world import AGENT_EVENTS, GPU, KEYS, OF_AGENTS, AgentWorld, request
 from tests.unit.driver_builder.world.hostile_histories import play_steps
 from tests.unit.driver_builder.world.test_world_drain import DRAIN, is_tainted, web_path
-from tests.unit.driver_builder.world.test_world_rollout import GOOD, NODE_NAMES, holder_of
+from tests.unit.driver_builder.world.test_world_rollout import GOOD, holder_of
 
 NODE, TRAIN = "node-0", web_path("train-node-0")
 FEW = 15
@@ -178,18 +178,11 @@ def play(seed: int) -> AgentWorld:
     """Play the history of a seed, in which agents ask as well."""
     made = attacks.history(seed, AGENT_EVENTS)  # type: ignore[arg-type]
     world = AgentWorld()
-    for name, kernel in zip(NODE_NAMES, made.kernels, strict=False):
-        world.add_node(name, kernel)
-    drain = {"drain": DRAIN} if made.is_drained else {}
-    canary = {"canary": 1, "soak": "50s"} if made.has_canary else {}
-    world.add_driver("edu", rollout={"maxUnavailable": made.budget, **drain, **canary})
-    world.budget, world.drains = made.budget, made.is_drained
-    world.arrive()
-    world.edit_source(GOOD[1])
+    attacks.begin(world, made)
     play_steps(world, made.steps, AGENT_EVENTS)
     world.heal()
     world.arrive()
-    attacks._assert_in_order(world)
+    attacks.assert_in_order(world)
     return world
 
 
