@@ -39,11 +39,7 @@ class Lock:
 
     def is_due(self, boot_id: str, now: float) -> bool:
         """Return whether its holder has to renew it: half of its time is over, or the node has booted again."""
-        return (
-            self.renewed is None
-            or not self.renewed <= now < self.renewed + RENEW_SECONDS
-            or self.boot_id != boot_id
-        )
+        return self.renewed is None or not self.renewed <= now < self.renewed + RENEW_SECONDS or self.boot_id != boot_id
 
     def __str__(self) -> str:
         """Say who holds it, and until when."""

@@ -50,7 +50,9 @@ def part(*actions: Action, **changes: Any) -> DriverPlan:
 def locked(by: str = KEY, *, ago: float = 0.0, name: str = "node-a") -> Node:
     """Make a node that is locked since a while."""
     made = node(name)
-    return replace(made, annotations={**made.annotations, names.LOCK_ANNOTATION: render_lock(by, made.boot_id or "", NOW - ago)})
+    return replace(
+        made, annotations={**made.annotations, names.LOCK_ANNOTATION: render_lock(by, made.boot_id or "", NOW - ago)}
+    )
 
 
 def prepared(given: DriverPlan, *nodes: Node) -> DriverPlan:
