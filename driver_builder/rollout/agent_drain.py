@@ -31,8 +31,9 @@ from driver_builder.rollout.drain_request import (
 )
 from driver_builder.rollout.draining import Draining, draining_of, has_taint, render_draining
 from driver_builder.rollout.hold_node import LOOK_SECONDS, POLL_SECONDS, Step, restoration
-from driver_builder.rollout.node_lock import LOCK_SECONDS, Lock, lock_of
+from driver_builder.rollout.node_lock import lock_of
 from kube_api import names
+from kube_api.node_lock import LOCK_SECONDS, Lock
 from kube_api.text import first_few, printable
 
 MAX_NODES = 50

@@ -2,8 +2,9 @@
 
 from driver_builder.observed.inventory import Node
 from driver_builder.rollout.drain_request import HOLDER
-from driver_builder.rollout.node_lock import LOCK_SECONDS, lock_of
+from driver_builder.rollout.node_lock import lock_of
 from kube_api import names
+from kube_api.node_lock import LOCK_SECONDS
 
 _UNDER_WAY = ("pending", "rebooting")
 """States of a change of the layout."""

@@ -16,10 +16,10 @@ from driver_builder.model.agent_drains import AgentDrains
 from driver_builder.observed.node_pods import EvictionRefused
 from driver_builder.rollout.agent_drain import agent_drains
 from driver_builder.rollout.drain_request import DrainAnswer, DrainState, parse_answer
-from driver_builder.status.status import timestamp
 from kube_api import names
 from kube_api.errors import KubeApiError, NotFound
 from kube_api.resources import DAEMON_SETS, NODES, PODS
+from kube_api.timestamps import timestamp
 from testbed.testbed import Testbed
 from tests.support.forbidden_acts import ELSEWHERE, NAMESPACE
 from tests.support.real_parts.acts import wait_for

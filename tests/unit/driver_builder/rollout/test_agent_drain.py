@@ -15,8 +15,8 @@ from driver_builder.planning.actions import EvictPod, HoldNode
 from driver_builder.rollout.agent_drain import MAX_NODES, AgentDrainsDone, agent_drains, read_first
 from driver_builder.rollout.drain_request import HOLDER, DrainAnswer, DrainState, digest_of, parse_answer, render_answer
 from driver_builder.rollout.draining import PAUSED, Draining, parse_draining, render_draining
-from driver_builder.status.status import timestamp
 from kube_api import names
+from kube_api.timestamps import timestamp
 from tests.support.driver_builder.factories import NAMESPACE, NOW, node
 
 GPU, SLICE = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"

@@ -14,8 +14,8 @@ from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.stages.node_stages import Standing, labels_of, of_node
 from driver_builder.stages.stage_view import LEAVE_SECONDS, StageView
-from driver_builder.status.status import timestamp
 from kube_api import names
+from kube_api.timestamps import timestamp
 from tests.support.driver_builder.factories import NAMESPACE, NOW, driver, node, spec_of
 
 RESOURCE: dict[str, Any] = {"name": "example.com/edu", "groups": [{"paths": [{"path": "/dev/edu*"}]}]}

@@ -14,9 +14,10 @@ from driver_builder.rollout.drain_request import (
     parse_answer,
     parse_drain_request,
 )
-from driver_builder.rollout.node_lock import LOCK_SECONDS, lock_of, render_lock
+from driver_builder.rollout.node_lock import lock_of
 from kube_api import names
 from kube_api.client import Object
+from kube_api.node_lock import LOCK_SECONDS, render_lock
 from kube_api.resources import NODES, PODS
 from tests.unit.driver_builder.world.hostile_histories import Event, some_node
 from tests.unit.driver_builder.world.test_world_attack import EVENTS, AttackWorld
@@ -84,7 +85,7 @@ class AgentWorld(AttackWorld):
         )
 
     def _write(self, node: str, text: str) -> None:
-        lock = render_lock(HOLDER, read_node(self.node(node)), self.now)
+        lock = render_lock(HOLDER, self.boots[node], self.now)
         annotations = {names.LOCK_ANNOTATION: lock, names.DRAIN_REQUEST_ANNOTATION: text}
         self.patch_node(node, {"metadata": {"annotations": annotations}})
 
@@ -100,7 +101,7 @@ class AgentWorld(AttackWorld):
             if answer.state is not DrainState.DRAINING:
                 self.answers.append((node, answer.state))
                 self.give_back(node)
-        elif lock.is_due(read_node(self.node(node)), self.now):
+        elif lock.is_due(self.boots[node], self.now):
             self._write(node, self.requested[node])
 
     # ------------------------------------------------------------ what the rest of the cluster does
