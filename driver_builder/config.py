@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from driver_builder.api.driver_spec import BuilderKind
 from driver_builder.errors import ConfigurationError
 from driver_builder.model import defaults, permissions, quantities, registry_reach
+from driver_builder.model.agent_drains import AgentDrains, resource_patterns
 from driver_builder.model.loader_privileges import LoaderPrivileges
 from driver_builder.model.permissions import Permissions
 from driver_builder.model.registry_reach import Reach
@@ -54,6 +55,8 @@ class Settings:
     """Image of the device plugin of ours; empty: none."""
     device_agent_accounts: frozenset[str]
     """The service accounts, ``namespace/name``, whose tokens the device plugin of ours may get."""
+    agent_drains: AgentDrains
+    """What the device agents of nodes may have drained."""
     loader_privileges: LoaderPrivileges
     """What containers that load and unload modules may do on their node."""
     build_network: str
@@ -173,6 +176,7 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         metavar="NAMESPACE/NAME,...",
         help="service accounts that spec.stages.devicePlugin.nvidia.serviceAccountName may name (default: none)",
     )
+    add_agent_drain_flags(parser)
     parser.add_argument(
         "--loader-privileges",
         choices=[word.value for word in LoaderPrivileges],
@@ -236,6 +240,21 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
     add_node_feature_flags(parser)
     parser.add_argument(
         "--port", type=_port, metavar="N", help="port of /healthz and /metrics, 0 for none (default 8080)"
+    )
+
+
+def add_agent_drain_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of what the device agents of nodes may have drained."""
+    parser.add_argument(
+        "--agent-drain-resources",
+        metavar="RESOURCE,...",
+        help="evict pods that request one of these resources when the device agent of their node asks for it;"
+        " nvidia.com/mig-* for all names that begin so (default: none; docs/upgrades.md)",
+    )
+    parser.add_argument(
+        "--agent-daemonsets",
+        metavar="NAMESPACE/NAME,...",
+        help="DaemonSets of device agents, whose nodes may ask for that, besides those of spec.stages (default: none)",
     )
 
 
@@ -349,7 +368,11 @@ def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = 
         builder=_one_of(BuilderKind, "--builder", pick.text("builder")),
         loader_image=pick.text("loader_image") or "",
         device_agent_image=pick.text("device_agent_image") or "",
-        device_agent_accounts=_accounts("--device-agent-accounts", pick.text("device_agent_accounts") or ""),
+        device_agent_accounts=_objects("--device-agent-accounts", "a service account", pick),
+        agent_drains=AgentDrains(
+            resources=_agent_resources(pick.text("agent_drain_resources") or ""),
+            daemon_sets=_objects("--agent-daemonsets", "a DaemonSet", pick),
+        ),
         loader_privileges=_one_of(LoaderPrivileges, "--loader-privileges", pick.text("loader_privileges")),
         job_image=pick.text("job_image") or "",
         hand_over_image=pick.text("hand_over_image") or "",
@@ -468,15 +491,23 @@ def _namespaces(flag: str, text: str) -> tuple[str, ...]:
     return found
 
 
-def _accounts(flag: str, text: str) -> frozenset[str]:
-    """Read service accounts; nothing at all, and the word for nothing, are none."""
+def _objects(flag: str, what: str, pick: _Picker) -> frozenset[str]:
+    """Read names of objects with their namespaces; nothing at all, and the word for nothing, are none."""
+    text = pick.text(flag.removeprefix("--").replace("-", "_")) or ""
     words = [word.strip() for word in text.split(",") if word.strip()]
     found = [] if words == [permissions.NOTHING] else words
-    for account in found:
-        if parse_account(account) is None:
+    for name in found:
+        if parse_account(name) is None:
             wanted = f"write NAMESPACE/NAME,... or {permissions.NOTHING}"
-            raise ConfigurationError(f"{flag}: {account!r} is not a service account: {wanted}")
+            raise ConfigurationError(f"{flag}: {name!r} is not {what}: {wanted}")
     return frozenset(found)
+
+
+def _agent_resources(text: str) -> tuple[str, ...]:
+    try:
+        return resource_patterns(text)
+    except ValueError as error:
+        raise ConfigurationError(f"--agent-drain-resources: {error}") from error
 
 
 def _port(text: str) -> int:

@@ -6,7 +6,7 @@ fails is reported and waits for its next try, the others go on. Nothing is remov
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -49,6 +49,7 @@ from driver_builder.planning.wave_labels import moving, restore, tidy, with_move
 from driver_builder.reasons import Reason
 from driver_builder.removal import plan_loaded, removal, vacant
 from driver_builder.removal.removal import Leaving
+from driver_builder.rollout.agent_drain import AgentDrainsDone, agent_drains
 from driver_builder.rollout.fleet import admit
 from driver_builder.rollout.held_waves import held_waves
 from driver_builder.rollout.hold_node import Step, renewals
@@ -79,24 +80,30 @@ Result = TypeVar("Result")
 class Plan:
     """All drivers' parts, in the order of their keys; ``released`` is what drivers that are gone have left on nodes.
 
-    ``drains`` are those that begin next: with what pods say of their nodes others may begin.
+    ``drains`` are those that begin next: with what pods say of their nodes others may begin. ``agents`` is what is
+    done for the device agents of nodes.
     """
 
     drivers: tuple[DriverPlan, ...] = ()
     cancels: tuple[CancelBuild, ...] = ()
     released: tuple[HoldNode, ...] = ()
     drains: tuple[NextDrains, ...] = ()
+    agents: AgentDrainsDone = field(default_factory=AgentDrainsDone)
 
     @property
     def actions(self) -> tuple[Action, ...]:
         """Everything to do, builds with many waiting nodes first."""
-        every = [*self.cancels, *self.released, *(action for part in self.drivers for action in part.actions)]
+        # A node is given back before a driver takes it, and answered after one has given it back.
+        every: list[Action] = [*self.cancels, *self.released, *self.agents.released]
+        every += [action for part in self.drivers for action in part.actions]
+        every += self.agents.answers
         return tuple(sorted(every, key=lambda action: -action.waiting if isinstance(action, StartBuild) else -1 << 30))
 
     @property
     def requeue_at(self) -> float | None:
-        """The earliest time at which any driver wants to be looked at again."""
-        return min((part.requeue_at for part in self.drivers if part.requeue_at is not None), default=None)
+        """The earliest time at which any driver or node wants to be looked at again."""
+        times = (self.agents.requeue_at, *(part.requeue_at for part in self.drivers))
+        return min((time for time in times if time is not None), default=None)
 
 
 def plan(
@@ -148,7 +155,19 @@ def plan(
     )
     unneeded = snapshot.running_builds.difference(*(part.needed for part in prepared.parts))
     cancels = tuple(CancelBuild(key=key) for key in sorted(unneeded))
-    return Plan(drivers=prepared.parts, cancels=cancels, released=prepared.released, drains=prepared.drains)
+    agents = contained("node", "all", partial(_agents, snapshot, settings), lambda _error: AgentDrainsDone())
+    return Plan(
+        drivers=prepared.parts,
+        cancels=cancels,
+        released=prepared.released,
+        drains=prepared.drains,
+        agents=agents,
+    )
+
+
+def _agents(snapshot: Snapshot, settings: PlanSettings) -> AgentDrainsDone:
+    namespaces = settings.template_versions.permissions.drain_namespaces
+    return agent_drains(snapshot, settings.agent_drains, namespaces)
 
 
 def _needs(snapshot: Snapshot) -> dict[str, Dependencies]:

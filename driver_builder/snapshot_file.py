@@ -28,10 +28,12 @@ from kube_api import names
 API_VERSION = f"snapshot.{names.GROUP}/v1"
 KIND = "Snapshot"
 
-_LABELS = frozenset({names.KERNEL_VERSION_LABEL, names.OS_ID_LABEL, names.OS_VERSION_LABEL, names.ARCHITECTURE_LABEL})
+_LABELS = frozenset({names.KERNEL_VERSION_LABEL, names.OS_ID_LABEL, names.OS_VERSION_LABEL, names.ARCHITECTURE_LABEL,
+                     names.MIG_STATE_LABEL})  # fmt: skip
 _ANNOTATIONS = frozenset(
     {names.BOOT_ID_ANNOTATION, names.KERNEL_VERSION_ANNOTATION, names.REBUILD_ANNOTATION, names.LOCK_ANNOTATION,
-     names.DRAINING_ANNOTATION, names.SKIP_ROLLOUT_ANNOTATION}
+     names.DRAINING_ANNOTATION, names.DRAIN_REQUEST_ANNOTATION, names.DRAIN_STATE_ANNOTATION,
+     names.SKIP_ROLLOUT_ANNOTATION}
 )  # fmt: skip
 _IMAGE_LABELS = frozenset(
     {images.KEY_LABEL, images.FIRMWARE_LABEL, images.USERSPACE_LABEL, images.MODULES_LABEL, images.NEEDED_LABEL,

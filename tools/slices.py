@@ -48,6 +48,10 @@ SLICES: Mapping[str, tuple[str, ...]] = {
         f"{WORLD}/test_world_attack_long.py",
         f"{WORLD}/test_world_attack_longer.py",
     ),
+    "worlds-with-agents": (
+        f"{WORLD}/test_world_agent_drain.py",
+        f"{WORLD}/test_world_agent_drain_long.py",
+    ),
     "nvidia-chain": ("tests/cluster/test_nvidia_chain.py",),
     "silent-node": ("tests/cluster/test_silent_node.py",),
     "trouble": ("tests/cluster/test_trouble.py", "tests/cluster/test_all_nodes.py"),

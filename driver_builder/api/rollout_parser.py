@@ -5,11 +5,11 @@ from driver_builder.api.spec_reader import Reader
 from driver_builder.api.spec_rules import (
     CRON,
     DRA_DRIVER,
-    EXTENDED_RESOURCE,
     LABEL_KEY,
     LABEL_VALUE,
     PAUSED_LABEL,
     PERCENTAGE,
+    RESOURCE_PATTERN,
     TIME_ZONE,
 )
 
@@ -39,7 +39,7 @@ def _drain(drain: Reader) -> DrainSettings:
     if not any(drain.given.get(name) for name in ("resources", "draDrivers", "podSelector", "pauseLabels")):
         drain.wrong("it does not say what has to leave: write resources, draDrivers, podSelector or pauseLabels")
     return DrainSettings(
-        resources=drain.words("resources", EXTENDED_RESOURCE),
+        resources=drain.words("resources", RESOURCE_PATTERN),
         dra_drivers=drain.words("draDrivers", DRA_DRIVER),
         pod_selector=drain.pairs("podSelector", LABEL_KEY, LABEL_VALUE),
         wait_for=drain.pairs("waitFor", LABEL_KEY, LABEL_VALUE),

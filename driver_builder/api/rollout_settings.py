@@ -58,10 +58,10 @@ class DrainSettings:
     """``drain``: what leaves a node before its driver is replaced.
 
     Pods leave that request one of ``resources``, that have a ResourceClaim which one of ``dra_drivers`` allocated, or
-    that ``pod_selector`` selects; those of ``wait_for`` end by themselves. An entry of ``resources`` that ends in a
-    slash stands for all of a domain; the driver's own plugin may add one. ``pause_labels`` of the Node are changed, so
-    that the DaemonSets leave that require them. Pods that nothing creates again leave with ``force``, and those with
-    files of their own on the node with ``delete_empty_dir_data``, as with ``kubectl drain``.
+    that ``pod_selector`` selects; those of ``wait_for`` end by themselves. An entry of ``resources`` may stand for
+    several (:mod:`driver_builder.model.resource_claim`); the driver's own plugin may add one. ``pause_labels`` of the
+    Node are changed, so that the DaemonSets leave that require them. Pods that nothing creates again leave with
+    ``force``, and those with files of their own on the node with ``delete_empty_dir_data``, as with ``kubectl drain``.
     """
 
     resources: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from driver_builder.api.rollout_settings import PAUSE_LABEL
-from driver_builder.model import cron, images, quantities
+from driver_builder.model import cron, images, quantities, resource_claim
 from driver_builder.model.engine_images import is_reserved
 from driver_builder.model.kernels import KERNEL_VERSION, OS_ID
 from driver_builder.model.userspace import FIRMWARE_FOLDER, NVIDIA_PATH
@@ -196,9 +196,15 @@ DURATION = Rule(
     "is not a duration: write hours, minutes and seconds such as 1h, 30m or 1m30s",
 )
 EXTENDED_RESOURCE = Rule(
-    re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"),
+    re.compile(resource_claim.RESOURCE),
     "is not an extended resource: write domain/name, such as nvidia.com/gpu",
-    317,
+    resource_claim.MAX_NAME,
+)
+RESOURCE_PATTERN = Rule(
+    resource_claim.PATTERN,
+    "is not an extended resource: write domain/name, or domain/BEGIN* for all names that begin so, such as"
+    " nvidia.com/gpu or nvidia.com/mig-*",
+    resource_claim.MAX_NAME,
 )
 DRA_DRIVER = Rule(
     OBJECT_NAME.pattern,

@@ -101,6 +101,7 @@ def plan_settings(settings: Settings) -> PlanSettings:
         loader_image=settings.loader_image or DEFAULT_LOADER_IMAGE,
         device_agent_image=settings.device_agent_image,
         device_agent_accounts=settings.device_agent_accounts,
+        agent_drains=settings.agent_drains,
         loader_privileges=settings.loader_privileges,
         retry_min_seconds=settings.retry_min_seconds,
         retry_max_seconds=settings.retry_max_seconds,
@@ -114,7 +115,11 @@ def observe(settings: Settings, change: Callable[[Snapshot], Snapshot] = lambda 
     client = Client.from_environment(settings.kubeconfig)
     images = ImageReader(registries(settings, client), plan_settings(settings).template_versions)
     observer = Observer(
-        client, namespaces=settings.namespaces, clock=time.time, accounts=settings.device_agent_accounts
+        client,
+        namespaces=settings.namespaces,
+        clock=time.time,
+        accounts=settings.device_agent_accounts,
+        agent_drains=settings.agent_drains,
     )
     return images.read(change(observer.observe()))
 

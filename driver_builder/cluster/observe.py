@@ -25,11 +25,13 @@ from driver_builder.cluster.read_claims import with_claims
 from driver_builder.cluster.read_daemon_sets import read_plugin_config, read_stray_set
 from driver_builder.cluster.read_node_pods import drained, read_node_pods
 from driver_builder.discovery.discovery_queue import DiscoveryQueue, DiscoveryStates
+from driver_builder.model.agent_drains import AgentDrains
 from driver_builder.objects import plugin
 from driver_builder.objects.plugin import PluginConfig, PluginSet, StraySet
 from driver_builder.observed.inventory import held
 from driver_builder.observed.node_pods import EvictionRefused, NodePods
 from driver_builder.observed.snapshot import DaemonSet, Snapshot
+from driver_builder.rollout.agent_drain import read_first
 from driver_builder.rollout.next_drains import NextDrains
 from driver_builder.rollout.node_lock import from_the_future
 from driver_builder.stages.plugin_validation import NextNodes
@@ -47,7 +49,8 @@ class Observer:
     """Reads one moment of the cluster: the given namespaces' drivers, and all nodes.
 
     ``cache`` is what is known of it already; without one that is followed everything is listed each time. ``accounts``
-    are the service accounts (``namespace/name``) that device plugins may have.
+    are the service accounts (``namespace/name``) that device plugins may have, ``agent_drains`` says what the agents of
+    nodes may have drained.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class Observer:
         refused_evictions: dict[str, EvictionRefused] | None = None,
         locks_seen: dict[str, tuple[str, float]] | None = None,
         accounts: Set[str] = frozenset(),
+        agent_drains: AgentDrains = AgentDrains(),  # noqa: B008 - immutable
     ) -> None:
         self._client = client
         self._cache = cache or ClusterCache(client, namespaces=namespaces)
@@ -78,6 +82,7 @@ class Observer:
         self._next_nodes = NextNodes()
         self._look_ahead = LookAhead(client)
         self._accounts = AgentAccounts(client, accounts, clock)
+        self._agent_drains = agent_drains
         self._daemon_sets: tuple[object, tuple[DaemonSet, ...], tuple[PluginSet, ...]] = (None, (), ())
         """The DaemonSets, those of plugins, and what they were taken from."""
         self._strays: dict[str, tuple[tuple[str, int], float, StraySet | None]] = {}
@@ -104,7 +109,10 @@ class Observer:
         found = self._pods.read(cache, drivers, daemon_sets)
         nodes = cache.nodes.collection.values()
         ours = self._owners = _uids(drivers, daemon_sets, plugin_sets)
-        node_pods = read_node_pods(self._client, drained(held(nodes), (driver.key for driver in drivers)), ours)
+        first_seen = from_the_future(held(nodes), self._locks_seen, self._clock())
+        asked = read_first(held(nodes), self._agent_drains, self._clock(), first_seen)
+        ours_drained = drained(held(nodes), (driver.key for driver in drivers))
+        node_pods = read_node_pods(self._client, dict.fromkeys((*ours_drained, *asked)), ours)
         by_claims = (driver.key for driver in drivers if _drains_by_claims(driver))
         node_pods = with_claims(self._client, node_pods, frozenset(drained(held(nodes), by_claims)))
         now = self._clock()
@@ -131,7 +139,7 @@ class Observer:
             terminating_namespaces=frozenset(self._terminating(drivers)),
             node_pods=node_pods,
             drained_last=self._look_ahead.drained_last(now),
-            locks_first_seen=from_the_future(held(nodes), self._locks_seen, self._clock()),
+            locks_first_seen=first_seen,
             refused_evictions=self._refusals(node_pods),
             forbidden=forbidden,
             # Whether the drivers of a namespace that may not be read still need their builds is not known.

@@ -258,17 +258,39 @@ class Executor:
             Conflict: somebody else has its lock now.
         """
         (first, *_) = holds = list(holds)
-        # By a list: to read a single Node would need another permission.
-        found = self._client.list(NODES.path(), field_selector=f"metadata.name={first.node}").items
-        if not found:
-            raise NotFound(f"Node {first.node} is gone", status=404)
-        known: Object = found[0]["metadata"]
-        taints = _tainted((found[0].get("spec") or {}).get("taints") or [], holds)
+        node = self._node(first.node)
+        known: Object = node["metadata"]
+        taints = _tainted((node.get("spec") or {}).get("taints") or [], holds)
         lock = (known.get("annotations") or {}).get(names.LOCK_ANNOTATION)
         if any(hold.seen != lock for hold in holds if isinstance(hold, HoldNode)):
             raise Conflict(f"the lock of Node {first.node} is {lock!r} now", status=409)
         patch: Object = {"metadata": {**metadata, "resourceVersion": known["resourceVersion"]}}
         return patch if taints is None else {**patch, "spec": {"taints": taints or None}}
+
+    def _node(self, name: str) -> Object:
+        """Read a Node as it is now.
+
+        Raises:
+            NotFound: it is gone.
+        """
+        # By a list: to read a single Node would need another permission.
+        found = self._client.list(NODES.path(), field_selector=f"metadata.name={name}").items
+        if not found:
+            raise NotFound(f"Node {name} is gone", status=404)
+        return found[0]
+
+    def _evict(self, action: EvictPod) -> None:
+        """Evict a pod, if its Node still says what it said.
+
+        Raises:
+            Conflict: it says something else, such as that who asked for the eviction has given the node back.
+        """
+        if action.seen:
+            known = self._node(action.node)["metadata"].get("annotations") or {}
+            changed = [key for key, value in action.seen.items() if known.get(key) != value]
+            if changed:
+                raise Conflict(f"annotation {changed[0]} of Node {action.node} is another one now", status=409)
+        self._evictions.evict(action)
 
     def _write(self, action: _Write) -> None:
         match action:
@@ -299,7 +321,7 @@ class Executor:
             case ReplacePod() | DeletePod():
                 self._client.delete(PODS.path(namespace=action.namespace, name=action.name), uid=action.uid)
             case EvictPod():
-                self._evictions.evict(action)
+                self._evict(action)
             case StartPod():
                 path = PODS.path(namespace=action.manifest["metadata"]["namespace"])
                 self._client.create(path, action.manifest)

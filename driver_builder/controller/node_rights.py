@@ -2,9 +2,10 @@
 
 Labels that say which driver is proven and which stages follow, which image a node gets in a wave and which kernel it
 may boot; third parties' labels, where these are honoured; and annotations that say in which boot it was proven, what is
-loaded, how validations ended, and who works there. While a driver is replaced or not proven yet: our taints. While it
-is replaced: labels that keep the DaemonSets of others away, and those of drivers that depend on it. On nodes outside
-its selector: the label that keeps its own pods away. Everything else in ``spec``, and ``status``, is never written.
+loaded, how validations ended, who works there, and what became of a drain that a device agent asked for. While a driver
+is replaced or not proven yet: our taints. While it is replaced: labels that keep the DaemonSets of others away, and
+those of drivers that depend on it. On nodes outside its selector: the label that keeps its own pods away. Everything
+else in ``spec``, and ``status``, is never written.
 """
 
 from textwrap import indent
@@ -16,6 +17,8 @@ from driver_builder.objects.stage_labels import Stage
 from driver_builder.upgrades import upgrade_labels
 from feature_rules.keys.label_policy import keys_of_namespaces, label_keys
 from kube_api.names import (
+    DRAIN_REQUEST_ANNOTATION,
+    DRAIN_STATE_ANNOTATION,
     DRAINING_ANNOTATION,
     GROUP,
     LOCK_ANNOTATION,
@@ -37,6 +40,8 @@ _LOADED = f"{literal(loaded.PREFIX)}[^/]+$"
 _VALIDATED = f"{literal(validated.PREFIX)}[^/]+$"
 _LOCK = f"{literal(LOCK_ANNOTATION)}$"
 _DRAINING = f"{literal(DRAINING_ANNOTATION)}$"
+_DRAIN_STATE = f"{literal(DRAIN_STATE_ANNOTATION)}$"
+_DRAIN_REQUEST = f"{literal(DRAIN_REQUEST_ANNOTATION)}$"
 _YIELDING = f"{literal(YIELDING_ANNOTATION)}$"
 _PENDING = f"{literal(PENDING_PREFIX)}[^/]+$"
 _PENDING_TAINT = f"{literal(GROUP)}/[^/.]+[.][^/]+$"
@@ -59,11 +64,13 @@ def node_rights(*, third_parties: bool) -> NodeRights:
     labels = Keys(own, own)
     if third_parties:
         labels = Keys(any_of(own, _THIRD_PARTIES.change), any_of(own, _THIRD_PARTIES.remove))
-    annotations = matches(_READY, _STAGE_RECORDS, _LOADED, _VALIDATED, _LOCK, _DRAINING, _YIELDING, _PENDING)
+    own_annotations = (_READY, _STAGE_RECORDS, _LOADED, _VALIDATED, _LOCK, _DRAINING, _DRAIN_STATE, _YIELDING, _PENDING)
+    annotations = matches(*own_annotations)
     taints = matches(f"{literal(UPGRADING_TAINT)}$", _PENDING_TAINT)
     return NodeRights(
         program=PROGRAM,
         labels=labels,
-        annotations=Keys(annotations, annotations),
+        # A request that a device agent has left goes with the lock that it left.
+        annotations=Keys(annotations, matches(*own_annotations, _DRAIN_REQUEST)),
         taints=Keys(taints, taints),
     )

@@ -1,14 +1,25 @@
-"""What a device plugin claims of a node's extended resources: one name, or every name of a domain. Pure.
+"""Which extended resources a text stands for: one name, every name of a domain, or every name that begins alike. Pure.
 
-A claim of a domain ends in a slash, as no name does (``nvidia.com/``): which resources come depends on the devices.
+Device plugins claim by it, drains select pods by it, and the controller allows by it what other programs may ask. What
+stands for more than one name ends in a slash (``nvidia.com/``) or a star (``nvidia.com/mig-*``), as no name does.
 """
 
+import re
 from collections.abc import Iterable
+
+_DOMAIN = r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?/"
+RESOURCE = rf"{_DOMAIN}[A-Za-z0-9](?:[A-Za-z0-9_.-]{{0,61}}[A-Za-z0-9])?"
+"""The name of an extended resource, as a regular expression."""
+PATTERN = re.compile(rf"{_DOMAIN}(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{{0,61}}[A-Za-z0-9*])?|\*)")
+"""One name, or what names begin with and a star."""
+MAX_NAME = 317
+"""Characters of such a name: a domain, a slash and a name."""
 
 
 def covers(claim: str, name: str) -> bool:
     """Return whether a resource belongs to a claim."""
-    return name == claim or (claim.endswith("/") and name.startswith(claim))
+    begin = _begin(claim)
+    return name == claim if begin is None else name.startswith(begin)
 
 
 def covers_any(claim: str, names: Iterable[str]) -> bool:
@@ -18,9 +29,19 @@ def covers_any(claim: str, names: Iterable[str]) -> bool:
 
 def overlap(claim: str, other: str) -> bool:
     """Return whether some resource may belong to both claims."""
-    return covers(claim, other) or covers(other, claim)
+    begin, begin_of_other = _begin(claim), _begin(other)
+    if begin is None or begin_of_other is None:
+        return covers(claim, other) or covers(other, claim)
+    return begin.startswith(begin_of_other) or begin_of_other.startswith(begin)
 
 
 def words(claim: str) -> str:
     """Return how messages name what is claimed."""
     return f"resources in {claim}" if claim.endswith("/") else claim
+
+
+def _begin(claim: str) -> str | None:
+    """Return what all names of a claim begin with; None for a claim of one name."""
+    if claim.endswith("*"):
+        return claim[:-1]
+    return claim if claim.endswith("/") else None

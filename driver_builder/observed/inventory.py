@@ -19,6 +19,8 @@ from kube_api.text import bounded_token, printable
 
 MAX_ANNOTATION = 16384
 """Characters of an annotation of ours on a Node; a longer one is ignored. Of a rebuild annotation a digest is kept."""
+MAX_REQUEST = 65536
+"""Characters of the request of another program: of a longer one, so many and one more are read."""
 MAX_TAINTS = 50
 MAX_RESOURCES = 256
 """Resources of a node that are read."""
@@ -32,6 +34,7 @@ _LONGEST = {
 _OURS = (f"{names.GROUP}/", validated.PREFIX, names.PENDING_PREFIX)
 _READ_HERE = frozenset({names.GPU_PROFILE_ANNOTATION})
 """Annotations of ours of which only a part is kept."""
+_ASKED = (names.DRAIN_REQUEST_ANNOTATION,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +144,8 @@ def read_node(obj: Mapping[str, Any]) -> Node:
             sys.intern(key): value[: loaded.MAX_BYTES + 1]
             for key, value in annotations.items()
             if key.startswith(loaded.PREFIX)
-        },
+        }
+        | {key: annotations[key][: MAX_REQUEST + 1] for key in _ASKED if key in annotations},
         ready=_condition(obj, "Ready").get("status", "True") == "True",
         unschedulable=spec.get("unschedulable") is True,
         taints=tuple(_taint(item) for item in (spec.get("taints") or ())[:MAX_TAINTS]),
@@ -283,7 +287,10 @@ def _asking(by_name: Mapping[str, Node]) -> Mapping[str, str]:
     return {name: value for name, node in by_name.items() if (value := node.rebuild)}
 
 
-_HOLDS = frozenset({names.LOCK_ANNOTATION, names.DRAINING_ANNOTATION, names.YIELDING_ANNOTATION})
+_HOLDS = frozenset(
+    {names.LOCK_ANNOTATION, names.DRAINING_ANNOTATION, names.YIELDING_ANNOTATION, names.DRAIN_REQUEST_ANNOTATION,
+     names.DRAIN_STATE_ANNOTATION}
+)  # fmt: skip
 
 
 def _held_of(nodes: Iterable[Node]) -> tuple[Node, ...]:

@@ -11,9 +11,10 @@ class NodePod:
     ``resources`` are those that its containers request, ``node_selector`` the labels that its node must have.
     ``claims`` are its ResourceClaims, ``claim_drivers`` the drivers of devices that allocated them, as far as known.
     ``is_ours`` says that a DaemonSet or a DriverContainer that is known controls it: labels say nothing, anybody may
-    write them. ``is_daemon`` says that a DaemonSet does, ``is_mirror`` that a file on the node does, ``is_bare`` that
-    nothing creates it again. ``has_local_data`` says that files of it are gone with it: it has an emptyDir volume that
-    is not in memory. ``is_critical`` says that the cluster needs it: it has a priority class of Kubernetes' own.
+    write them. ``is_daemon`` says that a DaemonSet does, whose name is ``daemon_set``, ``is_mirror`` that a file on the
+    node does, ``is_bare`` that nothing creates it again. ``has_local_data`` says that files of it are gone with it: it
+    has an emptyDir volume that is not in memory. ``is_critical`` says that the cluster needs it: it has a priority
+    class of Kubernetes' own.
     """
 
     namespace: str
@@ -26,6 +27,7 @@ class NodePod:
     node_selector: frozenset[str] = frozenset()
     is_ours: bool = False
     is_daemon: bool = False
+    daemon_set: str = ""
     is_mirror: bool = False
     is_bare: bool = False
     has_local_data: bool = False

@@ -331,16 +331,21 @@ class TaintNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictPod:
-    """Evict a pod that uses the driver on a node, at the time ``at``; its PodDisruptionBudget may refuse that."""
+    """Evict a pod from a node, at the time ``at``; its PodDisruptionBudget may refuse that.
+
+    Nothing is done if one of the Node's annotations ``seen`` is another one by then.
+    """
 
     namespace: str
     name: str
     uid: str
     node: str
     at: float
+    seen: Mapping[str, str] = field(default_factory=dict)
+    why: str = "it uses the driver"
 
     def __str__(self) -> str:
-        return f"evict pod {self.namespace}/{self.name} from node {self.node}: it uses the driver"
+        return f"evict pod {self.namespace}/{self.name} from node {self.node}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from driver_builder.desired.conflicts import Conflict
 from driver_builder.desired.dependencies import NONE, Dependencies
 from driver_builder.desired.desired_target import DesiredTarget, TemplateVersions
 from driver_builder.model import defaults
+from driver_builder.model.agent_drains import AgentDrains
 from driver_builder.model.build import ModuleSpec
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.loader_privileges import LoaderPrivileges
@@ -62,6 +63,8 @@ class PlanSettings:
     """The image of our device plugin; empty where there is none."""
     device_agent_accounts: frozenset[str] = frozenset()
     """The service accounts (``namespace/name``) whose tokens it may get."""
+    agent_drains: AgentDrains = field(default_factory=AgentDrains)
+    """What the agents of nodes may have drained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

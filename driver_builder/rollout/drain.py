@@ -23,12 +23,25 @@ AGAIN_SECONDS = 10.0
 
 MANIFEST = "deploy/driver-builder/drain.yaml"
 _MAX_LISTED = 3
-_OF_DAEMON_SET = "uses the driver, and its DaemonSet makes it anew (rollout.drain.pauseLabels lets it leave)"
-_BARE = "is not evicted: nothing creates it again (rollout.drain.force evicts it)"
-_LOCAL_DATA = "is not evicted: its emptyDir would be lost (rollout.drain.deleteEmptyDirData evicts it)"
-_OF_NODE = "uses the driver, and a file of the node makes it anew"
 _NOT_ALLOWED = f"is not evicted: {DRAIN_NAMESPACES.flag} of driver-builder does not name its namespace"
 _CRITICAL = f"is not evicted: it is critical, unless {DRAIN_NAMESPACES.flag} of driver-builder names kube-system"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reasons:
+    """Why a pod is waited for and not evicted, in the words of who drains; ``critical``: wherever it is, if not empty.
+
+    Those of a driver name what its author may write to let the pod leave.
+    """
+
+    of_daemon_set: str = "uses the driver, and its DaemonSet makes it anew (rollout.drain.pauseLabels lets it leave)"
+    bare: str = "is not evicted: nothing creates it again (rollout.drain.force evicts it)"
+    local_data: str = "is not evicted: its emptyDir would be lost (rollout.drain.deleteEmptyDirData evicts it)"
+    of_node: str = "uses the driver, and a file of the node makes it anew"
+    critical: str = ""
+
+
+OF_DRIVER = Reasons()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +67,12 @@ def progress(
     now: float,
     *,
     namespaces: tuple[str, ...] | None = None,
+    reasons: Reasons = OF_DRIVER,
 ) -> Progress:
     """Decide what comes next on one node; ``refused`` are evictions by the uid of the pod.
 
-    Pods are evicted in ``namespaces`` only; None: in all, except critical ones of kube-system.
+    Pods are evicted in ``namespaces`` only; None: in all, except critical ones of kube-system. ``reasons`` are those
+    of who drains.
     """
     is_late = now >= record.since + settings.deadline_seconds
     if found is None:
@@ -65,7 +80,7 @@ def progress(
     if found.unread:
         return Progress(is_drained=True, note=_without_rights(found.unread))
     daemons, others = _leaving(settings, record.driver, found.pods)
-    awaited = {pod.uid: why for pod in others if (why := _kept(pod, settings, namespaces))}
+    awaited = {pod.uid: why for pod in others if (why := _kept(pod, settings, namespaces, reasons))}
     users = [pod for pod in others if pod.uid not in awaited and _is_evictable(pod) and _uses(pod, settings)]
     if not (daemons or awaited or users):
         return Progress(is_drained=True, note=f"drained, but {found.unseen}" if found.unseen else "")
@@ -83,7 +98,7 @@ def progress(
 def waits(settings: DrainSettings, driver: str, found: NodePods, namespaces: tuple[str, ...] | None) -> bool:
     """Return whether a drain of a node, were it to begin now, would wait for pods that it does not evict."""
     _, others = _leaving(settings, driver, found.pods)
-    return any(_kept(pod, settings, namespaces) for pod in others)
+    return any(_kept(pod, settings, namespaces, OF_DRIVER) for pod in others)
 
 
 def _leaving(settings: DrainSettings, driver: str, pods: Iterable[NodePod]) -> tuple[list[NodePod], list[NodePod]]:
@@ -100,24 +115,26 @@ def _is_evictable(pod: NodePod) -> bool:
     return not (pod.is_daemon or pod.is_mirror)
 
 
-def _kept(pod: NodePod, settings: DrainSettings, namespaces: tuple[str, ...] | None) -> str:
+def _kept(pod: NodePod, settings: DrainSettings, namespaces: tuple[str, ...] | None, reasons: Reasons) -> str:
     """Return why a pod is waited for and not evicted; empty if it is evicted, or does not matter."""
     if not _is_evictable(pod):
         if not _has_device(pod, settings):
             return ""
-        return _OF_NODE if pod.is_mirror else _OF_DAEMON_SET
+        return reasons.of_node if pod.is_mirror else reasons.of_daemon_set
     if _is_selected(pod, settings.wait_for):
         return "has not ended, and waitFor selects it"
-    return _stays(pod, settings, namespaces) if _uses(pod, settings) else ""
+    return _stays(pod, settings, namespaces, reasons) if _uses(pod, settings) else ""
 
 
-def _stays(pod: NodePod, settings: DrainSettings, namespaces: tuple[str, ...] | None) -> str:
+def _stays(pod: NodePod, settings: DrainSettings, namespaces: tuple[str, ...] | None, reasons: Reasons) -> str:
     """Return why a pod that uses the driver may not be evicted; empty if it may."""
+    if pod.is_critical and reasons.critical:
+        return reasons.critical
     if not allows_eviction(namespaces, pod.namespace, is_critical=pod.is_critical):
         return _CRITICAL if namespaces is None else _NOT_ALLOWED
     if pod.is_bare and not settings.force:
-        return _BARE
-    return _LOCAL_DATA if pod.has_local_data and not settings.delete_empty_dir_data else ""
+        return reasons.bare
+    return reasons.local_data if pod.has_local_data and not settings.delete_empty_dir_data else ""
 
 
 def _uses(pod: NodePod, settings: DrainSettings) -> bool:

@@ -22,6 +22,7 @@ from driver_builder.planning.actions import (
     SetFinalizer,
 )
 from driver_builder.planning.plan_view import Alone, DriverPlan, unguarded
+from driver_builder.rollout.drain_request import HOLDER
 from driver_builder.rollout.draining import Draining, draining_of
 from driver_builder.rollout.hold_node import MAX_REST_SECONDS, TAKES, Hold, Step, renewal, restoration, restored
 from driver_builder.rollout.next_drains import NextDrains
@@ -76,7 +77,8 @@ def prepare(
 
     done = tuple(alone(part, partial(prepared, part)) for part in parts)
     known = {part.driver.key for part in parts}
-    gone = (driver for driver in sorted(held.keys() - known) if _is_gone(driver, snapshot))
+    # What device agents ask for is answered beside waves.
+    gone = (driver for driver in sorted(held.keys() - known - {HOLDER}) if _is_gone(driver, snapshot))
     released = (_released(node, snapshot) for driver in gone for node in held[driver])
     return Prepared(parts=done, released=tuple(action for action in released if action is not None))
 

@@ -15,6 +15,7 @@ from driver_builder.observed.inventory import Node
 from driver_builder.planning.actions import Action, LabelNode
 from driver_builder.reasons import Reason
 from driver_builder.stages import plugin_validation
+from driver_builder.stages.partitioning import partitioned_until
 from driver_builder.stages.stage_view import StageView, read_time
 from kube_api.text import first_few
 
@@ -68,6 +69,7 @@ class _Plugin:
     reason: Reason | None = None
     due_at: float | None = None
     missing_since: str | None = None
+    is_held: bool = False
 
 
 def of_node(stages: StageView, node: Node, standing: Standing) -> NodeStages:
@@ -116,7 +118,7 @@ def _decide(stages: StageView, node: Node, standing: Standing) -> NodeStages:
     if settings.device_plugin is None or not runs:
         actions = plugin_validation.forget(stages, node, "it has no device plugin")
         return NodeStages(labels=labels, actions=actions, why="" if runs else standing.why)
-    plugin = _plugin(stages, node, settings.device_plugin.claim)
+    plugin = _partitioned(stages, node, _plugin(stages, node, settings.device_plugin.claim))
     labels[Stage.PLUG] = plugin.is_there
     if settings.plugin_validation is None or not plugin.is_there:
         keeps_record = settings.plugin_validation is not None
@@ -131,7 +133,8 @@ def _decide(stages: StageView, node: Node, standing: Standing) -> NodeStages:
     was = stages.has_label(node, Stage.PLGOK)
     labels[Stage.PLGOK] = found.state is ValidationState.VALIDATED if is_known else was
     # The pod is for a plugin that a label has said is there: it would wait for it otherwise.
-    may_start = found.starts and stages.has_label(node, Stage.PLUG) and plugin.missing_since is None
+    has_resource = plugin.missing_since is None and not plugin.is_held
+    may_start = found.starts and stages.has_label(node, Stage.PLUG) and has_resource
     times = [time for time in (plugin.due_at, found.due_at) if time is not None]
     return NodeStages(
         labels=labels,
@@ -142,6 +145,18 @@ def _decide(stages: StageView, node: Node, standing: Standing) -> NodeStages:
         starts=found.subject if may_start else "",
         due_at=min(times, default=None),
     )
+
+
+def _partitioned(stages: StageView, node: Node, found: _Plugin) -> _Plugin:
+    """Let the label stay while the device agent of a node partitions its GPUs.
+
+    What is missing then counts as missing from the end of that.
+    """
+    is_there = found.is_there and found.missing_since is None
+    until = partitioned_until(node, stages.now) if stages.has_label(node, Stage.PLUG) and not is_there else None
+    if until is None:
+        return found
+    return _Plugin(is_there=True, why=f"its GPUs are being partitioned: {found.why}", due_at=until, is_held=True)
 
 
 def _plugin(stages: StageView, node: Node, claim: str) -> _Plugin:

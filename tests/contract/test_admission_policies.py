@@ -93,6 +93,8 @@ BUILDER_MAY: dict[str, Act] = {
         merged(annotation("driverwright.io/draining", "{}"), taint("driverwright.io/upgrading", "NoSchedule")), "",
         extra=None,
     ),
+    "answer a device agent that asks for a drain": Act(annotation("driverwright.io/drain-state", "{}"), "", extra=None),
+    "remove what a device agent asked for": Act(annotation("driverwright.io/drain-request", None), "", extra=None),
     "keep pods from a node whose driver is not proven": Act(
         merged(annotation("pending.driverwright.io/ns.gpu", "b"), taint("driverwright.io/ns.gpu", "NoSchedule")), "",
         extra=None,

@@ -119,6 +119,7 @@ GOOD: dict[str, Json] = {
     "a canary by labels": {"rollout": {"canaryNodeSelector": {"a": "b"}, "soak": "1h"}},
     "a drain of claims": {"rollout": {"drain": {"draDrivers": ["gpu.example.com"]}}},
     "a drain": {"rollout": {"drain": {"resources": ["a/b"], "deadline": "10s"}}},
+    "a drain of names that begin alike": {"rollout": {"drain": {"resources": ["nvidia.com/mig-*", "nvidia.com/gpu*"]}}},
     "a drain by labels": {"rollout": {"drain": {"podSelector": {"a": "b"}, "deadline": "24h"}}},
     "a drain of DaemonSets": {"rollout": {"drain": {"pauseLabels": ["a/deploy.b"]}}},
     "no canary": {"rollout": {"maxUnavailable": 2, "canary": 0}},

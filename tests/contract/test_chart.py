@@ -101,6 +101,15 @@ VALUES: dict[str, Json] = {
     "controller only": {"nfdWorker": {"enabled": False}},
     "nobody's labels": {"driverBuilder": {"nodeFeatures": {"enabled": False}}},
     "accounts": {"driverBuilder": {"namespaces": ["team"], "deviceAgentAccounts": ACCOUNTS}},
+    "drains for agents": {
+        "driverBuilder": {
+            "drain": True,
+            "agentDrains": {
+                "resources": ["nvidia.com/gpu*", "nvidia.com/mig-*"],
+                "daemonSets": ["driverwright/device-agent"],
+            },
+        }
+    },
 }
 
 
@@ -218,6 +227,9 @@ def test_the_schema_accepts(values: Json) -> None:
         ({"driverBuilder": {"nodeFeatures": {"enabled": "no"}}}, "enabled"),
         ({"driverBuilder": {"deviceAgentAccounts": ["gpu"]}}, "deviceAgentAccounts"),
         ({"driverBuilder": {"deviceAgentAccounts": "a/b"}}, "deviceAgentAccounts"),
+        ({"driverBuilder": {"agentDrains": {"resources": ["gpu"]}}}, "resources"),
+        ({"driverBuilder": {"agentDrains": {"resources": ["nvidia.com/*gpu"]}}}, "resources"),
+        ({"driverBuilder": {"agentDrains": {"daemonSets": ["agent"]}}}, "daemonSets"),
         ({"driverBuilder": {"workSize": "20 GB"}}, "workSize"),
         ({"images": {"repository": "r.example.com/x/"}}, "repository"),
         ({"images": {"tag": 1.3}}, "tag"),
@@ -528,6 +540,20 @@ def test_the_controller_reads_the_accounts_that_plugins_may_have(
     }
     assert found == {namespace: (accounts, ["get"]) for namespace, accounts in expected.items()}
     assert environment(rendered(of), "driver-builder").get("DRIVER_BUILDER_DEVICE_AGENT_ACCOUNTS") == variable
+
+
+@pytest.mark.parametrize(
+    ("of", "resources", "daemon_sets"),
+    [
+        pytest.param("defaults", None, None, id="nothing"),
+        pytest.param("drains for agents", "nvidia.com/gpu*,nvidia.com/mig-*", "driverwright/device-agent", id="these"),
+    ],
+)
+def test_what_device_agents_may_have_drained_is_named(of: str, resources: str | None, daemon_sets: str | None) -> None:
+    """By default nothing is."""
+    found = environment(rendered(of), "driver-builder")
+    assert found.get("DRIVER_BUILDER_AGENT_DRAIN_RESOURCES") == resources
+    assert found.get("DRIVER_BUILDER_AGENT_DAEMONSETS") == daemon_sets
 
 
 def test_pull_secrets_are_given_to_programs_and_build_jobs() -> None:

@@ -211,6 +211,9 @@ BUILDER_POLICY: dict[str, Act] = {
     "forge a node's kernel": Act(
         annotation("driverwright.io/kernel-version"), "these annotations: driverwright.io/kernel-version"
     ),
+    "ask for a drain": Act(
+        annotation("driverwright.io/drain-request"), "these annotations: driverwright.io/drain-request"
+    ),
     **_of_both(_ONLY),
 }
 """Acts with the token of driver-builder that only its policy refuses."""

@@ -135,6 +135,7 @@ def _act(
         secret_seconds=SECRET_SECONDS,
         refused_evictions=refused_evictions,
         accounts=settings.device_agent_accounts,
+        agent_drains=settings.agent_drains,
     )
     reconciler = Reconciler(
         observer=observer,

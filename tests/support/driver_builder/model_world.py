@@ -241,6 +241,7 @@ class World:
                 refused_evictions=self.refused_evictions,
                 locks_seen=self.locks_seen,
                 accounts=self.settings.device_agent_accounts,
+                agent_drains=self.settings.agent_drains,
             )
             self._observer = (parts, observer)
         return self._observer[1]

@@ -11,6 +11,7 @@ from driver_builder import config
 from driver_builder.api.driver_spec import BuilderKind
 from driver_builder.config import Settings, settings
 from driver_builder.errors import ConfigurationError
+from driver_builder.model.agent_drains import AgentDrains
 from driver_builder.model.loader_privileges import LoaderPrivileges
 from driver_builder.model.permissions import Permissions
 from driver_builder.model.registry_reach import Reach, reach
@@ -35,6 +36,7 @@ def test_without_flags_and_environment_there_are_defaults() -> None:
         loader_image="",
         device_agent_image="",
         device_agent_accounts=frozenset(),
+        agent_drains=AgentDrains(),
         loader_privileges=LoaderPrivileges.PRIVILEGED,
         job_image="",
         hand_over_image="",
@@ -169,6 +171,18 @@ def test_what_drivers_may_use_is_several_settings() -> None:
     assert settings(parsed(), {"DRIVER_BUILDER_ALLOWED_SOURCE_HOSTS": ""}).permissions == Permissions()
 
 
+def test_what_device_agents_may_have_drained_is_two_settings() -> None:
+    """By flags or variables; nothing without them."""
+    words = ("--agent-drain-resources", "nvidia.com/gpu*, nvidia.com/mig-*")
+    environment = {"DRIVER_BUILDER_AGENT_DAEMONSETS": "driverwright/device-agent,a/b.c"}
+    found = settings(parsed(*words), environment).agent_drains
+    assert found == AgentDrains(
+        resources=("nvidia.com/gpu*", "nvidia.com/mig-*"), daemon_sets=frozenset({"driverwright/device-agent", "a/b.c"})
+    )
+    none = {"DRIVER_BUILDER_AGENT_DRAIN_RESOURCES": "none", "DRIVER_BUILDER_AGENT_DAEMONSETS": "none"}
+    assert settings(parsed(), none).agent_drains == AgentDrains()
+
+
 @pytest.mark.parametrize(
     ("words", "environment", "message"),
     [
@@ -185,6 +199,15 @@ def test_what_drivers_may_use_is_several_settings() -> None:
             (), {"DRIVER_BUILDER_LOADER_PRIVILEGES": "none"}, "--loader-privileges: 'none' is not one", id="privileges"
         ),
         pytest.param(("--allowed-base-images", ""), {}, "--allowed-base-images: '' is not a list", id="nothing"),
+        pytest.param(
+            ("--agent-drain-resources", "nvidia.com/gpu,gpu"),
+            {},
+            "--agent-drain-resources: 'gpu' is not an extended",
+            id="resource",
+        ),
+        pytest.param(
+            (), {"DRIVER_BUILDER_AGENT_DAEMONSETS": "agent"}, "--agent-daemonsets: 'agent' is not a DaemonSet", id="set"
+        ),
     ],
 )
 def test_a_malformed_permission_is_refused(words: tuple[str, ...], environment: dict[str, str], message: str) -> None:

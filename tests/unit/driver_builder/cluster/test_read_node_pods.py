@@ -57,7 +57,12 @@ def claiming(claims: list[Object], **status: Any) -> Object:
         pytest.param(
             pod({"ownerReferences": [{"kind": "DaemonSet", "controller": True}]}), {"is_daemon": True}, id="DaemonSet"
         ),
-        pytest.param(pod({"ownerReferences": [{"kind": "Job", "controller": True}]}), {}, id="Job"),
+        pytest.param(
+            pod({"ownerReferences": [{"kind": "DaemonSet", "name": "agent", "controller": True}]}),
+            {"is_daemon": True, "daemon_set": "agent"},
+            id="a DaemonSet with its name",
+        ),
+        pytest.param(pod({"ownerReferences": [{"kind": "Job", "name": "agent", "controller": True}]}), {}, id="Job"),
         pytest.param(pod({"annotations": {"kubernetes.io/config.mirror": "x"}}), {"is_mirror": True}, id="mirror"),
         pytest.param(pod(status={"phase": "Succeeded"}), {"has_ended": True, "is_bare": True}, id="ended"),
         pytest.param(owned({"deletionTimestamp": "2023-11-14T22:13:20Z"}), {"deleting": True}, id="on its way"),

@@ -13,6 +13,7 @@ from driver_builder.plan import plan
 from driver_builder.planning.actions import (
     ApplyDaemonSet,
     DeleteDaemonSet,
+    EvictPod,
     HoldNode,
     LabelNode,
     RememberLoaded,
@@ -158,6 +159,25 @@ def test_without_its_lock_a_node_keeps_its_driver_pod(world: World) -> None:
     (failed,) = executor(world.client).perform((LOCK, REPLACE))
     assert failed.action is LOCK
     assert "deletionTimestamp" not in world.client.objects[path]["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("there", "is_evicted"),
+    [
+        pytest.param("seen", True, id="as it was"),
+        pytest.param("renewed", False, id="another one"),
+        pytest.param(None, False, id="gone"),
+    ],
+)
+def test_a_pod_is_evicted_only_while_its_node_says_what_it_said(
+    world: World, there: str | None, *, is_evicted: bool
+) -> None:
+    """Who asked for it may have given the node back since; that is no failure of the reconcile."""
+    world.client.patch(NODES.path(name="node-a"), {"metadata": {"annotations": {names.LOCK_ANNOTATION: there}}})
+    world.client.create(PODS.path(namespace="apps"), {"metadata": {"name": "p", "uid": "u"}, "spec": {}})
+    evict = EvictPod(namespace="apps", name="p", uid="u", node="node-a", at=1.0, seen={names.LOCK_ANNOTATION: "seen"})
+    assert executor(world.client).perform((evict,)) == ()
+    assert bool(world.client.evicted) is is_evicted
 
 
 TAINT = TaintNode(

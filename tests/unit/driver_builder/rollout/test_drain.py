@@ -95,6 +95,17 @@ def test_an_entry_of_a_domain_covers_whatever_requests_name_in_it(resource: str,
 
 
 @pytest.mark.parametrize(
+    ("resource", "leaves"),
+    [("nvidia.com/mig-1g.5gb", True), ("nvidia.com/mig-3g.20gb", True), ("nvidia.com/gpu", False)],
+)
+def test_an_entry_with_a_star_covers_the_names_that_begin_so(resource: str, leaves: bool) -> None:
+    """As a profile of MIG names them."""
+    settings = DrainSettings(resources=("nvidia.com/mig-*",))
+    found = progress(settings, RECORD, NodePods(pods=(pod("a", resources=frozenset({resource})),)), {}, NOW)
+    assert evicted(found) == (["a"] if leaves else [])
+
+
+@pytest.mark.parametrize(
     ("changes", "settings", "words"),
     [
         pytest.param({"is_bare": True}, {}, "nothing creates it again (rollout.drain.force evicts it)", id="bare"),

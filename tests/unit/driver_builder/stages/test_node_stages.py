@@ -1,5 +1,6 @@
 """What the labels of stages say of one node, by what is known of driver, plugin and kubelet."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,8 @@ from driver_builder.observed.inventory import Node
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.stages.node_stages import Standing, labels_of, of_node
 from driver_builder.stages.stage_view import LEAVE_SECONDS, StageView
+from kube_api import names
+from kube_api.timestamps import timestamp
 from tests.support.driver_builder.factories import NAMESPACE, NOW, driver, node, spec_of
 
 RESOURCE: dict[str, Any] = {"name": "example.com/edu", "groups": [{"paths": [{"path": "/dev/edu*"}]}]}
@@ -87,6 +90,45 @@ def test_each_label_is_what_is_proven(
     """And nothing more."""
     found = of_node(view(*pods), seen, standing)
     assert {stage for stage, is_wanted in found.labels.items() if is_wanted} == wanted
+
+
+def partitioned(made: Node, *, holder: str = "device-agent", state: str = "pending", ago: float = 60.0) -> Node:
+    """Make a node on which a program works, and whose MIG layout is in a state."""
+    lock = {"holder": holder, "bootID": "", "renewTime": timestamp(NOW - ago)}
+    return replace(
+        made,
+        annotations={**made.annotations, names.LOCK_ANNOTATION: json.dumps(lock)},
+        labels={**made.labels, names.MIG_STATE_LABEL: state},
+    )
+
+
+@pytest.mark.parametrize(
+    ("seen", "pods", "stays"),
+    [
+        pytest.param(partitioned(missing(NOW - 900)), (POD,), True, id="pending"),
+        pytest.param(partitioned(missing(NOW - 900), state="rebooting"), (POD,), True, id="rebooting"),
+        pytest.param(partitioned(missing(NOW - 900), state="success"), (POD,), False, id="it is over"),
+        pytest.param(partitioned(missing(NOW - 900), state="failed"), (POD,), False, id="it has failed"),
+        pytest.param(partitioned(missing(NOW - 900), holder="gpu-partitioner"), (POD,), False, id="another's lock"),
+        pytest.param(partitioned(missing(NOW - 900), ago=600), (POD,), False, id="the lock has ended"),
+        pytest.param(partitioned(missing(NOW - 900), ago=-900), (POD,), False, id="a lock of another clock"),
+        pytest.param(partitioned(a_node(V, R, P, has=False)), (CRASHED,), True, id="the plugin crashes meanwhile"),
+        pytest.param(partitioned(a_node(V, R, has=False)), (POD,), False, id="it does not come by it"),
+    ],
+)
+def test_plug_does_not_fall_while_the_gpus_of_a_node_are_partitioned(
+    seen: Node, pods: tuple[PluginPod, ...], *, stays: bool
+) -> None:
+    """Lock and label have to say so; since when the resource is missing counts from the end of it."""
+    found = of_node(view(*pods), seen, WORKS)
+    assert found.labels[P] is stays
+    if stays:
+        assert (found.due_at, found.missing_since, found.starts) == (NOW + 540, None, "")
+
+
+def test_the_end_of_the_driver_takes_plug_also_from_a_node_whose_gpus_are_partitioned() -> None:
+    """Contrary evidence comes first."""
+    assert not of_node(view(POD), partitioned(a_node(V, R, P)), GONE).labels[P]
 
 
 def test_a_plugin_that_has_just_started_is_looked_at_again() -> None:

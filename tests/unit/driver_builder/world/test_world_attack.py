@@ -314,9 +314,8 @@ def history(seed: int, events: tuple[Event[AttackWorld], ...] = EVENTS) -> Histo
     )
 
 
-def play(made: History) -> None:
-    """Play a history: a wave is about to begin when it does."""
-    world = AttackWorld()
+def begin(world: AttackWorld, made: History) -> None:
+    """Let a world be as a history begins: a wave is about to begin when it does."""
     for name, kernel in zip(NODE_NAMES, made.kernels, strict=False):
         world.add_node(name, kernel)
     drain = {"drain": DRAIN} if made.is_drained else {}
@@ -325,15 +324,22 @@ def play(made: History) -> None:
     world.budget, world.drains = made.budget, made.is_drained
     world.arrive()
     world.edit_source(GOOD[1])
+
+
+def play(made: History) -> None:
+    """Play a history."""
+    world = AttackWorld()
+    begin(world, made)
     play_steps(world, made.steps, MORE_EVENTS)
     began = world.now
     world.heal()
     world.arrive()
     assert world.now - began < 2 * DAY_SECONDS
-    _assert_in_order(world)
+    assert_in_order(world)
 
 
-def _assert_in_order(world: AttackWorld) -> None:
+def assert_in_order(world: AttackWorld) -> None:
+    """Every node has the driver that is wanted, and nothing of ours that is for upgrades."""
     assert not world.wave_labels()
     assert world.leftovers() == []
     for name in world.kernels:

@@ -11,8 +11,10 @@ from driver_builder.objects.bound_pod import PodKind
 from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.planning.actions import Action, ApplyPlugin, MoveNode, StartPod, TakeNode
 from driver_builder.planning.plan_view import PlanSettings
+from kube_api import names
 from kube_api.client import Object
 from kube_api.names import ready_label
+from kube_api.node_lock import render_lock
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS
 from tests.support.driver_builder.model_world import World
@@ -290,6 +292,33 @@ def test_a_node_without_a_device_loses_the_label_of_the_plugin() -> None:
     settle(world)
     assert stages(world)["b"] == EVERY
     assert len(world.plugin_validations) == 3
+
+
+@pytest.mark.parametrize("ends", ["done", "gone"])
+def test_a_node_whose_gpus_are_partitioned_keeps_the_label_of_the_plugin(ends: str) -> None:
+    """As long as its agent has the lock; if the agent is gone, until that ends."""
+    world = fleet("a", stages=CHAIN)
+    settle(world)
+    world.labels.clear()
+    node, lock = NODES.path(name="a"), render_lock("device-agent", world.boots["a"], world.now)
+    annotations = {names.LOCK_ANNOTATION: lock}
+    world.client.patch(node, {"metadata": {"annotations": annotations, "labels": {names.MIG_STATE_LABEL: "pending"}}})
+    world.without_devices.add("a")
+    for _ in range(50):
+        world.turn()
+        world.reconcile()
+        world.now += 10
+    assert stages(world)["a"] == EVERY
+    if ends == "done":
+        world.without_devices.clear()
+        done = {"annotations": {names.LOCK_ANNOTATION: None}, "labels": {names.MIG_STATE_LABEL: "success"}}
+        world.client.patch(node, {"metadata": done})
+        settle(world)
+        assert world.labels == {"a": [EVERY]}
+        return
+    world.now += 100
+    settle(world)
+    assert stages(world)["a"] == {VALID, RUN}
 
 
 def test_a_kubelet_that_starts_again_moves_no_label() -> None:

@@ -1,0 +1,270 @@
+"""Drains that the device agent of a node asks for, before it changes devices there. Pure.
+
+Place in the flow: ``plan`` asks for all nodes at once, beside what waves do. The agent holds the lock of its node
+meanwhile, so no driver is replaced there, and evicts nothing itself. All progress is on the Node: the record of a drain
+(:mod:`driver_builder.rollout.draining`), as a driver has it, with the agent's name in place of the driver's, and the
+answer. Both go, with the taint, as soon as the lock is not the agent's any more or nothing is asked.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from driver_builder.api.rollout_settings import DrainSettings
+from driver_builder.boundary import contained
+from driver_builder.model.agent_drains import AgentDrains
+from driver_builder.observed import inventory
+from driver_builder.observed.inventory import Node
+from driver_builder.observed.node_pods import NodePod, NodePods
+from driver_builder.observed.snapshot import Snapshot
+from driver_builder.planning.actions import Action, EvictPod, HoldNode
+from driver_builder.rollout.drain import MANIFEST, Progress, Reasons, progress
+from driver_builder.rollout.drain_request import (
+    HOLDER,
+    DrainAnswer,
+    DrainRequest,
+    DrainState,
+    digest_of,
+    parse_answer,
+    parse_drain_request,
+    render_answer,
+)
+from driver_builder.rollout.draining import Draining, draining_of, has_taint, render_draining
+from driver_builder.rollout.hold_node import LOOK_SECONDS, POLL_SECONDS, Step, restoration
+from driver_builder.rollout.node_lock import lock_of
+from kube_api import names
+from kube_api.node_lock import LOCK_SECONDS, Lock
+from kube_api.text import first_few, printable
+
+MAX_NODES = 50
+"""So many nodes are drained for their agents at once: the pods of each are listed again and again."""
+_MAX_LISTED = 3
+_REASONS = Reasons(
+    of_daemon_set="is not evicted: its DaemonSet makes it anew",
+    bare="is not evicted: nothing creates it again",
+    local_data="is not evicted: its emptyDir would be lost",
+    of_node="is not evicted: a file of the node makes it anew",
+    critical="is not evicted: it is critical",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentDrainsDone:
+    """What is done: ``released`` nodes, where nothing is asked any more, and the answers on others."""
+
+    released: tuple[HoldNode, ...] = ()
+    answers: tuple[Action, ...] = ()
+    requeue_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """A node whose agent has its lock and asks for a drain; ``answer`` is the one that its request has got."""
+
+    node: Node
+    lock: Lock
+    text: str
+    answer: DrainAnswer | None
+    record: Draining | None
+
+    @property
+    def is_begun(self) -> bool:
+        """Return whether the node is drained, and the record says since when."""
+        return self.record is not None and self.record.driver == HOLDER and has_taint(self.node)
+
+    @property
+    def is_refused(self) -> bool:
+        """Return whether the request has failed: it is not tried again."""
+        return self.answer is not None and self.answer.state is DrainState.FAILED
+
+
+def _asking_of(node: Node, now: float, first_seen: Mapping[str, float]) -> Asking | None:
+    text, lock = node.annotations.get(names.DRAIN_REQUEST_ANNOTATION), lock_of(node, first_seen)
+    if text is None or lock is None or lock.holder != HOLDER or lock.is_expired(now):
+        return None
+    answer = parse_answer(node.annotations.get(names.DRAIN_STATE_ANNOTATION))
+    is_own = answer is not None and answer.request == digest_of(text)
+    return Asking(node=node, lock=lock, text=text, answer=answer if is_own else None, record=draining_of(node))
+
+
+def read_first(
+    nodes: Iterable[Node], settings: AgentDrains, now: float, first_seen: Mapping[str, float]
+) -> tuple[str, ...]:
+    """Name the nodes whose pods have to be known to answer their agents: those that may be drained now."""
+    every = (item for node in nodes if (item := _asking_of(node, now, first_seen)) is not None)
+    return tuple(item.node.name for item in _in_turn(every) if isinstance(_request(item, settings), DrainRequest))
+
+
+def _in_turn(every: Iterable[Asking]) -> list[Asking]:
+    """Return the nodes that may be drained at once: those that are begun, then the others by their names."""
+    waiting = [item for item in every if not item.is_refused]
+    return sorted(waiting, key=lambda item: (not item.is_begun, item.node.name))[:MAX_NODES]
+
+
+def _request(item: Asking, settings: AgentDrains) -> DrainRequest | str:
+    """Return what is asked for, or why that cannot be."""
+    try:
+        request = parse_drain_request(item.text)
+    except ValueError as error:
+        return f"{names.DRAIN_REQUEST_ANNOTATION}: {error}"
+    if (wrong := next((name for name in request.resources if not settings.allows(name)), None)) is not None:
+        return (
+            f"{names.DRAIN_REQUEST_ANNOTATION}: resources: --agent-drain-resources of driver-builder allows no {wrong}"
+        )
+    return request
+
+
+def agent_drains(
+    snapshot: Snapshot, settings: AgentDrains, namespaces: tuple[str, ...] | None = None
+) -> AgentDrainsDone:
+    """Answer the agents of all nodes, and release the nodes where they ask for nothing any more.
+
+    Pods are evicted in ``namespaces``, None for all. An error on a node leaves that node as it is.
+    """
+    now, first_seen = snapshot.now, snapshot.locks_first_seen
+    held = {node.name: (node, _asking_of(node, now, first_seen)) for node in inventory.held(snapshot.nodes)}
+    asking = [item for _, item in held.values() if item is not None]
+    turn = {item.node.name for item in _in_turn(asking)}
+    drains = _Drains(snapshot, settings, namespaces)
+
+    def step(item: Asking) -> Step:
+        return contained("node", item.node.name, partial(drains.step, item, item.node.name in turn), lambda _: Step())
+
+    steps = [step(item) for item in asking]
+    released = (_release(node, snapshot) for node, item in held.values() if item is None)
+    times = [step.requeue_at for step in steps if step.requeue_at is not None]
+    return AgentDrainsDone(
+        released=tuple(action for action in released if action is not None),
+        answers=tuple(action for step in steps for action in step.actions),
+        requeue_at=min(times, default=None),
+    )
+
+
+_OF_REQUEST = (names.DRAIN_REQUEST_ANNOTATION, names.DRAIN_STATE_ANNOTATION)
+"""Both go with the lock: a request that outlives it would be taken for one of the next."""
+
+
+def _release(node: Node, snapshot: Snapshot) -> HoldNode | None:
+    """Give a node back where a request or a drain of an agent has left something; None where it has not."""
+    record, lock = draining_of(node), lock_of(node, snapshot.locks_first_seen)
+    is_agents = lock is not None and lock.holder == HOLDER
+    # What nobody can read belongs to who holds the lock.
+    is_own = record is not None and (record.driver == HOLDER or (record.is_lost and is_agents))
+    left = dict.fromkeys(key for key in _OF_REQUEST if key in node.annotations)
+    if not (is_own or left):
+        return None
+    is_over = is_agents and lock is not None and lock.is_expired(snapshot.now)
+    action = restoration(node, HOLDER, record if is_own else None, is_own_lock=is_over)
+    return replace(action, annotations={**action.annotations, **left}, why="its device agent asks for no drain")
+
+
+@dataclass(frozen=True, slots=True)
+class _Drains:
+    snapshot: Snapshot
+    settings: AgentDrains
+    namespaces: tuple[str, ...] | None
+
+    @property
+    def now(self) -> float:
+        return self.snapshot.now
+
+    def step(self, item: Asking, is_its_turn: bool) -> Step:
+        """Decide what comes next on a node whose agent asks."""
+        request = _request(item, self.settings)
+        if item.answer is not None and item.is_refused:
+            return self._refused(item, item.answer.message)
+        if isinstance(request, str):
+            return self._refused(item, request)
+        found = self.snapshot.node_pods.get(item.node.name) if is_its_turn else None
+        if found is not None:
+            return self._drain(item, request, found)
+        why = "its pods are not read yet" if is_its_turn else f"{MAX_NODES} other nodes are drained at the moment"
+        return self._said(item, DrainState.DRAINING, why)
+
+    def _drain(self, item: Asking, request: DrainRequest, found: NodePods) -> Step:
+        if found.unread:
+            return self._refused(item, f"not drained: apply {MANIFEST} to allow it; {found.unread}")
+        if not self._has_agent(item.node, found):
+            why = "no pod of a device agent is there: of a stage, or of a DaemonSet that --agent-daemonsets names"
+            # One that is replaced by its DaemonSet is back soon.
+            return self._said(item, DrainState.DRAINING, why) if item.is_begun else self._refused(item, why)
+        if item.record is None or not item.is_begun or item.record.since > self.now:
+            return self._begin(item)
+        return self._go_on(item, request, item.record, found)
+
+    def _has_agent(self, node: Node, found: NodePods) -> bool:
+        """Return whether a pod of a device agent is on a node: by what controls it, whatever labels say."""
+        uids = {(item.namespace, item.uid) for item in self.snapshot.plugin_sets}
+        pods = (pod for pod in self.snapshot.plugin_pods if pod.node == node.name)
+        if any((pod.namespace, pod.owner) in uids for pod in pods):
+            return True
+        return any(f"{pod.namespace}/{pod.daemon_set}" in self.settings.daemon_sets for pod in found.pods)
+
+    def _begin(self, item: Asking) -> Step:
+        """Keep new pods away from a node, and record since when; what a driver has left there is restored with it."""
+        since = item.record.since if item.record is not None and item.record.driver == HOLDER else 0
+        labels = item.record.labels if item.record is not None else {}
+        begun = Draining(driver=HOLDER, since=since if 0 < since <= self.now else int(self.now), labels=labels)
+        hold = self._hold(item, {names.DRAINING_ANNOTATION: render_draining(begun)}, "drain it for its device agent")
+        return self._said(item, DrainState.DRAINING, "new pods are kept away", replace(hold, taint=True))
+
+    def _go_on(self, item: Asking, request: DrainRequest, record: Draining, found: NodePods) -> Step:
+        """Let the pods leave that are named, until none is left or the deadline is over."""
+        named = tuple(pod for pod in found.pods if (pod.namespace, pod.name) in request.pods)
+        settings = DrainSettings(resources=request.resources, deadline_seconds=request.deadline_seconds)
+        refused = self.snapshot.refused_evictions
+        made = progress(
+            settings, record, NodePods(pods=named), refused, self.now, namespaces=self.namespaces, reasons=_REASONS
+        )
+        if made.has_failed:
+            return self._refused(item, f"not drained within {request.deadline_seconds:.0f} seconds: {made.words}")
+        if made.is_drained and made.note:
+            return self._refused(item, made.note)
+        if made.is_drained:
+            return self._said(item, DrainState.DRAINED, _left_alone(named, request))
+        said = self._said(item, DrainState.DRAINING, made.words)
+        return replace(said, actions=(*said.actions, *self._evictions(item, made)))
+
+    def _evictions(self, item: Asking, made: Progress) -> Iterator[EvictPod]:
+        """Evict pods, if the agent still has the lock and asks for the same then."""
+        lock = item.node.annotations[names.LOCK_ANNOTATION]
+        for pod in made.evicted:
+            yield EvictPod(
+                namespace=pod.namespace,
+                name=pod.name,
+                uid=pod.uid,
+                node=item.node.name,
+                at=self.now,
+                seen={names.LOCK_ANNOTATION: lock, names.DRAIN_REQUEST_ANNOTATION: item.text},
+                why="the device agent asks for it",
+            )
+
+    def _refused(self, item: Asking, why: str) -> Step:
+        """Give a node back, and say why: the agent may ask for something else, or try again with another lock."""
+        record = item.record
+        if record is None or not (record.driver == HOLDER or record.is_lost):
+            return self._said(item, DrainState.FAILED, why)
+        back = restoration(item.node, HOLDER, record, is_own_lock=False)
+        return self._said(item, DrainState.FAILED, why, replace(back, why=f"release it: {printable(why)}"))
+
+    def _said(self, item: Asking, state: DrainState, message: str, hold: HoldNode | None = None) -> Step:
+        """Answer, if that is news, together with what else is written; look again, also once the lock ends."""
+        answer = DrainAnswer(state=state, message=printable(message), request=digest_of(item.text))
+        text = render_answer(answer)
+        is_news = item.node.annotations.get(names.DRAIN_STATE_ANNOTATION) != text
+        if is_news:
+            hold = hold or self._hold(item, {}, f"{state}: {answer.message}")
+            hold = replace(hold, annotations={**hold.annotations, names.DRAIN_STATE_ANNOTATION: text})
+        again = {DrainState.DRAINING: POLL_SECONDS, DrainState.DRAINED: LOOK_SECONDS}.get(state, LOCK_SECONDS)
+        ends = item.lock.renewed + LOCK_SECONDS if item.lock.renewed is not None else self.now + again
+        return Step(actions=(hold,) if hold is not None else (), requeue_at=min(ends, self.now + again))
+
+    def _hold(self, item: Asking, annotations: Mapping[str, str | None], why: str) -> HoldNode:
+        seen = item.node.annotations.get(names.LOCK_ANNOTATION)
+        return HoldNode(node=item.node.name, driver=HOLDER, seen=seen, annotations=annotations, why=why)
+
+
+def _left_alone(named: Iterable[NodePod], request: DrainRequest) -> str:
+    """Say which pods of a request stay, because they have nothing of what it is about; empty if there is none."""
+    others = [pod for pod in named if not (pod.has_ended or any(name in pod.resources for name in request.resources))]
+    return f"left alone, without such a resource: {first_few(others, _MAX_LISTED)}" if others else ""
