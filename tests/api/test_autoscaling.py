@@ -5,7 +5,7 @@ template, without its startup taints. Here such a Node is in the cluster.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -13,12 +13,19 @@ import yaml
 
 from kube_api.names import pending_taint, ready_label
 from kube_api.resources import NODES
-from tests.api.test_gpu_partitions import (
-    EXAMPLES, GPU, POOL, SHARED, Cluster, cluster, of_kind, pod, tolerating,
-)  # fmt: skip
+from testbed.testbed import Testbed
 from tests.support.real_parts.cluster_setup import Json
-
-__all__ = ["cluster"]
+from tests.support.real_parts.gpu_teams import (
+    EXAMPLES,
+    GPU,
+    POOL,
+    SHARED,
+    Cluster,
+    cluster_of,
+    of_kind,
+    pod,
+    tolerating,
+)
 
 pytestmark = pytest.mark.long
 
@@ -61,11 +68,18 @@ def of_node_pool() -> Template:
     return Template(made["labels"], spec["taints"], devices, spec["startupTaints"])
 
 
+@pytest.fixture
+def cluster(scheduling_ground: Testbed) -> Iterator[Cluster]:
+    """Make a cluster without nodes."""
+    with cluster_of(scheduling_ground) as made:
+        yield made
+
+
 @pytest.mark.parametrize(
     ("template", "takes_ready"),
     [pytest.param(of_tags(), True, id="Cluster Autoscaler"), pytest.param(of_node_pool(), False, id="Karpenter")],
 )
-def test_pods_fit_on_the_imagined_node(cluster: Cluster, template: Template, takes_ready: bool) -> None:  # noqa: FBT001 - a row of the table
+def test_pods_fit_on_the_imagined_node(cluster: Cluster, template: Template, *, takes_ready: bool) -> None:
     """Whole cards and slices do; a pod that selects the ready label does only where the template has it."""
     cluster.nodes.add("imagined", template.devices, labels=template.labels, taints=template.taints)
     team = cluster.team("imagined")

@@ -12,12 +12,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from device_agent.node.own_node import OwnNode, Pauses
+from device_agent.node.own_node import OwnNode
 from kube_api.names import ready_label
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES
 from testbed.testbed import Testbed
@@ -220,7 +219,7 @@ def test_each_command_prints_what_the_page_says(walk: Walk) -> None:
         play(
             folder, act, config="nvidia: {migStrategy: mixed}\n",
             settings=shared(folder)._replace(default_profile="whole"),
-            own_node=lambda on_asked: OwnNode(client, "gpu-1", on_asked, partial(Pauses, 0.5, 2.0)),
+            own_node=lambda on_asked, *_: OwnNode(client, "gpu-1", on_asked),
             seconds=WHOLE_WALK,
         )  # fmt: skip
 

@@ -12,6 +12,7 @@ from kube_api.client import Client
 from kube_api.errors import Conflict, KubeApiError, NotFound
 from kube_api.resources import NODES, PODS
 from testbed.testbed import Testbed
+from tests.support.real_parts.acts import wait_for
 
 Json = dict[str, Any]
 
@@ -41,7 +42,7 @@ class ScheduledNodes(threading.Thread):
         labels: Mapping[str, str] | None = None,
         taints: Sequence[Json] = (),
     ) -> None:
-        """Let a Node join, with labels and taints, and with devices that its kubelet has."""
+        """Let a Node join, with labels and taints, and with devices that its kubelet has; wait until it counts as ready."""
         body = {
             "apiVersion": "v1",
             "kind": "Node",
@@ -51,6 +52,12 @@ class ScheduledNodes(threading.Thread):
         self._client.create(NODES.path(), body)
         self._devices[name] = {}
         self.offer(name, devices)
+        wait_for(f"{name} is ready", lambda: not self._is_new(name))
+
+    def _is_new(self, name: str) -> bool:
+        """Tell whether the controller manager has not seen yet that a Node is ready."""
+        taints = self._client.get(NODES.path(name=name))["spec"].get("taints", [])
+        return any(taint["key"] == "node.kubernetes.io/not-ready" for taint in taints)
 
     def offer(self, name: str, devices: Mapping[str, int]) -> None:
         """Report how many devices a Node has; what it had before and has no more is reported as 0."""

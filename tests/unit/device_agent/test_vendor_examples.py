@@ -1,4 +1,4 @@
-"""Examples of docs/device-agent.md for cards of other vendors: read by the agent, and scanned on files like a host's."""
+"""Examples of docs/device-agent.md for cards of other vendors: read by the agent, and scanned on a tree like a host."""
 
 from pathlib import Path
 from typing import NamedTuple
