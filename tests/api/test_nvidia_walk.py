@@ -37,7 +37,6 @@ APPLIES_DRIVER = "kubectl apply -f examples/nvidia/driver-container.yaml"
 HAS_CARD = {"feature.node.kubernetes.io/pci-0302_10de.present": "true"}
 PATIENCE = 180.0
 """Seconds until what is read has to be as the page says."""
-WHOLE_WALK = 3000.0
 CRON_JOBS, POLICIES = 21, 30
 """The first releases with CronJobs of ``batch/v1``, and with admission policies."""
 LEFT = """
@@ -220,7 +219,6 @@ def test_each_command_prints_what_the_page_says(walk: Walk) -> None:
             folder, act, config="nvidia: {migStrategy: mixed}\n",
             settings=shared(folder)._replace(default_profile="whole"),
             own_node=lambda on_asked, *_: OwnNode(client, "gpu-1", on_asked),
-            seconds=WHOLE_WALK,
         )  # fmt: skip
 
 
