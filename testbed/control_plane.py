@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from testbed import kube_release, kubelet_proxy
@@ -48,6 +48,7 @@ class ControlPlane:
         admin_token: str,
         *,
         scheduler: bool,
+        admission: Sequence[str] = (),
     ) -> None:
         self._processes = processes
         self._binaries = binaries
@@ -55,6 +56,7 @@ class ControlPlane:
         self._folder = processes.folder
         self._token = admin_token
         self._scheduler = scheduler
+        self._admission = ("NodeRestriction", *admission)
         self.api_port = ports["api"]
         self.api_server = f"https://127.0.0.1:{self.api_port}"
         self.kubeconfig = self._folder / "admin.kubeconfig"
@@ -169,7 +171,7 @@ class ControlPlane:
             f"--client-ca-file={self.ca_file}",
             f"--token-auth-file={self._folder}/tokens.csv",
             "--authorization-mode=Node,RBAC",
-            "--enable-admission-plugins=NodeRestriction",
+            f"--enable-admission-plugins={','.join(self._admission)}",
             "--allow-privileged=true",
             f"--service-cluster-ip-range={_SERVICE_RANGE}",
             f"--service-account-key-file={pki}/sa.pub",

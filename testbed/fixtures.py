@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -14,13 +14,18 @@ from testbed.packages import why_unsupported
 from testbed.testbed import Testbed
 from tools import warm_layers
 
-__all__ = ["control_plane_ground", "engine_ground", "ground", "own_control_plane", "own_ground", "parts_ground"]
+__all__ = [
+    "control_plane_ground", "engine_ground", "ground", "own_control_plane", "own_ground", "parts_ground",
+    "scheduling_ground",
+]  # fmt: skip
 
 running: list[Testbed] = []
 """The testbeds of this session that are up: what is looked at when a test fails."""
 
 
-def _ground(request: pytest.FixtureRequest, *, control_plane: bool, nodes: bool, engine: bool) -> Iterator[Testbed]:
+def _ground(
+    request: pytest.FixtureRequest, *, control_plane: bool, nodes: bool, engine: bool, admission: Sequence[str] = ()
+) -> Iterator[Testbed]:
     if reason := why_unsupported():
         pytest.skip(reason)
     failed_before = request.session.testsfailed
@@ -31,6 +36,7 @@ def _ground(request: pytest.FixtureRequest, *, control_plane: bool, nodes: bool,
             nodes=nodes,
             engine=engine,
             host_node=nodes,
+            admission=admission,
             preparation=warm_layers.preparation() if engine else None,
         )
     running.append(ground)
@@ -74,6 +80,12 @@ def _needed(request: pytest.FixtureRequest) -> set[str]:
 def control_plane_ground(parts_ground: Testbed) -> Testbed:
     """An API server with etcd and the controller manager; no scheduler, no nodes."""
     return parts_ground
+
+
+@pytest.fixture(scope="session")
+def scheduling_ground(request: pytest.FixtureRequest) -> Iterator[Testbed]:
+    """An API server with the scheduler, which tolerates the taint of a resource that a pod requests; no nodes."""
+    yield from _ground(request, control_plane=True, nodes=True, engine=False, admission=["ExtendedResourceToleration"])
 
 
 @pytest.fixture(scope="module")

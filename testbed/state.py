@@ -38,6 +38,8 @@ class GroundState:
     engine: bool
     ports: dict[str, int]
     admin_token: str
+    admission: list[str] = field(default_factory=list)
+    """Admission plugins of the API server, beside those that it has in each testbed."""
     binaries: str = ""
     """The folder of the Kubernetes programs."""
     host_node_name: str = ""

@@ -66,6 +66,7 @@ class Testbed:
         registry_auth: tuple[str, str] | None = None,
         preparation: Preparation | None = None,
         outlive_harness: bool = False,
+        admission: Sequence[str] = (),
     ) -> Testbed:
         """Bring up a testbed of the parts asked for.
 
@@ -74,6 +75,7 @@ class Testbed:
         engine         container engine, registry and base image
         host_node      this machine as a node; needs all of the above
         preparation    what the engine has done before; without one it has the base image alone
+        admission      further admission plugins of the API server
         """
         require_supported_machine()
         places.remove_remains()
@@ -87,6 +89,7 @@ class Testbed:
             engine=engine,
             ports=dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True)),
             admin_token=secrets.token_urlsafe(24),
+            admission=list(admission),
             host_node_name=f"host-{folder.name}" if host_node and control_plane and nodes and engine else "",
             registry_user=registry_auth[0] if registry_auth else "",
             registry_password=registry_auth[1] if registry_auth else "",
@@ -174,7 +177,7 @@ class Testbed:
             self._registry = Registry(processes, state.ports["registry"], auth, remember=self._remember_auth)
         if binaries:
             self._control_plane = ControlPlane(
-                processes, binaries, state.ports, state.admin_token, scheduler=state.nodes
+                processes, binaries, state.ports, state.admin_token, scheduler=state.nodes, admission=state.admission
             )
         if state.nodes and state.engine:
             self._guests = Guests(

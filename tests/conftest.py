@@ -14,11 +14,22 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 from hypothesis.internal.conjecture import providers
 
 from testbed import diagnosis, fixtures
-from testbed.fixtures import control_plane_ground, engine_ground, ground, own_control_plane, own_ground, parts_ground
+from testbed.fixtures import (
+    control_plane_ground,
+    engine_ground,
+    ground,
+    own_control_plane,
+    own_ground,
+    parts_ground,
+    scheduling_ground,
+)
 from tests.support.chain import BrokenChainError, Chains
 from tests.support.examples import IS_FAST
 
-__all__ = ["control_plane_ground", "engine_ground", "ground", "own_control_plane", "own_ground", "parts_ground"]
+__all__ = [
+    "control_plane_ground", "engine_ground", "ground", "own_control_plane", "own_ground", "parts_ground",
+    "scheduling_ground",
+]  # fmt: skip
 
 REAL_PARTS = ("api", "engine", "kernel", "cluster")
 """Folders of tests with real parts, and their markers."""

@@ -52,6 +52,11 @@ SLICES: Mapping[str, tuple[str, ...]] = {
         f"{WORLD}/test_world_agent_drain.py",
         f"{WORLD}/test_world_agent_drain_long.py",
     ),
+    "nvidia-walk": (
+        "tests/api/test_nvidia_walk.py",
+        "tests/api/test_gpu_partitions.py",
+        "tests/api/test_autoscaling.py",
+    ),
     "nvidia-chain": ("tests/cluster/test_nvidia_chain.py",),
     "silent-node": ("tests/cluster/test_silent_node.py",),
     "trouble": ("tests/cluster/test_trouble.py", "tests/cluster/test_all_nodes.py"),
