@@ -279,6 +279,7 @@ class Agent:
             config_is_current=self._is_config_current,
             reloads=self._reloads,
             profile=self._gpus.verdict if self._gpus is not None else None,
+            mig_waits=self._gpus.source.mig_waits if self._gpus is not None else None,
         )
 
 

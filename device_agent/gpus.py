@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Gpus:
     """GPUs as a source. With profiles the Node's label chooses one, and the Node is told what became of it.
 
-    ``given``: remembers what was given. ``make_own_node`` is called only with profiles. ``files``: follow the profile
-    that is in force for GPUs.
+    ``given``: remembers what was given. ``make_own_node`` is called only with profiles or MIG layouts.
+    ``files``: follow the profile that is in force for GPUs.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Gpus:
     ) -> None:
         self.given = given or Allocations(settings.state_dir, read_boot_id("/"))
         self.source = NvidiaSource(settings, given=self.given)
-        self._own = make_own_node(lambda asked: self.source.ask(asked.key), None) if settings.profiles else None
+        self._own = self._follow_node(settings, make_own_node)
         self._task: asyncio.Task[None] | None = None
         self._files = files
         if files is not None:
@@ -68,6 +68,16 @@ class Gpus:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+
+    def _follow_node(self, settings: Settings, make_own_node: "MakeOwnNode") -> "OwnNode | None":
+        """Have the Node followed where its labels choose a profile or a MIG layout; None where none does."""
+        if not (settings.profiles or settings.mig_config):
+            return None
+        ask: Callable[[Asked], None] | None = (lambda asked: self.source.ask(asked.key)) if settings.profiles else None
+        own = make_own_node(ask, self.source.look_soon if settings.mig_config else None)
+        if own is not None and own.mig is not None:
+            self.source.change_mig(own.mig)
+        return own
 
     def _with_files(self, verdict: "Verdict | None") -> "Verdict | None":
         return verdict.beside(self._files.verdict) if verdict is not None and self._files is not None else verdict

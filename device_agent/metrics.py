@@ -31,12 +31,16 @@ class ResourceCounts(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What is counted of the agent. ``profile``: what became of the node's profile; None without profiles."""
+    """What is counted of the agent. ``profile``: what became of the node's profile; None without profiles.
+
+    ``mig_waits``: whether a change of the MIG layout waits, or has failed; None where none is changed.
+    """
 
     resources: tuple[ResourceCounts, ...]
     config_is_current: bool
     reloads: Mapping[str, int]
     profile: "Verdict | None" = None
+    mig_waits: bool | None = None
 
 
 Metric = tuple[str, str, str, Iterable[Sample]]
@@ -118,6 +122,10 @@ def _metrics(counts: Counts) -> Iterator[Metric]:
     yield (
         "profile_waiting", "gauge", "GPUs and MIG instances that are not yet offered as the profile says.",
         [] if profile is None else [({}, profile.waiting)],
+    )  # fmt: skip
+    yield (
+        "mig_waiting", "gauge", "1 while the node has not the MIG layout that is asked for.",
+        [] if counts.mig_waits is None else [({}, counts.mig_waits)],
     )  # fmt: skip
 
 

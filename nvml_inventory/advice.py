@@ -28,6 +28,7 @@ def explain(attempt: str, error: Any) -> str:
         nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: f"{LIBRARY} and the loaded kernel module are of different versions: "
         "load the module that belongs to the installed driver, or reboot",
         nvml.NVML_ERROR_GPU_IS_LOST: "the kernel log has an Xid message; drain the node and reset the GPU",
+        nvml.NVML_ERROR_IN_USE: "end the programs that use it",
         nvml.NVML_ERROR_RESET_REQUIRED: "drain the node and reset the GPU",
     }.get(error.value, "the kernel log may have an NVRM message")
     return f"{attempt}: {error}; {next_step}"

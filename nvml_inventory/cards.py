@@ -15,10 +15,11 @@ def read_card(handle: Any, links: Links) -> Card:
     compute_major, compute_minor = ask(nvml.nvmlDeviceGetCudaComputeCapability, handle) or (None, None)
     ecc_mode = ask(nvml.nvmlDeviceGetEccMode, handle)
     mig_mode = ask(nvml.nvmlDeviceGetMigMode, handle)
+    pci = nvml.nvmlDeviceGetPciInfo(handle)
     return Card(
         uuid=nvml.nvmlDeviceGetUUID(handle),
         name=nvml.nvmlDeviceGetName(handle),
-        pci_bus_id=pci_address(nvml.nvmlDeviceGetPciInfo(handle).busId),
+        pci_bus_id=pci_address(pci.busId),
         memory_mib=(memory and memory.total // 2**20) or None,
         compute_major=compute_major,
         compute_minor=compute_minor,
@@ -29,6 +30,8 @@ def read_card(handle: Any, links: Links) -> Card:
         nvlink_links=links.active or None,
         migs=tuple(_migs(handle)) if mig_mode and mig_mode[0] == nvml.NVML_DEVICE_MIG_ENABLE else (),
         minor=ask(nvml.nvmlDeviceGetMinorNumber, handle),
+        pci_id=f"0x{pci.pciDeviceId:08x}" if pci.pciDeviceId else "",
+        mig_pending=mig_mode and mig_mode[1],
     )
 
 

@@ -4,12 +4,14 @@ In a child process only, and in one thread: every call may hang in the kernel fo
 to the driver that was loaded when it was opened; while it is open the driver cannot be unloaded, and no GPU reset.
 """
 
+from nvml_inventory.binding import nvml
 from nvml_inventory.conditions import read_conditions
 from nvml_inventory.events import Watch
+from nvml_inventory.gpu_instances import Profiles, read_instances
 from nvml_inventory.inventory import read, start, stop
 from nvml_inventory.memory_limits import read_memory_limit, set_memory_limit
 from nvml_inventory.use import Meter
-from nvml_inventory.values import Absent, Card, Conditions, DeviceUse, Inventory, Process, Unreadable, Xid
+from nvml_inventory.values import Absent, Card, Conditions, DeviceUse, Inventory, MigLayout, Process, Unreadable, Xid
 
 
 def open_session(root: str = "/", library: str = "") -> "Session | Absent":
@@ -30,6 +32,7 @@ class Session:
     def __init__(self) -> None:
         self._watch = Watch()
         self._meter = Meter()
+        self._profiles = Profiles()
         self._names: tuple[tuple[str, str], ...] = ()
 
     def read(self) -> Inventory:
@@ -41,6 +44,7 @@ class Session:
         inventory, handles = read()
         self._watch.follow(handles)
         self._meter.follow(inventory, handles)
+        self._profiles.keep(handles)
         cards = name_unreadable(inventory.cards, self._names)
         self._names = tuple(_name(card) for card in cards)
         return inventory._replace(cards=cards)
@@ -48,6 +52,20 @@ class Session:
     def conditions(self, index: int) -> Conditions:
         """Ask a GPU, by NVML's index, for its health; one that is lost has no complaint here."""
         return read_conditions(index)
+
+    def mig_layout(self, uuid: str) -> MigLayout:
+        """Ask a GPU of the last inventory for its GPU instances, and what it can make.
+
+        Empty out of MIG mode, and where NVML does not say all of it.
+        """
+        handle = self._meter.handle_of(uuid)
+        if handle is None:
+            return MigLayout()
+        try:
+            known = self._profiles.of(uuid, handle)
+            return MigLayout(tuple(one.profile for one in known), read_instances(handle, known))
+        except (nvml.NVMLError, ValueError):
+            return MigLayout()
 
     def use(self) -> tuple[DeviceUse, ...]:
         """Ask how much each GPU and MIG device of the last inventory is used, since the last such question.

@@ -33,6 +33,31 @@ class Mig(NamedTuple):
         return self.name.partition(" MIG ")[2].strip()
 
 
+class GpuInstance(NamedTuple):
+    """A GPU instance: its id, its profile such as ``3g.20gb``, and its memory slices: the first one and how many."""
+
+    gi: int
+    profile: str
+    start: int
+    size: int
+
+
+class MigProfile(NamedTuple):
+    """A profile: the first memory slices that an instance may have, how many it has, and how many fit into a GPU."""
+
+    name: str
+    starts: tuple[int, ...]
+    size: int
+    most: int
+
+
+class MigLayout(NamedTuple):
+    """Profiles and GPU instances of a GPU in MIG mode."""
+
+    profiles: tuple[MigProfile, ...] = ()
+    instances: tuple[GpuInstance, ...] = ()
+
+
 class Card(NamedTuple):
     """A GPU; None stands for what this GPU, or this version of the driver, does not know.
 
@@ -40,6 +65,7 @@ class Card(NamedTuple):
     ``nvlink_links``: how many links are active. ``nvlink_peers``: addresses of the GPUs that it reaches over NVLink.
     ``minor``: N of /dev/nvidiaN. ``nvlinks``: the same GPUs as ``nvlink_peers``, each with how many active links lead
     there; behind NVSwitch all links lead to each GPU.
+    ``pci_id``: device and vendor, ``0x20b010de``; empty where it is not said. ``mig_pending``: MIG mode after a reset.
     """
 
     uuid: str
@@ -57,6 +83,8 @@ class Card(NamedTuple):
     migs: tuple[Mig, ...] = ()
     minor: int | None = None
     nvlinks: tuple[tuple[str, int], ...] = ()
+    pci_id: str = ""
+    mig_pending: int | None = None
 
 
 class Unreadable(NamedTuple):

@@ -14,9 +14,9 @@ from typing import Any
 from bench.rollout_parts.api_server import ApiServer
 from bench.scale_parts.fleet import as_kept, path_of, suffix, uid
 from driver_builder.objects import manifests, pull_pod
-from driver_builder.status.status import timestamp
 from kube_api import names
 from kube_api.resources import DAEMON_SETS, NODES, PODS
+from kube_api.timestamps import timestamp
 from tests.support.driver_builder.model_world import is_for, pod_status
 
 Json = dict[str, Any]

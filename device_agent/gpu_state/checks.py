@@ -11,6 +11,7 @@ T = TypeVar("T")
 Check = Callable[[object, str], T]
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+-]*")
+_PCI_ID = re.compile(r"0x[0-9a-f]{8}")
 _PATH = re.compile(r"/dev/[A-Za-z0-9/_:-]+")
 _POD = re.compile(  # a label of DNS, and a name of DNS
     r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
@@ -39,6 +40,13 @@ def name(value: object, place: str) -> str:
     if not (found := word(value, place)):
         raise StateInvalid(f"{place} is empty")
     return found
+
+
+def pci_id(value: object, place: str) -> str:
+    """Check device and vendor of a PCI device; or an empty text."""
+    if type(value) is not str or not (value == "" or _PCI_ID.fullmatch(value)):
+        raise _wrong(value, place, "is not device and vendor of a PCI device, such as 0x20b010de")
+    return value
 
 
 def is_pod(value: str) -> bool:

@@ -7,6 +7,7 @@ from device_agent.errors import StateInvalid
 from device_agent.gpu_state.checks import optional, pod, several
 from device_agent.gpu_state.ending import END_REQUEST, EndRequest
 from device_agent.gpu_state.limits import PodLimit, check_limits
+from device_agent.gpu_state.mig_change import MigChange, check_change, plain_change
 from device_agent.gpu_state.state_json import VERSION, parse_object
 from device_agent.gpu_state.use import MOST_POD_LIMITS, MOST_PODS
 
@@ -25,7 +26,10 @@ LEAVE_USE = "leave-use"
 END = "end"
 """End :attr:`Request.process`, if it still is what that says. What became of it is said with the use of cards."""
 
-REQUESTS = (FOLLOW, MAKE_NODES, LOOK, FOLLOW_USE, LEAVE_USE, END)
+CHANGE_MIG = "change-mig"
+"""Change the MIG instances of a card as :attr:`Request.change` says. What became of it is said with the state."""
+
+REQUESTS = (FOLLOW, MAKE_NODES, LOOK, FOLLOW_USE, LEAVE_USE, END, CHANGE_MIG)
 
 LONGEST_REQUEST = 1 << 20
 """Bytes of a request, without its newline."""
@@ -33,7 +37,7 @@ LONGEST_REQUEST = 1 << 20
 _PODS = optional(several(pod, MOST_PODS))
 _LIMITS = optional(check_limits)
 _MOST_COMMAS = MOST_PODS + len(PodLimit._fields) * MOST_POD_LIMITS + 4
-_MORE = {FOLLOW_USE: ("pods", "limits"), END: ("process",)}
+_MORE = {FOLLOW_USE: ("pods", "limits"), END: ("process",), CHANGE_MIG: ("change",)}
 """What requests have besides."""
 
 
@@ -42,13 +46,14 @@ class Request(NamedTuple):
 
     ``pods``: of FOLLOW_USE alone, as NAMESPACE/NAME; None: cards alone, without processes. ``process``: of END alone.
     ``limits``: of FOLLOW_USE alone: all that drivers are to keep from now on; None: nothing is said of them, and what
-    was set stays.
+    was set stays. ``change``: of CHANGE_MIG alone.
     """
 
     name: str
     pods: tuple[str, ...] | None = None
     process: EndRequest | None = None
     limits: tuple[PodLimit, ...] | None = None
+    change: MigChange | None = None
 
 
 def dump_request(
@@ -56,6 +61,7 @@ def dump_request(
     pods: tuple[str, ...] | None = None,
     process: EndRequest | None = None,
     limits: tuple[PodLimit, ...] | None = None,
+    change: MigChange | None = None,
 ) -> bytes:
     """Write a request as a line."""
     plain: dict[str, object] = {"version": VERSION, "request": name}
@@ -64,6 +70,8 @@ def dump_request(
         plain["limits"] = None if limits is None else [one._asdict() for one in limits]
     if process is not None:
         plain["process"] = process._asdict()
+    if change is not None:
+        plain["change"] = plain_change(change)
     return json.dumps(plain, separators=(",", ":")).encode() + b"\n"
 
 
@@ -86,8 +94,10 @@ def parse_request(line: bytes) -> Request:
     if type(name) is not str or name not in REQUESTS or plain.keys() != {"version", "request", *_MORE.get(name, ())}:
         raise StateInvalid(
             f"a request is one of {', '.join(REQUESTS)}, with a version and nothing else, except pods and "
-            f"limits of {FOLLOW_USE}, and the process of {END}"
+            f"limits of {FOLLOW_USE}, the process of {END}, and the change of {CHANGE_MIG}"
         )
     if name == END:
         return Request(name, process=END_REQUEST(plain["process"], "process"))
+    if name == CHANGE_MIG:
+        return Request(name, change=check_change(plain["change"], "change"))
     return Request(name, _PODS(plain.get("pods"), "pods"), limits=_LIMITS(plain.get("limits"), "limits"))

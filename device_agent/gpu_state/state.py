@@ -10,6 +10,10 @@ OK, ABSENT, FAILED = "ok", "absent", "failed"
 
 MOST_CARDS, MOST_INSTANCES, MOST_XIDS, MOST_NODES = 64, 64, 256, 1024
 """Entries of a state: cards, MIG instances of a card, the last Xid events, device nodes."""
+MOST_SLICES = 8
+"""Memory slices of a card, and compute slices: no model has more."""
+MOST_GPU_INSTANCES, MOST_PROFILES = MOST_SLICES, 32
+"""GPU instances of a card, and profiles that it can make them of."""
 
 
 class InstanceState(NamedTuple):
@@ -25,6 +29,33 @@ class InstanceState(NamedTuple):
     memory_mib: int
 
 
+class GpuInstanceState(NamedTuple):
+    """A GPU instance of a card, whether there are MIG devices in it or not.
+
+    ``gi``: its id. ``profile``: such as ``3g.20gb`` or ``1g.5gb+me``. ``start``, ``size``: its memory slices.
+    ``compute``: the slices of each compute instance, largest first; empty: none were made.
+    """
+
+    gi: int
+    profile: str
+    start: int
+    size: int
+    compute: tuple[int, ...] = ()
+
+
+class MigProfileState(NamedTuple):
+    """A profile that a card can make GPU instances of.
+
+    ``starts``: the memory slices at which one may begin. ``size``: how many it has. ``most``: how many of them a card
+    without others has room for.
+    """
+
+    name: str
+    starts: tuple[int, ...]
+    size: int
+    most: int
+
+
 class CardState(NamedTuple):
     """A GPU by NVML's index.
 
@@ -37,6 +68,9 @@ class CardState(NamedTuple):
     ``row_remap_failed``: memory of it is broken and could not be replaced.
     ``fabric``: why NVSwitch's fabric is not ready for it; empty where it is, and where there is none.
     ``numa_node``: from sysfs; None where the machine has no such nodes.
+    ``instances``: its MIG devices. ``pci_id``: device and vendor, ``0x20b010de``; empty where NVML does not say.
+    ``mig_pending``: what ``mig_mode`` is to be after a reset or a boot.
+    ``gpu_instances``, ``mig_profiles``: empty where NVML does not say, and where there are none.
     """
 
     index: int  # type: ignore[assignment] # nobody searches in a card as in a tuple
@@ -54,6 +88,10 @@ class CardState(NamedTuple):
     fabric: str = ""
     numa_node: int | None = None
     instances: tuple[InstanceState, ...] = ()
+    pci_id: str = ""
+    mig_pending: int | None = None
+    gpu_instances: tuple[GpuInstanceState, ...] = ()
+    mig_profiles: tuple[MigProfileState, ...] = ()
 
 
 class XidEvent(NamedTuple):
@@ -86,6 +124,20 @@ class NodeState(NamedTuple):
     capability: str = ""
 
 
+class MigChanged(NamedTuple):
+    """What became of the request with this id (:class:`device_agent.gpu_state.mig_change.MigChange`).
+
+    ``outcome``: one of :data:`device_agent.gpu_state.mig_change.OUTCOMES`. ``why``: empty when it is done.
+    ``at``: when that was known, in seconds of CLOCK_BOOTTIME.
+    """
+
+    id: int
+    card: str
+    outcome: str
+    why: str
+    at: float
+
+
 class State(NamedTuple):
     """All that the container ``nvml`` says, each time.
 
@@ -98,6 +150,8 @@ class State(NamedTuple):
     ``nodes``: what is to be in ``/dev``.
     ``read_at``: when the cards were last read, in seconds of CLOCK_BOOTTIME: the same state is sent again and again. 0
     until they were read of this load.
+    ``mig_changes``: the last request of each card to change its MIG instances that was answered in this session, the
+    last one last. The cards were read after it.
     """
 
     session: str
@@ -110,3 +164,4 @@ class State(NamedTuple):
     xids: tuple[XidEvent, ...] = ()
     nodes: tuple[NodeState, ...] = ()
     read_at: float = 0.0
+    mig_changes: tuple[MigChanged, ...] = ()

@@ -1,6 +1,7 @@
 """The lines in which a state travels. What is read is checked field by field, and bounded."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from device_agent.errors import StateInvalid
@@ -8,25 +9,33 @@ from device_agent.gpu_state.checks import (
     Check,
     flag,
     integer,
+    name,
     one_of,
     optional,
     path,
+    pci_id,
     record,
     seconds,
     several,
     text,
     word,
 )
+from device_agent.gpu_state.mig_change import MIG_CHANGES
 from device_agent.gpu_state.state import (
     ABSENT,
     FAILED,
     MOST_CARDS,
+    MOST_GPU_INSTANCES,
     MOST_INSTANCES,
     MOST_NODES,
+    MOST_PROFILES,
+    MOST_SLICES,
     MOST_XIDS,
     OK,
     CardState,
+    GpuInstanceState,
     InstanceState,
+    MigProfileState,
     NodeState,
     State,
     XidEvent,
@@ -49,6 +58,12 @@ def _link(value: object, place: str) -> tuple[str, int]:
 
 
 _INSTANCE = record(InstanceState, {"uuid": word, "profile": word, "gi": _NUMBER, "ci": _NUMBER, "memory_mib": _NUMBER})
+_START, _SIZE = integer(most=MOST_SLICES - 1), integer(least=1, most=MOST_SLICES)
+_GPU_INSTANCE = record(
+    GpuInstanceState,
+    {"gi": _NUMBER, "profile": name, "start": _START, "size": _SIZE, "compute": several(_SIZE, MOST_SLICES)},
+)
+_PROFILE = record(MigProfileState, {"name": name, "starts": several(_START, MOST_SLICES), "size": _SIZE, "most": _SIZE})
 CARD: Check[CardState] = record(
     CardState,
     {
@@ -67,6 +82,10 @@ CARD: Check[CardState] = record(
         "fabric": text,
         "numa_node": optional(_NUMBER),
         "instances": several(_INSTANCE, MOST_INSTANCES),
+        "pci_id": pci_id,
+        "mig_pending": optional(integer(most=1)),
+        "gpu_instances": several(_GPU_INSTANCE, MOST_GPU_INSTANCES),
+        "mig_profiles": several(_PROFILE, MOST_PROFILES),
     },
 )
 _XID = record(
@@ -99,20 +118,26 @@ _STATE = record(
         "xids": several(_XID, MOST_XIDS),
         "nodes": NODES,
         "read_at": seconds,
+        "mig_changes": MIG_CHANGES,
     },
 )
 
 
 def dump_state(state: State) -> bytes:
     """Write a state as one line, without its newline."""
-    nodes, xids = ([one._asdict() for one in many] for many in (state.nodes, state.xids))
-    plain = {"version": VERSION, **state._asdict(), "cards": [plain_card(one) for one in state.cards]}
-    return json.dumps({**plain, "xids": xids, "nodes": nodes}, separators=(",", ":")).encode()
+    lists = {field: _plain(getattr(state, field)) for field in ("nodes", "xids", "mig_changes")}
+    plain = {"version": VERSION, **state._asdict(), **lists, "cards": [plain_card(one) for one in state.cards]}
+    return json.dumps(plain, separators=(",", ":")).encode()
 
 
 def plain_card(card: CardState) -> dict[str, Any]:
     """Make what JSON can write of a card."""
-    return {**card._asdict(), "instances": [one._asdict() for one in card.instances]}
+    lists = {field: _plain(getattr(card, field)) for field in ("instances", "gpu_instances", "mig_profiles")}
+    return {**card._asdict(), **lists}
+
+
+def _plain(many: Iterable[Any]) -> list[dict[str, Any]]:
+    return [one._asdict() for one in many]
 
 
 def parse_state(line: bytes) -> State:
@@ -122,7 +147,7 @@ def parse_state(line: bytes) -> State:
         StateInvalid: it is no state of this version, or too long; or it is an error, whose text the message has.
     """
     plain = parse_answer(line, LONGEST_LINE)
-    state = _STATE({name: value for name, value in plain.items() if name != "version"}, "the state")
+    state = _STATE({field: value for field, value in plain.items() if field != "version"}, "the state")
     if len({card.index for card in state.cards}) != len(state.cards):
         raise StateInvalid("two cards of the state have one index")
     return state

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from device_agent.errors import ConfigurationError
-from device_agent.gpu_state.state import MOST_CARDS, CardState
+from device_agent.gpu_state.state import MOST_CARDS, MOST_SLICES, CardState
 from device_agent.mig.model import Model, Profile, parse_device_name
 from device_agent.mig.plan import MigCard
 from device_agent.mig.solve import Existing, Instance
 from device_agent.mig.tables import MODELS, model_of
-from device_agent.profiles.cards_file import MOST_SLICES, parse_with_plain
+from device_agent.profiles.cards_file import parse_with_plain
 from device_resources.kinds import shown
 
 _NAMED = re.compile(r"([A-Za-z0-9-]{1,32})(?::([0-9]{1,3}))?")

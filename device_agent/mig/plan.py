@@ -16,6 +16,7 @@ class MigCard:
     """A card as it is. ``product``: for messages. ``model``: None where no placements are known.
 
     ``pci_ids``: those that it may have, as ``0x20b010de``. ``enabled``: whether it is in MIG mode.
+    ``tells_when_enabled``: its placements are known once it is in MIG mode, which is switched on first then.
     """
 
     index: int
@@ -24,6 +25,7 @@ class MigCard:
     pci_ids: frozenset[str] = frozenset()
     enabled: bool = False
     existing: tuple[Existing, ...] = ()
+    tells_when_enabled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +102,8 @@ def _is_as(layout: Layout, card: MigCard) -> bool:
 
 def _change(layout: Layout, card: MigCard) -> CardPlan:
     if not layout.enabled:
+        return CardPlan(card=card, layout=layout, destroyed=card.existing)
+    if card.model is None and card.tells_when_enabled and not card.enabled:
         return CardPlan(card=card, layout=layout, destroyed=card.existing)
     if card.model is None:
         raise MigRefused("no MIG placements are known of it: add migProfiles to the card, or leave it out by devices")

@@ -39,11 +39,15 @@ class Instance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Existing:
-    """An instance that a card has. ``start``: None where it is not known. ``users``: how many pods use it."""
+    """An instance that a card has. ``start``: None where it is not known. ``users``: how many pods use it.
+
+    ``gi``: the id of its GPU instance; None where that does not matter.
+    """
 
     instance: Instance
     start: int | None
     users: int = 0
+    gi: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,19 +7,21 @@ While the use of cards is followed it stays for a while without a driver of NVID
 import os
 import select
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
+from device_agent.boot import seconds_since_boot
+from device_agent.gpu_state import mig_change
 from device_agent.gpu_state.checks import is_word
 from device_agent.gpu_state.ending import MOST_ENDED, Ended, EndRequest
-from device_agent.gpu_state.requests import LOOK, MAKE_NODES, Request, parse_request
-from device_agent.gpu_state.state import ABSENT, FAILED, OK, CardState, NodeState
-from device_agent.gpu_state.use import Use
+from device_agent.gpu_state.mig_change import MigChange
+from device_agent.gpu_state.requests import CHANGE_MIG, LOOK, MAKE_NODES, Request, parse_request
+from device_agent.gpu_state.state import ABSENT, FAILED, MOST_CARDS, OK, CardState, MigChanged, NodeState
 from device_agent.nvml_container.cards import card_states
 from device_agent.nvml_container.child_process import Wanted
 from device_agent.nvml_container.drm import is_pci, read_cards, uses_card
 from device_agent.nvml_container.ending import end_process
 from device_agent.nvml_container.log import Log
-from device_agent.nvml_container.messages import Look, XidSeen, dump_message
+from device_agent.nvml_container.messages import Doing, Look, Message, XidSeen, dump_message
 from device_agent.nvml_container.nodes import Nodes, unusable, usable
 from device_agent.nvml_container.sampling import Sampling
 from device_agent.nvml_container.settings import Places, Timing
@@ -39,15 +41,21 @@ _MOST_LEFT = 256
 """How many Xid events are said at the end of a session; one of a storm more or less changes nothing."""
 _MOST_SHOWN = 3
 _REFUSED = "the container nvml runs without --ends-processes=true"
+_UNCHANGED = "the container nvml runs without --changes-mig=true"
+
+ChangeMig = Callable[[MigChange, Callable[[str], None]], MigChanged]
+"""Changes MIG of a card while NVML is initialised, and says each step that begins."""
 
 
 class Asking:
     """Asks NVML, as long as there is a driver; ``requests`` and ``lines`` are the descriptors of both pipes.
 
     ``ends_processes``: where limits of memory want it. Else requests for that are refused, whoever sends them.
+    ``change_mig``: None where MIG is not to be changed: those requests are refused as well.
     """
 
     ends_processes = False
+    change_mig: ChangeMig | None = None
 
     def __init__(self, *, places: Places, timing: Timing, log: Log, requests: int, lines: int, wanted: Wanted) -> None:
         self._places = places
@@ -58,6 +66,8 @@ class Asking:
         self._nodes = Nodes(places, log, may_make=wanted.makes_nodes)
         self._sampling = Sampling(places, timing.use, wanted.use)
         self._endings: list[EndRequest] = []
+        self._changes: dict[str, MigChange] = {}
+        self._answers: tuple[MigChanged, ...] = ()
         self._received = b""
         self._unwatched: frozenset[str] = frozenset()
 
@@ -79,7 +89,10 @@ class Asking:
                 self._give_up(_nothing(session.reason, nodes))
                 return False
             try:
-                self._follow(session, nodes)
+                if self.change_mig is not None and self._changes and not self._answers:
+                    self._change(self.change_mig)
+                else:
+                    self._follow(session, nodes)
             finally:
                 self._end(session)
         except NvmlInventoryError as error:
@@ -98,6 +111,11 @@ class Asking:
         while not self._is_asked() and self._sampling.is_followed and (rest := end - time.monotonic()) > 0:
             self._sample(None)
             select.select([self._requests], [], [], min(rest, self._sampling.rest()))
+
+    def _change(self, change_mig: ChangeMig) -> None:
+        """Change one card, in a session that watches none. Then all is read anew in another one, and said."""
+        change = self._changes.pop(next(iter(self._changes)))
+        self._answers = (change_mig(change, lambda step: self._say(Doing(printable(step)))),)
 
     def _end(self, session: Session) -> None:
         """Say the Xid events that have arrived meanwhile, and close the session: the next one does not get them."""
@@ -119,19 +137,23 @@ class Asking:
         while is_complete or time.monotonic() < opened + self._timing.reopen:
             inventory = session.read()
             cards = self._cards(session, inventory.cards)
-            self._say(Look(OK, driver=inventory.driver, cards=cards, nodes=nodes))
+            answers, self._answers = self._answers, ()
+            self._say(Look(OK, driver=inventory.driver, cards=cards, nodes=nodes, mig_changes=answers))
             self._report_unwatched(session, cards)
             is_complete = not any(card.why for card in cards)
             self._wait(session)
             before, nodes = nodes, self._nodes.read()
-            if usable(nodes) - usable(before):
+            if self._changes or usable(nodes) - usable(before):
                 return
 
     def _cards(self, session: Session, cards: tuple[Card | Unreadable, ...]) -> tuple[CardState, ...]:
         conditions = {index: session.conditions(index) for index, card in enumerate(cards) if isinstance(card, Card)}
         addresses = [card.pci_bus_id for card in cards if isinstance(card, Card)]
         numa_nodes = {address: read_numa_node(self._places.root, address) for address in addresses}
-        return card_states(cards, conditions, numa_nodes)
+        layouts = {
+            card.uuid: session.mig_layout(card.uuid) for card in cards if isinstance(card, Card) and card.mig_mode
+        }
+        return card_states(cards, conditions, numa_nodes, layouts)
 
     def _wait(self, session: Session) -> None:
         """Say Xid events and samples until it is time for the next inventory, or something asks for one."""
@@ -165,7 +187,7 @@ class Asking:
         return Ended(request.pid, request.start, request.at, printable(why))
 
     def _is_asked(self) -> bool:
-        """Read requests; returns whether one asks for an inventory."""
+        """Read requests; returns whether one asks for an inventory, or for a change."""
         names: set[str] = set()
         while select.select([self._requests], [], [], _MOMENT if self._received else 0)[0]:
             chunk = os.read(self._requests, _CHUNK)
@@ -173,17 +195,27 @@ class Asking:
                 raise _SupervisorGone
             *lines, self._received = (self._received + chunk).split(b"\n")
             names |= {self._obey(parse_request(line)) for line in lines}
-        return bool(names & {LOOK, MAKE_NODES})
+        return bool(self._changes or names & {LOOK, MAKE_NODES, CHANGE_MIG})
 
     def _obey(self, request: Request) -> str:
         if request.name == MAKE_NODES:
             self._nodes.may_make = True
         elif request.process is not None:
             self._endings = [*self._endings, request.process][-MOST_ENDED:]
+        elif request.change is not None:
+            self._note_change(request.change)
         elif request.name != LOOK:
             # Limits are set for those who may end processes: either is harm to a pod.
             self._sampling.follow(request if self.ends_processes else request._replace(limits=None))
         return request.name
+
+    def _note_change(self, change: MigChange) -> None:
+        """Keep a change until it is its turn, as the only one of its card, or refuse it."""
+        if self.change_mig is None:
+            refused = MigChanged(change.id, change.card, mig_change.FAILED, _UNCHANGED, seconds_since_boot())
+            self._answers = (*self._answers, refused)[-MOST_CARDS:]
+        elif change.card in self._changes or len(self._changes) < MOST_CARDS:
+            self._changes[change.card] = change
 
     def _report_unwatched(self, session: Session, cards: tuple[CardState, ...]) -> None:
         unwatched = frozenset(card.uuid for card in cards if not card.why) - session.watched
@@ -192,7 +224,7 @@ class Asking:
             names = first_few(sorted(unwatched), _MOST_SHOWN) or "no GPU that can be read"
             self._log.warning(f"NVML reports no Xid errors of {names}")
 
-    def _say(self, message: Look | XidSeen | Use) -> None:
+    def _say(self, message: Message) -> None:
         rest = memoryview(dump_message(message))
         try:
             while rest:

@@ -4,21 +4,32 @@ import json
 from collections.abc import Mapping, Sequence
 
 from device_agent.errors import StateInvalid
-from device_agent.gpu_state.state import MOST_CARDS, MOST_INSTANCES, CardState, InstanceState
+from device_agent.gpu_state.state import (
+    MOST_CARDS,
+    MOST_INSTANCES,
+    CardState,
+    GpuInstanceState,
+    InstanceState,
+    MigProfileState,
+)
 from device_agent.gpu_state.state_json import CARD, plain_card
 from kube_api.text import printable
-from nvml_inventory.values import Card, Conditions, Mig, Unreadable
+from nvml_inventory.values import Card, Conditions, GpuInstance, Mig, MigLayout, Unreadable
 
 _MOST_U32 = 2**32 - 1
 
 
 def card_states(
-    cards: Sequence[Card | Unreadable], conditions: Mapping[int, Conditions], numa_nodes: Mapping[str, int | None]
+    cards: Sequence[Card | Unreadable],
+    conditions: Mapping[int, Conditions],
+    numa_nodes: Mapping[str, int | None],
+    layouts: Mapping[str, MigLayout] = {},
 ) -> tuple[CardState, ...]:
     """Make the cards of a state.
 
-    ``conditions``: by NVML's index, of cards that can be read. ``numa_nodes``: by PCI address.
-    What makes no sense, such as a UUID with a line break in it, is a reason against its card alone.
+    ``conditions``: by NVML's index, of cards that can be read. ``numa_nodes``: by PCI address. ``layouts``: by UUID.
+    What makes no sense, such as a UUID with a line break in it, is a reason against its card alone. Of MIG that makes
+    none nothing is said: who only offers what is there can do without it.
     """
     uuids = {card.pci_bus_id: card.uuid for card in cards if isinstance(card, Card)}
     states: list[CardState] = []
@@ -26,6 +37,7 @@ def card_states(
         if isinstance(card, Card):
             one = _readable(index, card, conditions.get(index, Conditions()), uuids)
             one = one._replace(numa_node=numa_nodes.get(one.pci))
+            one = _with_mig(one, card, layouts.get(card.uuid, MigLayout()))
         else:
             error = card.error if 0 <= card.error <= _MOST_U32 else 0
             one = CardState(index, uuid=card.uuid, pci=card.pci, why=printable(card.reason), error=error)
@@ -50,6 +62,22 @@ def _readable(index: int, card: Card, conditions: Conditions, uuids: Mapping[str
     )
 
 
+def _with_mig(state: CardState, card: Card, layout: MigLayout) -> CardState:
+    """Put in what is there of MIG, if it makes sense."""
+    full = state._replace(
+        pci_id=card.pci_id,
+        mig_pending=card.mig_pending,
+        mig_profiles=tuple(MigProfileState(*one) for one in layout.profiles),
+        gpu_instances=tuple(_gpu_instance(one, card.migs) for one in layout.instances),
+    )
+    return state if _trouble(full) and not _trouble(state) else full
+
+
+def _gpu_instance(one: GpuInstance, migs: Sequence[Mig]) -> GpuInstanceState:
+    compute = sorted((mig.slices_ci for mig in migs if mig.gi == one.gi), reverse=True)
+    return GpuInstanceState(one.gi, one.profile, one.start, one.size, tuple(compute))
+
+
 def _instance(mig: Mig) -> InstanceState:
     # Minus one is refused with its card: each driver that knows MIG says the ids.
     gi, ci = -1 if mig.gi is None else mig.gi, -1 if mig.ci is None else mig.ci
@@ -59,12 +87,19 @@ def _instance(mig: Mig) -> InstanceState:
 def _sensible(card: CardState, uuids: set[str]) -> CardState:
     """Return a card, or why it is none; it has to be one that its reader accepts."""
     place = f"GPU {card.index}"
-    try:
-        CARD(json.loads(json.dumps(plain_card(card))), place)
-    except StateInvalid as error:
-        return CardState(card.index, why=printable(f"{place} cannot be used, NVML's answer makes no sense: {error}"))
+    if trouble := _trouble(card):
+        return CardState(card.index, why=printable(f"{place} cannot be used, NVML's answer makes no sense: {trouble}"))
     if not card.uuid and not card.why:
         return CardState(card.index, why=f"{place} cannot be used: it has no UUID")
     if card.uuid and card.uuid in uuids:
         return CardState(card.index, why=f"{place} cannot be used: another one has its UUID, {card.uuid}")
     return card
+
+
+def _trouble(card: CardState) -> str:
+    """Say why a reader would not accept a card; empty if it does."""
+    try:
+        CARD(json.loads(json.dumps(plain_card(card))), f"GPU {card.index}")
+    except StateInvalid as error:
+        return str(error)
+    return ""

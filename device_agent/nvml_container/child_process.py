@@ -82,8 +82,13 @@ class Child:
         return [bytes(line) for line in lines]
 
     def ask(self, request: Request) -> None:
-        """Have a request written when the pipe takes it. Until then one of its kind takes its place."""
+        """Have a request written when the pipe takes it. Until then one of its kind takes its place.
+
+        Changes of one card's MIG are of one kind.
+        """
         kind: object = FOLLOW_USE if request.name == LEAVE_USE else request.process or request.name
+        if request.change is not None:
+            kind = (request.name, request.change.card)
         if kind in self._waiting or len(self._waiting) < _MOST_WAITING:
             self._waiting[kind] = request
         self.write()

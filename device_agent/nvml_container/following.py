@@ -2,7 +2,17 @@
 
 from collections.abc import Sequence
 
-from device_agent.gpu_state.state import ABSENT, FAILED, MOST_XIDS, OK, CardState, State, XidEvent
+from device_agent.gpu_state.state import (
+    ABSENT,
+    FAILED,
+    MOST_CARDS,
+    MOST_XIDS,
+    OK,
+    CardState,
+    MigChanged,
+    State,
+    XidEvent,
+)
 from device_agent.gpu_state.use import MOST_XID_COUNTS, XidCount
 from device_agent.nvml_container.messages import Look, XidSeen
 from device_agent.nvml_container.settings import Timing
@@ -17,7 +27,13 @@ def after_look(state: State, look: Look, at: float) -> State:
         return state._replace(status=FAILED, reason=look.reason, nodes=look.nodes)
     cards = with_known(look.cards, state.cards)
     state = state._replace(status=look.status, reason=look.reason, driver=look.driver, cards=cards, nodes=look.nodes)
-    return state._replace(read_at=at)
+    return state._replace(read_at=at, mig_changes=with_answers(state.mig_changes, look.mig_changes))
+
+
+def with_answers(known: Sequence[MigChanged], fresh: Sequence[MigChanged]) -> tuple[MigChanged, ...]:
+    """Take answers to changes of MIG in: of each card the last one."""
+    last = {one.card: one for one in fresh}
+    return (*(one for one in known if one.card not in last), *last.values())[-MOST_CARDS:]
 
 
 def differ(state: State, other: State) -> bool:

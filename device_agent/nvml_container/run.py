@@ -46,7 +46,13 @@ def supervise(settings: Settings) -> int:
     # Imported once before all children, which share it: one that imports it itself costs 2 MiB more. This process asks
     # NVML nothing, and does not load the driver's library.
     without_search_for_libraries()
-    from device_agent.nvml_container.asking import Asking  # noqa: PLC0415 - see above
+    from device_agent.nvml_container.asking import Asking, ChangeMig  # noqa: PLC0415 - see above
+
+    change_mig: ChangeMig | None = None
+    if settings.changes_mig:
+        from device_agent.nvml_container import mig_changing  # noqa: PLC0415 - as above, if at all
+
+        change_mig = mig_changing.change_mig
 
     # Pages with what is loaded by now are shared with children until one of both writes there, as a collection does.
     gc.freeze()
@@ -58,7 +64,7 @@ def supervise(settings: Settings) -> int:
         if not settings.ends_processes:  # what a client asked for before this child began
             wanted = wanted._replace(use=wanted.use._replace(limits=None))
         asking = Asking(places=places, timing=timing, log=log, requests=requests, lines=lines, wanted=wanted)
-        asking.ends_processes = settings.ends_processes
+        asking.ends_processes, asking.change_mig = settings.ends_processes, change_mig
         return asking.run()
 
     state = new_state(read_boot_id(settings.places.proc_root))

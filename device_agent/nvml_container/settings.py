@@ -14,6 +14,8 @@ FLAGS = {
     "root": ("HOST_ROOT", "DIR", "where the node's / is mounted (default: /)"),
     "ends-processes": ("DEVICE_AGENT_ENDS_PROCESSES", "true|false",
                        "end processes that the agent names, for limits of memory (default: false)"),
+    "changes-mig": ("DEVICE_AGENT_CHANGES_MIG", "true|false",
+                    "change MIG mode and instances as the agent asks (default: false)"),
     "log-level": ("DEVICE_AGENT_LOG_LEVEL", "LEVEL", "debug, info, warning or error (default: info)"),
     "log-format": ("DEVICE_AGENT_LOG_FORMAT", "FORMAT", "text or json (default: text)"),
 }  # fmt: skip
@@ -71,7 +73,10 @@ class Places(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """What was set. ``ends_processes``: a request to end a process of a pod is not refused."""
+    """What was set. ``ends_processes``: a request to end a process of a pod is not refused.
+
+    ``changes_mig``: neither is one to change MIG.
+    """
 
     socket: str = DEFAULT_NVML_SOCKET
     log_level: str = "info"
@@ -79,6 +84,7 @@ class Settings(NamedTuple):
     places: Places = Places()
     timing: Timing = Timing()
     ends_processes: bool = False
+    changes_mig: bool = False
 
 
 def read_flags(arguments: Sequence[str]) -> dict[str, str | None] | None:
@@ -107,11 +113,16 @@ def build_settings(flags: Mapping[str, str | None], environment: Mapping[str, st
         log_level=_known("log-level", values["log-level"] or "info", LEVELS),
         log_format=_known("log-format", values["log-format"] or "text", FORMATS),
         places=Places(root=os.path.abspath(values["root"] or "/")),  # noqa: PTH100 - see above
-        ends_processes=_known("ends-processes", values["ends-processes"] or "false", ("true", "false")) == "true",
+        ends_processes=_is_true("ends-processes", values),
+        changes_mig=_is_true("changes-mig", values),
     )
     if len(os.fsencode(settings.socket)) > _LONGEST_SOCKET:
         raise ConfigurationError(f"--socket: {printable(settings.socket, 200)} is too long for a Unix socket")
     return settings
+
+
+def _is_true(flag: str, values: Mapping[str, str | None]) -> bool:
+    return _known(flag, values[flag] or "false", ("true", "false")) == "true"
 
 
 def _known(flag: str, word: str, known: Sequence[str]) -> str:

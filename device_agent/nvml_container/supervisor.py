@@ -155,8 +155,11 @@ class Supervisor:
         elif is_waited_for and not child.is_asked:
             self._selector.unregister(child.requests)
 
-    def _take(self, child: Child, message: messages.Look | messages.XidSeen | Use) -> None:
+    def _take(self, child: Child, message: messages.Message) -> None:
         at = time.clock_gettime(time.CLOCK_BOOTTIME)
+        if isinstance(message, messages.Doing):
+            self._log.info(f"MIG: {message.step}")
+            return
         if isinstance(message, Use):
             self._use = message._replace(session=self._state.session, xids=self._xids)
             return
@@ -167,6 +170,9 @@ class Supervisor:
             self._xids = following.count_xid(self._xids, message)
             return
         child.has_spoken = True
+        for one in message.mig_changes:
+            log = self._log.warning if one.why else self._log.info
+            log(f"MIG: change {one.id} of {one.card}: {one.outcome}{': ' if one.why else ''}{one.why}")
         self._report(following.after_look(self._state, message, at))
         if message.status == FAILED:
             self._failures += 1
@@ -243,7 +249,8 @@ class Supervisor:
     # ------------------------------------------------------------ what clients and signals ask for
 
     def _asked(self, request: Request) -> None:
-        if request.process is not None:  # without a child there is nobody who could compare what it says
+        # Without a child there is nobody who could compare what they say.
+        if request.process is not None or request.change is not None:
             if self._child is not None:
                 self._child.ask(request)
             return

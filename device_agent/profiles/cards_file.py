@@ -6,7 +6,15 @@ from typing import Any
 from device_agent.config.yaml_file import plain_document
 from device_agent.errors import ConfigurationError
 from device_agent.gpu_state.checks import MOST, is_word
-from device_agent.gpu_state.state import MOST_CARDS, MOST_INSTANCES, CardState, InstanceState
+from device_agent.gpu_state.state import (
+    MOST_CARDS,
+    MOST_INSTANCES,
+    MOST_PROFILES,
+    MOST_SLICES,
+    CardState,
+    InstanceState,
+    MigProfileState,
+)
 from device_resources.kinds import Fields, Items, Number, Problem, Text, Word
 from kube_api.text import MAX_MESSAGE, first_few
 
@@ -14,11 +22,7 @@ VERSION = "v1"
 LONGEST_FILE = 1 << 18
 """Bytes."""
 
-MOST_SLICES = 8
-"""Memory slices of a card: no model has more."""
-
 _MAX_LISTED = 5
-_MOST_PROFILES = 32
 _UUID = Text(pattern=r"[A-Za-z0-9][A-Za-z0-9._:/+-]*", words="must be a UUID, such as GPU-...", longest=128)
 _LINE = Text(pattern=r"[^\x00-\x1f\x7f]*", words="must be one line", longest=MAX_MESSAGE)
 _NUMBER = Number(low=0, high=MOST)
@@ -50,7 +54,7 @@ _CARD = Fields(
         "migMode": Word(words=("enabled", "disabled")),
         "instances": Items(kind=_INSTANCE, most=MOST_INSTANCES, least=0),
         "pciId": PCI_ID,
-        "migProfiles": Items(kind=_PROFILE, most=_MOST_PROFILES),
+        "migProfiles": Items(kind=_PROFILE, most=MOST_PROFILES),
     },
     required=("index", "uuid", "product"),
 )
@@ -76,9 +80,10 @@ def parse_cards(text: str, path: str) -> tuple[CardState, ...]:
 
 
 def parse_with_plain(text: str, path: str) -> tuple[tuple[CardState, Mapping[str, Any]], ...]:
-    """Read such a file; beside each card all that was written of it, which has what a :class:`CardState` has not.
+    """Read such a file; beside each card all that was written of it.
 
-    That is ``pciId``, ``migProfiles`` and ``start`` of instances, which planning of MIG reads.
+    That is ``pciId``, ``migProfiles`` and ``start`` of instances besides, which planning of MIG reads, and which are
+    written by hand as well.
 
     Raises:
         ConfigurationError: names each wrong field, its value and the remedy.
@@ -94,6 +99,7 @@ def parse_with_plain(text: str, path: str) -> tuple[tuple[CardState, Mapping[str
 
 
 def _plain(card: CardState) -> dict[str, Any]:
+    starts = {one.gi: one.start for one in card.gpu_instances}
     found = {
         "index": card.index,
         "uuid": card.uuid,
@@ -102,13 +108,20 @@ def _plain(card: CardState) -> dict[str, Any]:
         "minor": card.minor,
         "pci": card.pci if is_word(card.pci) else None,
         "migMode": None if card.mig_mode is None else _MODES[card.mig_mode],
-        "instances": [_plain_instance(one) for one in card.instances] or None,
+        "instances": [_plain_instance(one, starts.get(one.gi)) for one in card.instances] or None,
+        "pciId": card.pci_id or None,
+        "migProfiles": [_plain_profile(one) for one in card.mig_profiles] or None,
     }
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _plain_instance(one: InstanceState) -> dict[str, Any]:
-    return {"uuid": one.uuid, "profile": one.profile, "gi": one.gi, "ci": one.ci, "memoryMiB": one.memory_mib}
+def _plain_instance(one: InstanceState, start: int | None) -> dict[str, Any]:
+    plain = {"uuid": one.uuid, "profile": one.profile, "gi": one.gi, "ci": one.ci, "memoryMiB": one.memory_mib}
+    return plain if start is None else {**plain, "start": start}
+
+
+def _plain_profile(one: MigProfileState) -> dict[str, Any]:
+    return {"name": one.name, "starts": list(one.starts), "size": one.size, "most": one.most}
 
 
 def _card(plain: Mapping[str, Any]) -> CardState:

@@ -121,7 +121,7 @@ def listed_units(listing: Listing, units: Mapping[str, Unit]) -> Mapping[str, tu
 
 def _unit(unit: Unit, shares: int, why: str, ids: tuple[str, ...]) -> Unit:
     is_all = ids == share_ids(unit.id, shares)
-    waits = bool(why) and not unit.why
+    waits = unit.is_waiting or (bool(why) and not unit.why)
     return replace(unit, shares=shares, why=unit.why or why, is_waiting=waits, ids=() if is_all else ids)
 
 

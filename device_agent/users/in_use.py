@@ -1,11 +1,12 @@
 """Which devices are in use, of all that says so. Pure."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from device_agent.allocations.given import Given
 from device_agent.allocations.recent import SECONDS, Key, Recent
 from device_agent.profiles.transition import Held, held_before
+from device_agent.users.pod_resources import Holders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,13 +14,14 @@ class Seen:
     """What the kubelet and the node said. ``asked_at``: when the first of them was asked, in seconds of the boot clock.
 
     ``shown``: resource and id of what podresources lists. ``recorded``: of what the checkpoint has for pods that exist.
-    Either is None where it cannot be read; ``why`` says why.
+    Either is None where it cannot be read; ``why`` says why. ``holders``: of what is shown, the containers.
     """
 
     asked_at: float
     shown: Collection[Key] | None = None
     recorded: Collection[Key] | None = None
     why: str = ""
+    holders: Holders = field(default_factory=dict, compare=False)
 
 
 def in_use(seen: Seen, given: Given | None, recent: Recent) -> frozenset[Held] | None:

@@ -10,7 +10,7 @@ from device_agent.config.options import Settings
 from device_agent.errors import UsersUnknown
 from device_agent.users.checkpoint import of_pods, read_checkpoint
 from device_agent.users.in_use import Seen
-from device_agent.users.pod_resources import fetch_holders
+from device_agent.users.pod_resources import Holders, fetch_holders
 from device_agent.users.pods import read_pods
 
 _ANSWER_SECONDS = 5.0
@@ -36,16 +36,18 @@ class Places:
 async def look_at_users(places: Places, now: Callable[[], float] = seconds_since_boot) -> Seen:
     """Read which devices containers have; it takes some seconds where the kubelet does not answer."""
     asked_at = now()
+    holders: Holders = {}
     shown, recorded, reasons = None, None, []
     try:
-        shown = (await fetch_holders(places.socket, _ANSWER_SECONDS)).keys()
+        holders = await fetch_holders(places.socket, _ANSWER_SECONDS)
+        shown = holders.keys()
     except UsersUnknown as error:
         reasons.append(str(error))
     try:
         recorded = await asyncio.to_thread(_recorded, places, has_settled=asked_at >= _SETTLED_SECONDS)
     except UsersUnknown as error:
         reasons.append(str(error))
-    return Seen(asked_at=asked_at, shown=shown, recorded=recorded, why="; ".join(reasons))
+    return Seen(asked_at=asked_at, shown=shown, recorded=recorded, why="; ".join(reasons), holders=holders)
 
 
 def _recorded(places: Places, *, has_settled: bool) -> frozenset[Key]:

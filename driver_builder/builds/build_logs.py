@@ -24,11 +24,11 @@ from driver_builder.objects.manifests import DRIVER_LABEL, KERNEL_ANNOTATION, TA
 from driver_builder.observed.snapshot import FailedBuild
 from driver_builder.planning.actions import StartBuild
 from driver_builder.registry.credentials import Credentials
-from driver_builder.status.status import timestamp
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import Conflict, KubeApiError, NotFound
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS
+from kube_api.timestamps import timestamp
 
 LOG_LINES = 200
 MAX_LINE_CHARACTERS = 500

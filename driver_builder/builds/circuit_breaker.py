@@ -12,7 +12,7 @@ build that succeeds closes it.
 from dataclasses import dataclass, replace
 
 from driver_builder.reasons import Suspends, suspends
-from driver_builder.status.status import timestamp
+from kube_api.timestamps import timestamp
 
 OPENS_AFTER = 5
 """Different keys in a row that must have failed for one reason."""

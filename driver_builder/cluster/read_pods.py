@@ -41,9 +41,9 @@ from driver_builder.objects.pull_pod import PullPod
 from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.objects.validation_pod import ValidationPod
 from driver_builder.observed.snapshot import DriverPod
-from driver_builder.status.status import parse_timestamp
 from kube_api.resources import DAEMON_SETS
 from kube_api.text import printable
+from kube_api.timestamps import parse_timestamp
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,12 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from driver_builder.status.status import Event, timestamp
+from driver_builder.status.status import Event
 from kube_api.client import Writer
 from kube_api.errors import Conflict
 from kube_api.resources import EVENTS, Resource
 from kube_api.text import printable
+from kube_api.timestamps import timestamp
 
 COMPONENT = "driver-builder"
 _LONGEST_MESSAGE = 1024

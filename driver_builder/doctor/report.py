@@ -11,7 +11,7 @@ from typing import Any
 
 from driver_builder.doctor.finding import Finding, Unread, Verdict, summary
 from driver_builder.doctor.redaction import Redact, redacted
-from driver_builder.status.status import timestamp
+from kube_api.timestamps import timestamp
 
 MAX_FILE = 16 << 20
 """Bytes of one file; of a list, the objects that do not fit are counted."""

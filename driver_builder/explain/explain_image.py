@@ -18,7 +18,8 @@ from driver_builder.model.kernels import KernelTarget
 from driver_builder.observed.inventory import Node, target_of
 from driver_builder.planning.retries import next_try
 from driver_builder.reasons import SUSPENDED_TRIES, Reason, TargetState, remedy_of
-from driver_builder.status.status import TargetStatus, previous_targets, timestamp
+from driver_builder.status.status import TargetStatus, previous_targets
+from kube_api.timestamps import timestamp
 
 _UNTRUSTED = frozenset({Reason.TAG_MOVED, Reason.WRONG_BUILD_KEY, Reason.IMAGE_NOT_SIGNED, Reason.NO_IDENTITY})
 

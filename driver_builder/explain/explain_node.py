@@ -21,8 +21,8 @@ from driver_builder.reasons import Reason, TargetState, remedy_of
 from driver_builder.rollout.draining import draining_of
 from driver_builder.rollout.node_lock import lock_of
 from driver_builder.status.rollout_status import previous_wave
-from driver_builder.status.status import timestamp
 from kube_api import names
+from kube_api.timestamps import timestamp
 
 _PULL_FAILED = re.compile(r"(?:Err)?Image(?:Pull|Inspect|NeverPull)|InvalidImageName|RegistryUnavailable")
 """The kubelet's reasons for an image that cannot be pulled (kubernetes/pkg/kubelet/images/types.go)."""

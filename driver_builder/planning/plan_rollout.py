@@ -31,7 +31,7 @@ from driver_builder.planning.lanes import lanes, place
 from driver_builder.planning.plan_view import DriverView, TargetPart
 from driver_builder.planning.standing import Lanes, Standing, TargetStanding, Weighing, stand
 from driver_builder.reasons import Reason, TargetState
-from driver_builder.status.status import timestamp
+from kube_api.timestamps import timestamp
 
 Json = dict[str, Any]
 

@@ -24,11 +24,12 @@ from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.rollout.clearance import Clearing, Return
 from driver_builder.rollout.drain import progress
 from driver_builder.rollout.draining import PAUSED, Draining, draining_of, parse_draining, render_draining
-from driver_builder.rollout.node_lock import RENEW_SECONDS, Lock, lock_of, render_lock
+from driver_builder.rollout.node_lock import lock_of
 from driver_builder.rollout.order import Order
 from driver_builder.status.begun_drains import BegunDrain, previous_drains
 from kube_api import names
 from kube_api.names import label_value
+from kube_api.node_lock import RENEW_SECONDS, Lock, render_lock
 
 LOOK_SECONDS = 15.0
 """After so many seconds a node that is held is looked at again, whatever happens."""
@@ -98,13 +99,13 @@ def renewal(node: Node, driver: str, now: float) -> Step:
     lock = lock_of(node)
     if lock is None or lock.holder != driver:
         return Step()
-    if lock.renewed is not None and not lock.is_due(node, now):
+    if lock.renewed is not None and not lock.is_due(node.boot_id or "", now):
         return Step(requeue_at=lock.renewed + RENEW_SECONDS)
     return Step(actions=(_lock(node, driver, now, "renew its lock"),), requeue_at=now + LOOK_SECONDS)
 
 
 def _lock(node: Node, driver: str, now: float, why: str) -> HoldNode:
-    annotations = {names.LOCK_ANNOTATION: render_lock(driver, node, now)}
+    annotations = {names.LOCK_ANNOTATION: render_lock(driver, node.boot_id or "", now)}
     seen = node.annotations.get(names.LOCK_ANNOTATION)
     return HoldNode(node=node.name, driver=driver, seen=seen, annotations=annotations, why=why)
 
@@ -392,7 +393,7 @@ class Hold:
         return lock is not None and lock.holder == self.driver and not lock.is_expired(self.now)
 
     def _lock(self, node: Node) -> str:
-        return render_lock(self.driver, node, self.now)
+        return render_lock(self.driver, node.boot_id or "", self.now)
 
     def _write(self, node: Node, annotations: Mapping[str, str | None], why: str) -> HoldNode:
         return HoldNode(

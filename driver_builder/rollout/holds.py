@@ -6,8 +6,9 @@ from types import MappingProxyType
 
 from driver_builder.observed.inventory import Node
 from driver_builder.rollout.draining import Draining, draining_of
-from driver_builder.rollout.node_lock import Lock, lock_of
-from driver_builder.status.status import timestamp
+from driver_builder.rollout.node_lock import lock_of
+from kube_api.node_lock import Lock
+from kube_api.timestamps import timestamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

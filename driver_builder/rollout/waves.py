@@ -28,8 +28,8 @@ from driver_builder.rollout.wave_fleet import (
     listed,
 )
 from driver_builder.status.rollout_status import MAX_FAILED_BEFORE, MAX_FAILED_ON, Phase, Wave
-from driver_builder.status.status import timestamp
 from kube_api.text import first_few
+from kube_api.timestamps import timestamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

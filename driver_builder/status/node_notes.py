@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from driver_builder.status.status import parse_timestamp, timestamp
+from kube_api.timestamps import parse_timestamp, timestamp
 
 Json = dict[str, Any]
 

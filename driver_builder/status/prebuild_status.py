@@ -9,16 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from driver_builder.reasons import Reason, TargetState
-from driver_builder.status.status import (
-    Event,
-    TargetStatus,
-    advised,
-    parse_target,
-    parse_timestamp,
-    render_target,
-    timestamp,
-)
+from driver_builder.status.status import Event, TargetStatus, advised, parse_target, render_target
 from kube_api.text import bounded_message
+from kube_api.timestamps import parse_timestamp, timestamp
 
 Json = dict[str, Any]
 

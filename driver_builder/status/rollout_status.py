@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from driver_builder.status.status import parse_timestamp, timestamp
 from kube_api.text import bounded_message
+from kube_api.timestamps import parse_timestamp, timestamp
 
 Json = dict[str, Any]
 

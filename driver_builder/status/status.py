@@ -7,7 +7,6 @@ conditions that nothing else explains also say what to do (:func:`advised`).
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from driver_builder.api.driver_container import DriverContainer
@@ -17,6 +16,7 @@ from driver_builder.memo import remembers_last
 from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.reasons import IN_TROUBLE, WITHOUT_DRIVER, Reason, TargetState, with_remedy, without_remedy
 from kube_api.text import MAX_MESSAGE, bounded_message, first_few
+from kube_api.timestamps import parse_timestamp, timestamp
 
 Json = dict[str, Any]
 
@@ -63,16 +63,6 @@ class TargetStatus:
     last_failure: float | None = None
     since: float = 0.0
     rolled_out: RolledOut | None = None
-
-
-def timestamp(seconds: float) -> str:
-    """Write a time as Kubernetes does, to the second."""
-    return datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def parse_timestamp(text: str | None) -> float | None:
-    """Read what :func:`timestamp` wrote."""
-    return datetime.fromisoformat(text).timestamp() if text else None
 
 
 @remembers_last(256)

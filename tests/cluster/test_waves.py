@@ -12,9 +12,9 @@ import pytest
 
 from demo.cluster import NAMESPACE
 from demo.scenario import DRIVER, EXAMPLE, READY_LABEL, REPOSITORY, Scenario
-from driver_builder.status.status import timestamp
 from kube_api import names
 from kube_api.resources import DRIVER_CONTAINERS, NODES, PODS
+from kube_api.timestamps import timestamp
 from testbed.guest.guest import Guest
 from tests.cluster.test_loop import assert_proven, wait_for_another_pod
 from tests.support.real_parts import acts, module_watch

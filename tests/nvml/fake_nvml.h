@@ -36,14 +36,29 @@
  *   nosamples 6             the answer where no sample is new, 0 or 6; without it the question is not supported
  *   limits 1                memory limits of cgroups are supported: limits.c keeps them in the file with .limits added
  *
+ * A GPU with profiles is one whose MIG mode and instances programs may change. What they made of it is in the file with
+ * .mig added (mig_file.c), which all processes share, and each change is a line of the one with .changes added:
+ *
+ *   profile 9 15 1 4 2 14 1 1 0 0 0 9856 1g.10gb 0 2 4 6
+ *                           NVML's index, id, compute slices, how many fit, memory slices, multiprocessors, engines (copy,
+ *                           decoder, encoder, JPEG, OFA), memory in MiB, name, and where one may start
+ *   migmode 1               the mode until a program changes it
+ *   mig                     with uuid and how much it is used: of an instance that a program made, if it is there
+ *   newminor 9              the minor number while in MIG mode
+ *   activation 19           what a switch of the mode answers as its status; nothing is switched but what is pending
+ *   resetrequired 1         a switch is pending until the machine boots
+ *   pciid 20b010de          device and vendor
+ *   proc /x                 of the machine: where instances and minors are written as in /proc/driver/nvidia
+ *   dieat 7                 of the machine: SIGKILL at the seventh point: there is one before each change and one after it
+ *
  * Above the first "gpu" for the machine, below it for that GPU and its MIG devices:
  *
  *   fault PLACE 999         answer with this error        hang PLACE    do not answer while the file says so
  *   crash PLACE             abort                         run PLACE     start a program that does not end, and wait for
- *                                                         it, as NVIDIA's library does with nvidia-modprobe
+ *   kill PLACE              SIGKILL                                     it, as NVIDIA's library does with nvidia-modprobe
  *
  * PLACE is for the machine: init shutdown driver cuda count eventset wait gpmalloc gpmmetrics; for a GPU: handle and what
- * the other files name in their QUESTIONs.
+ * the other files name in their QUESTIONs; "setmig+" and the like are behind the change that they are named after.
  *
  * nvmlInit, nvmlShutdown, nvmlGpmSampleAlloc and nvmlGpmSampleFree append what they did to the file FAKE_NVML_LOG.
  * Built with -DOLD_DRIVER it is the library of a driver that lacks newer functions: see OLD_DRIVER.
@@ -57,10 +72,12 @@
 
 enum {
     SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7,
-    DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15, VERSION_MISMATCH = 25, UNKNOWN = 999
+    DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15, RESET_REQUIRED = 16, IN_USE = 19, INSUFFICIENT_RESOURCES = 23,
+    VERSION_MISMATCH = 25, UNKNOWN = 999
 };
-enum { HANG = -1, CRASH = -2, RUN = -3 };
+enum { HANG = -1, CRASH = -2, RUN = -3, KILL = -4 };
 enum { MAX_GPUS = 16, MAX_MIGS = 7, MAX_DEVICES = MAX_GPUS, MAX_LINKS = 18, MAX_FAULTS = 8, MAX_XIDS = 64, TEXT = 96 };
+enum { MAX_PROFILES = 8, MAX_SLICES = 8, ENGINES = 5 };
 enum {
     SM_CLOCK, MEMORY_CLOCK, TEMPERATURE, MEMORY_TEMPERATURE, POWER, ENERGY, BUSY, MEMORY_BUSY, ENCODER, DECODER,
     MEMORY_USED, MEMORY_RESERVED, PCIE_REPLAYS, ECC_ERRORS, THROTTLE = ECC_ERRORS + 4, AMOUNTS
@@ -75,6 +92,13 @@ typedef struct { int is_said; unsigned long long number; } amount_t;
 typedef struct { int is_said; double share; } share_t;
 typedef struct { unsigned int pid; int is_graphics; unsigned long long memory; } process_t;
 typedef struct { unsigned int pid, percent; unsigned long long time; } busy_t;
+typedef struct {
+    unsigned int index, id, slices, instances, size, multiprocessors, engines[ENGINES], starts[MAX_SLICES];
+    int start_count;
+    unsigned long long memory_mib;
+    char name[24];
+} profile_t;
+typedef struct { unsigned int id, profile, start; } gi_t;
 
 /* What the file says of a GPU or a MIG device; numbers are -1 where it says nothing. */
 typedef struct {
@@ -92,6 +116,10 @@ typedef struct {
     amount_t amounts[AMOUNTS];
     share_t shares[GPM_METRICS];
     int gpm, limits, no_samples;
+    profile_t profiles[MAX_PROFILES];
+    gi_t gis[MAX_SLICES];
+    int profile_count, gi_count, mig_pending, new_minor, text_minor, activation, reset_required;
+    unsigned int pci_id, ci_slices, ci_start;
     process_t *processes;                  /* this and samples: of the heap */
     busy_t *samples;
     int process_count, sample_count;
@@ -110,8 +138,9 @@ typedef struct device {
 } device_t;
 
 typedef struct {
-    char driver[80], control[TEXT];
+    char driver[80], control[TEXT], proc[160];
     int cuda;
+    unsigned int points, writes, die_at;
     faults_t faults;
     devices_t gpus;
 } machine_t;
@@ -126,6 +155,16 @@ typedef struct {
 extern machine_t machine;
 
 void parse(reading_t *found, FILE *file);
+facts_t *no_facts(facts_t *facts);
+void read_mig(reading_t *found);                          /* put in what programs made of GPUs with profiles */
+device_t *new_device(device_t *parent);
+const char *mig_path(void);
+int begin_change(void);                                   /* wait for others, read anew, pass a point */
+int end_change(const char *line);                         /* write, pass a point, let others in */
+void abandon_change(void);                                /* let others in; nothing has changed */
+void write_proc(void);
+int refresh(void);
+const profile_t *profile_of(const facts_t *facts, unsigned int id);
 
 int enter(void);                                           /* lock, read the file if it has changed */
 void leave(int *unused);                                   /* unlock */

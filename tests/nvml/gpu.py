@@ -63,8 +63,9 @@ class FakeProcess(NamedTuple):
 class FakeGpu:
     """What the file says of one GPU."""
 
-    def __init__(self, index: int, model: Model) -> None:
+    def __init__(self, index: int, model: Model, *, changes_mig: bool = False) -> None:
         self.model = model
+        self.changes_mig = changes_mig
         self.facts = {
             "name": model.name,
             "uuid": f"GPU-{index:08x}-0000-4000-8000-000000000000",
@@ -81,6 +82,7 @@ class FakeGpu:
             "events": "8",
             "gpm": str(int(model.compute[0] >= _HOPPER)),
             "nosamples": "6",
+            "pciid": model.pci_id.removeprefix("0x"),
         }
         self.migs: list[dict[str, str]] = []
         self.links: list[str] = []
@@ -107,6 +109,7 @@ class FakeGpu:
         """Let a process use it, instead of the same one in the same list."""
         place = (process.pid, process.mig, process.is_graphics)
         others = [one for one in self.processes if (one.pid, one.mig, one.is_graphics) != place]
+        self._facts_of(process.mig)
         self.processes = [*others, process]
 
     def remove_process(self, pid: int) -> None:
@@ -116,6 +119,7 @@ class FakeGpu:
     def blocks(self) -> list[str]:
         """Describe it, and its MIG devices, but for the line that begins it."""
         blocks = [lines(self.facts), *self.faults]
+        blocks += [profile.line() for profile in self.model.profiles if self.changes_mig]
         blocks += [f"link {link}" for link in self.links]
         blocks += [f"xid {xid}" for xid in self.xids[-_KEPT_XIDS:]]
         blocks += [*self._users(""), *(f"busy {sample}" for sample in self.samples)]
@@ -129,6 +133,8 @@ class FakeGpu:
     def _facts_of(self, mig: str) -> dict[str, str]:
         if not mig:
             return self.facts
+        if self.changes_mig and all(one["uuid"] != mig for one in self.migs):
+            self.migs.append({"uuid": mig})
         (facts,) = (one for one in self.migs if one["uuid"] == mig)
         return facts
 

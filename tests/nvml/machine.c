@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@ machine_t machine;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static device_t *known;
-static struct stat last;
+static struct stat last, last_mig;
 static int opened;
 static int control = -1;
 
@@ -40,7 +41,7 @@ static device_t *find(const device_t *parent, const char *uuid)
     return *uuid ? device : NULL;
 }
 
-static device_t *new_device(device_t *parent)
+device_t *new_device(device_t *parent)
 {
     device_t *made = calloc(1, sizeof *made);
 
@@ -54,7 +55,8 @@ static device_t *new_device(device_t *parent)
 static void take(device_t *device, const facts_t *fresh)
 {
     const facts_t *old = &device->facts;
-    int was_away = *old->uuid && (!device->is_there || (old->lost && !fresh->lost));
+    int was_reset = fresh->profile_count && old->mig_mode != fresh->mig_mode;
+    int was_away = *old->uuid && (!device->is_there || was_reset || (old->lost && !fresh->lost));
 
     if (was_away && !fresh->lost) {
         device->registration++;
@@ -108,19 +110,35 @@ static int is_same(const struct stat *one, const struct stat *other)
            one->st_mtim.tv_sec == other->st_mtim.tv_sec && one->st_mtim.tv_nsec == other->st_mtim.tv_nsec;
 }
 
-/* Keeps what was read before when the file is not there. */
-static int refresh(void)
+static struct stat stat_mig(void)
 {
     struct stat now;
 
+    memset(&now, 0, sizeof now);
+    if (stat(mig_path(), &now))
+        memset(&now, 0, sizeof now);
+    return now;
+}
+
+/* Keeps what was read before when the file is not there. */
+int refresh(void)
+{
+    struct stat now, mig = stat_mig();
+
     if (stat(machine_path(), &now))
         return UNKNOWN;
-    if (is_same(&now, &last))
+    if (is_same(&now, &last) && is_same(&mig, &last_mig))
         return SUCCESS;
     FILE *file = fopen(machine_path(), "r");
     reading_t *found = calloc(1, sizeof *found);
     if (file && found && !fstat(fileno(file), &last)) {
+        last_mig = mig;
         parse(found, file);
+        read_mig(found);
+        machine.points = found->machine.points;
+        machine.writes = found->machine.writes;
+        machine.die_at = found->machine.die_at;
+        memcpy(machine.proc, found->machine.proc, sizeof machine.proc);
         machine.faults = found->machine.faults;
         machine.cuda = found->machine.cuda;
         memcpy(machine.driver, found->machine.driver, sizeof machine.driver);
@@ -128,6 +146,7 @@ static int refresh(void)
         settle(&machine.gpus, found->gpus, found->gpu_count, NULL);
         for (int i = 0; i < found->gpu_count; i++)
             settle(&machine.gpus.at[i]->migs, found->migs[i], found->mig_counts[i], machine.gpus.at[i]);
+        write_proc();
     }
     if (file)
         fclose(file);
@@ -164,6 +183,8 @@ static int fault(const faults_t *faults, const char *where)
         sleep_outside(20000);
     if (code == CRASH)
         abort();
+    if (code == KILL)
+        raise(SIGKILL);
     return code == RUN ? run_a_program() : code;
 }
 

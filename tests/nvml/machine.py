@@ -8,6 +8,7 @@ from itertools import combinations
 from pathlib import Path
 
 from tests.nvml.gpu import FakeGpu, FakeProcess, lines
+from tests.nvml.mig_file import MigFile
 from tests.nvml.models import H100, Model
 
 _LINKED, _NOT_LINKED, _ITSELF = "0", "5", "6"
@@ -18,12 +19,23 @@ class FakeMachine:
     """A machine of GPUs of one model in a file; each call changes the file at once, for all processes.
 
     ``gpu`` is the place of a GPU among all that the machine ever had, and its index as long as none is removed.
+    ``changes_mig``: programs may change MIG mode and instances; ``mig`` is what they made. Then ``add_mig`` is not for
+    it.
     """
 
-    def __init__(self, path: Path, model: Model = H100, count: int = 1, *, driver: str = "550.54.15") -> None:
+    def __init__(
+        self,
+        path: Path,
+        model: Model = H100,
+        count: int = 1,
+        *,
+        driver: str = "550.54.15",
+        changes_mig: bool = False,
+    ) -> None:
         self.path = path
         self.facts = {"driver": driver, "cuda": "12040"}
-        self.gpus = [FakeGpu(index, model) for index in range(count)]
+        self.gpus = [FakeGpu(index, model, changes_mig=changes_mig) for index in range(count)]
+        self.mig = MigFile(path, {gpu.facts["uuid"]: model for gpu in self.gpus if changes_mig})
         self._faults: list[str] = []
         self._linked: set[tuple[int, int]] = set()
         self._events = 0
@@ -172,6 +184,28 @@ class FakeMachine:
         self.write()
         return uuid
 
+    def switch_wants_reset(self, gpu: int) -> None:
+        """Let a switch of a GPU's MIG mode be pending until the machine boots."""
+        self.set(gpu, "resetrequired", 1)
+
+    def reload_driver(self) -> None:
+        """Load the driver anew: instances are gone, and Hopper loses MIG mode; what is pending stays so."""
+        self.mig.reload(boots=False)
+
+    def boot(self) -> None:
+        """Boot: as with a new driver, but pending modes are what GPUs have now."""
+        self.mig.reload(boots=True)
+
+    def write_proc(self, folder: Path) -> None:
+        """Have instances and minors in a folder that stands for ``/proc/driver/nvidia``, whenever a program asks."""
+        self.facts["proc"] = str(folder)
+        self.write()
+
+    def die_at(self, point: int) -> None:
+        """Let the program that comes to this point be killed: one is before each change of MIG, and one after it."""
+        self.facts["dieat"] = str(point)
+        self.write()
+
     def remove_mig(self, gpu: int, uuid: str) -> None:
         """Take one MIG device of a GPU away."""
         self.gpus[gpu].migs = [mig for mig in self.gpus[gpu].migs if mig["uuid"] != uuid]
@@ -193,6 +227,10 @@ class FakeMachine:
     def crash(self, place: str, gpu: int | None = None) -> None:
         """Let questions end the program."""
         self._add_fault(f"crash {place}", gpu)
+
+    def kill(self, place: str, gpu: int | None = None) -> None:
+        """Let questions end the program by SIGKILL."""
+        self._add_fault(f"kill {place}", gpu)
 
     def run(self, place: str, gpu: int | None = None) -> None:
         """Let questions start a program that does not end, and wait for it."""

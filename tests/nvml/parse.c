@@ -32,14 +32,32 @@ static void parse_xid(facts_t *facts, const char *text)
 
 static int parse_fault(faults_t *faults, const char *key, const char *text)
 {
-    if (strcmp(key, "fault") && strcmp(key, "hang") && strcmp(key, "crash") && strcmp(key, "run"))
+    if (strcmp(key, "fault") && strcmp(key, "hang") && strcmp(key, "crash") && strcmp(key, "run") &&
+        strcmp(key, "kill"))
         return 0;
     if (faults->count == MAX_FAULTS)
         return 1;
     fault_t *fault = &faults->at[faults->count];
-    fault->code = *key == 'h' ? HANG : *key == 'r' ? RUN : CRASH;
+    fault->code = *key == 'h' ? HANG : *key == 'r' ? RUN : *key == 'k' ? KILL : CRASH;
     faults->count += sscanf(text, "%23s %d", fault->where, &fault->code) == (*key == 'f' ? 2 : 1);
     return 1;
+}
+
+static void parse_profile(facts_t *facts, const char *text)
+{
+    profile_t *one = &facts->profiles[facts->profile_count];
+    unsigned int *e = one->engines;
+    int read = 0;
+
+    if (facts->profile_count == MAX_PROFILES ||
+        sscanf(text, "%u %u %u %u %u %u %u %u %u %u %u %llu %23s%n", &one->index, &one->id, &one->slices,
+               &one->instances, &one->size, &one->multiprocessors, e, e + 1, e + 2, e + 3, e + 4, &one->memory_mib,
+               one->name, &read) < 13)
+        return;
+    for (text += read; one->start_count < MAX_SLICES; text += read, one->start_count++)
+        if (sscanf(text, "%u%n", &one->starts[one->start_count], &read) != 1)
+            break;
+    facts->profile_count++;
 }
 
 static const char *const AMOUNT_NAMES[AMOUNTS] = {
@@ -118,6 +136,7 @@ static int parse_number(facts_t *facts, const char *key, const char *text)
         {"virtualization", &facts->virtualization}, {"minor", &facts->device_minor}, {"gi", &facts->gi},
         {"ci", &facts->ci}, {"recovery", &facts->recovery}, {"events", &facts->events}, {"lost", &facts->lost},
         {"gpm", &facts->gpm}, {"limits", &facts->limits}, {"nosamples", &facts->no_samples},
+        {"newminor", &facts->new_minor}, {"activation", &facts->activation}, {"resetrequired", &facts->reset_required},
     };
 
     for (unsigned int i = 0; i < sizeof numbers / sizeof *numbers; i++)
@@ -139,6 +158,10 @@ static void parse_fact(facts_t *facts, const char *key, const char *text)
         snprintf(facts->uuid, sizeof facts->uuid, "%s", text);
     else if (!strcmp(key, "pci"))
         snprintf(facts->pci, sizeof facts->pci, "%s", text);
+    else if (!strcmp(key, "profile"))
+        parse_profile(facts, text);
+    else if (!strcmp(key, "pciid"))
+        facts->pci_id = (unsigned int)strtoul(text, NULL, 16);
     else if (!strcmp(key, "memory"))
         facts->memory = strtoull(text, NULL, 10);
     else if (!strcmp(key, "compute"))
@@ -158,11 +181,11 @@ static void parse_fact(facts_t *facts, const char *key, const char *text)
                &facts->mig_memory);
 }
 
-static facts_t *no_facts(facts_t *facts)
+facts_t *no_facts(facts_t *facts)
 {
     facts->major = facts->ecc = facts->persistence = facts->mig_mode = facts->virtualization = -1;
     facts->device_minor = facts->gi = facts->ci = facts->recovery = facts->events = -1;
-    facts->fabric_state = facts->rows[0] = facts->no_samples = -1;
+    facts->fabric_state = facts->rows[0] = facts->no_samples = facts->new_minor = -1;
     return facts;
 }
 
@@ -187,6 +210,10 @@ void parse(reading_t *found, FILE *file)
             snprintf(found->machine.driver, sizeof found->machine.driver, "%s", text);
         else if (!strcmp(line, "control"))
             snprintf(found->machine.control, sizeof found->machine.control, "%s", text);
+        else if (!strcmp(line, "proc"))
+            snprintf(found->machine.proc, sizeof found->machine.proc, "%s", text);
+        else if (!strcmp(line, "dieat"))
+            found->machine.die_at = (unsigned int)atoi(text);
         else if (!strcmp(line, "cuda"))
             found->machine.cuda = atoi(text);
         else if (facts && !parse_number(facts, line, text) && !parse_use(facts, line, text))

@@ -187,6 +187,7 @@ API int nvmlDeviceGetPciInfo_v3(device_t *device, pci_info_t *info)
 {
     QUESTION(device, "pci");
     fill_pci(info, device->facts.pci);
+    info->pci_device_id = device->facts.pci_id;
     return SUCCESS;
 }
 
@@ -220,7 +221,7 @@ API int nvmlDeviceGetPersistenceMode(device_t *device, unsigned int *mode)
 API int nvmlDeviceGetMigMode(device_t *device, unsigned int *current, unsigned int *pending)
 {
     QUESTION(device, "migmode");
-    *pending = 0;
+    *pending = (unsigned int)device->facts.mig_pending;
     return number(device->facts.mig_mode, current);
 }
 

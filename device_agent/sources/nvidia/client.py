@@ -6,7 +6,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
-from device_agent.gpu_state.requests import FOLLOW, MAKE_NODES, dump_request
+from device_agent.gpu_state.mig_change import MigChange
+from device_agent.gpu_state.requests import CHANGE_MIG, FOLLOW, MAKE_NODES, dump_request
 from device_agent.gpu_state.state import OK, State
 from device_agent.gpu_state.state_json import LONGEST_LINE, parse_state
 from device_agent.nvml_client.lines import Conversation, Lines, Pauses
@@ -91,6 +92,13 @@ class NvmlClient:
         if not self._makes_nodes:
             self._makes_nodes = True
             self._lines.send(dump_request(MAKE_NODES))
+
+    def change_mig(self, change: MigChange) -> bool:
+        """Have the MIG instances of a card changed; what became of it is said with the state.
+
+        False: there is no connection, and nobody was asked.
+        """
+        return self._lines.send(dump_request(CHANGE_MIG, change=change))
 
     async def close(self) -> None:
         """End the connection."""

@@ -25,8 +25,10 @@ from kube_api.text import first_few
 
 if TYPE_CHECKING:
     from device_agent.allocations.remembered import Allocations
+    from device_agent.mig.values import Step
     from device_agent.profiles.current import ProfileFolder
     from device_agent.profiles.verdict import Verdict
+    from device_agent.sources.nvidia.mig_keeper import MigKeeper, NodePort
     from device_agent.sources.nvidia.profiled import Profiled
 
 log = logging.getLogger(__name__)
@@ -68,6 +70,8 @@ class NvidiaSource:
             settings.report_dir if write else "", self._say, moment=timing.moment, slow=timing.slow
         )
         self._resources: dict[str, tuple[Unit, ...]] = {}
+        self._mig_port: NodePort | None = None
+        self._mig: MigKeeper | None = None
 
     @property
     def resources(self) -> Known:
@@ -77,6 +81,8 @@ class NvidiaSource:
     def start(self, wake: Callable[[], None]) -> None:
         """Remember whom to wake when the container says something."""
         self._wake = wake
+        if self._mig_port is not None and self._given is not None:
+            self._mig = self._with_mig(self._mig_port, self._given)
         if self._settings.profiles:
             self._profiles = self._with_profiles(self._folder)
 
@@ -89,6 +95,14 @@ class NvidiaSource:
                 self._profiles.sharing.forget()
         elif self._client is None:
             self._client = NvmlClient(self._settings.nvml_socket, self._timing, self._wake)
+
+    def change_mig(self, port: "NodePort") -> None:
+        """Have cards become as the Node asks, where the configuration allows it; called before :meth:`start`."""
+        self._mig_port = port
+
+    def look_soon(self) -> None:
+        """Have another look: what the Node says has changed."""
+        self._wake()
 
     def expect(self) -> None:
         """Have the profile that was in force before count until the first :meth:`ask`."""
@@ -111,13 +125,20 @@ class NvidiaSource:
         return self._profiles.sharing.verdict if self._profiles else None
 
     @property
+    def mig_waits(self) -> bool | None:
+        """Return whether the node has not the MIG layout that is asked for; None where none is changed."""
+        is_on = self._mig is not None and self._nvidia is not None and self._nvidia.changes_mig
+        return bool(self._mig.step.why) if is_on and self._mig is not None else None
+
+    @property
     def missing(self) -> str:
         """Say why nothing can be offered yet."""
         return self._profiles.sharing.missing if self._profiles else ""
 
     def places(self) -> Sequence[Place]:
-        """Watch the profiles; of GPUs the container says what has changed."""
-        return (Place(self._settings.profiles, self.name),) if self._profiles else ()
+        """Watch the profiles and MIG layouts; of GPUs the container says what has changed."""
+        folders = (self._settings.profiles, self._settings.mig_config)
+        return tuple(Place(folder, self.name) for folder in folders if folder)
 
     async def look(self) -> None:
         """Take the last state in, and write down what has to survive."""
@@ -136,15 +157,20 @@ class NvidiaSource:
         self._say("trouble", "" if heard.silence else heard.trouble)
         libraries = await in_thread(lambda: self._libraries(nvidia), self.name)
         profiles = self._profiles
+        mig = await self._change_mig(heard.current, nvidia, client)
         current = await profiles.read() if profiles is not None else None
         has_begun = profiles is not None and await profiles.sharing.begin()
         if self._nvidia is nvidia:  # and not described anew meanwhile
-            view = self._view(memory, heard, nvidia, libraries)
-            if profiles is None:
+            view = replace(self._view(memory, heard, nvidia, libraries), changing=mig.held if mig is not None else ())
+            if mig is not None and not mig.registers and not self._resources:
+                pass  # what is registered first is what the layout makes
+            elif profiles is None:
                 self._take(offer(memory.roster.cards, view))
             elif has_begun:  # from here to the end of the step nothing is waited for
                 self._take(profiles.offer(current, memory.roster.cards, view))
                 memory = self._memory = replace(memory, profile=profiles.in_force or memory.profile)
+            if self._mig is not None and mig is not None:
+                self._mig.has_offered()
         why = await self._keeper.keep(surviving(memory)) if self._keeper is not None else ""
         self._say("file", f"{why}; errors of GPUs are forgotten with the agent" if why else "")
         cards, strategy = memory.roster.cards, nvidia.mig_strategy
@@ -181,11 +207,30 @@ class NvidiaSource:
         """End the connection, what is being looked at, and what is being written."""
         if self._profiles is not None:
             await self._profiles.close()
+        if self._mig is not None:
+            await self._mig.close()
         if self._client is not None:
             await self._client.close()
         if self._keeper is not None:
             await self._keeper.close()
         await self._report.close()
+
+    def _with_mig(self, port: "NodePort", given: "Allocations") -> "MigKeeper":
+        from device_agent.sources.nvidia.mig_keeper import MigKeeper  # noqa: PLC0415 - as above
+        from device_agent.sources.nvidia.mig_layouts import LayoutsFile  # noqa: PLC0415 - most nodes change no layouts
+        from device_agent.users.asking import Users  # noqa: PLC0415 - as above
+        from device_agent.users.look import Places  # noqa: PLC0415 - as above
+
+        users = Users(Places.of(self._settings), self._wake, self._timing.users)
+        return MigKeeper(port, LayoutsFile(self._settings.mig_config).read, users, given, self._wake)
+
+    async def _change_mig(self, state: State | None, nvidia: NvidiaSettings, client: NvmlClient) -> "Step | None":
+        """Go one step of a change of MIG layouts; None where nobody changes any."""
+        if self._mig is None or not nvidia.changes_mig:
+            return None
+        from device_agent.mig.values import MigSettings  # noqa: PLC0415 - most nodes change no layouts
+
+        return await self._mig.look(state, MigSettings(drain=nvidia.drains_for_mig), client.change_mig)
 
     def _with_profiles(self, folder: "ProfileFolder | None") -> "Profiled":
         from device_agent.profiles.current import ProfileFolder  # noqa: PLC0415 - most nodes have no profiles

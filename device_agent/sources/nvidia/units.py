@@ -1,6 +1,6 @@
 """Makes units of GPUs and of their MIG instances. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ _NEEDED = {"/dev/nvidiactl": "nvidia", "/dev/nvidia-uvm": "nvidia_uvm"}
 """Nodes without which no container is to start, and the module that each is of. The kubelet keeps its first answer: a
 container that was given none of them gets none later."""
 
+_CHANGING = "its MIG layout is being changed"
 _FURTHER = ("/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
 
 
@@ -31,6 +32,7 @@ class View:
     ``trouble``: why nothing may be given at all, empty if it may.
     ``is_current``: their minor numbers are those of the driver that is loaded now.
     ``nodes``: what is in ``/dev``. ``verdicts``, ``rules``: which errors are held against which GPU.
+    ``changing``: UUIDs of GPUs whose MIG layout is being changed.
     """
 
     strategy: MigStrategy = MigStrategy.NONE
@@ -40,6 +42,7 @@ class View:
     libraries: Libraries = NO_LIBRARIES
     verdicts: Sequence[Verdict] = ()
     rules: Rules = USUAL
+    changing: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +104,11 @@ class _Made:
         view = self._view
         node_why = node_why or self._needed_why
         why = view.trouble or why_unhealthy(card, view.verdicts, view.rules, instance) or node_why or view.libraries.why
+        waits = not why and card.uuid in view.changing
         return Unit(
             id=uuid,
-            why=why,
+            why=_CHANGING if waits else why,
+            is_waiting=waits,
             numa_nodes=() if card.numa_node is None else (card.numa_node,),
             links={} if instance else dict(card.links),
             files=(*(_device_node(node.path) for node in nodes), *self._common),

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from driver_builder.status.status import timestamp
 from kube_api.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client, JsonPatch, Listing, Object, WatchEvent
 from kube_api.errors import Conflict, Forbidden, Invalid, KubeApiError, NotFound, TooManyRequests
+from kube_api.timestamps import timestamp
 from tests.support.driver_builder.factories import NOW
 
 _Value = TypeVar("_Value")

@@ -39,11 +39,11 @@ from driver_builder.plan import Plan
 from driver_builder.planning.actions import Action, StartBuild
 from driver_builder.planning.plan_memory import PlanMemory
 from driver_builder.planning.plan_view import PlanSettings
-from driver_builder.status.status import timestamp
 from driver_builder.upgrades.prebuild import DAY_SECONDS
 from kube_api import names
 from kube_api.client import Object, Writer
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES, PODS
+from kube_api.timestamps import timestamp
 from tests.support.driver_builder.factories import NAMESPACE, NOW, SETTINGS, driver_object, node_labels
 from tests.support.driver_builder.memory_client import MemoryClient, copied
 from tests.support.driver_builder.model_parts import ModelBuilds, ModelDiscoveries, ModelRegistries, identity_of

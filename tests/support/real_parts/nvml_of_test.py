@@ -14,4 +14,5 @@ if __name__ == "__main__":
     folder, library = sys.argv[1:]
     places = Places(root=folder, proc_root=folder, library=library)
     timing = Timing(look=2.0, reopen=2.0)
-    sys.exit(supervise(Settings(f"{folder}/{SOCKET}", places=places, timing=timing, ends_processes=True)))
+    settings = Settings(f"{folder}/{SOCKET}", places=places, timing=timing, ends_processes=True, changes_mig=True)
+    sys.exit(supervise(settings))

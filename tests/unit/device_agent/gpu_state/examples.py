@@ -6,12 +6,16 @@ import pytest
 from hypothesis import strategies as st
 
 from device_agent.errors import StateInvalid
+from device_agent.gpu_state.mig_change import DONE, OUTCOMES
 from device_agent.gpu_state.state import (
     ABSENT,
     FAILED,
     OK,
     CardState,
+    GpuInstanceState,
     InstanceState,
+    MigChanged,
+    MigProfileState,
     NodeState,
     State,
     XidEvent,
@@ -31,6 +35,10 @@ CARD = CardState(
     recovery_action=0,
     numa_node=1,
     instances=(INSTANCE,),
+    pci_id="0x20b010de",
+    mig_pending=1,
+    gpu_instances=(GpuInstanceState(7, "1g.10gb+me", 4, 2, (1,)), GpuInstanceState(2, "3g.20gb", 0, 4, (2, 1))),
+    mig_profiles=(MigProfileState("3g.20gb", (0, 4), 4, 2),),
 )
 LOST = CardState(index=1, uuid="GPU-2", pci="0000:4b:00.0", minor=1, why="GPU 1 cannot be read: lost", error=15)
 STATE = State(
@@ -42,14 +50,19 @@ STATE = State(
     cards=(CARD, LOST),
     xids=(XidEvent(1, 12.5, "GPU-1", 79), XidEvent(2, 13.0, "GPU-1", 31, 7, 0)),
     nodes=(NodeState("/dev/nvidia0", 195, 0), NodeState("/dev/nvidia1", 195, 1, "there is none")),
+    mig_changes=(MigChanged(7, "GPU-1", DONE, "", 11.5),),
 )
 
-_words = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:/+-]{0,127}", fullmatch=True)
-_maybe_words = st.just("") | _words
+words = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._:/+-]{0,127}", fullmatch=True)
+_maybe_words = st.just("") | words
 _texts = st.text(max_size=500).map(printable)
 _numbers = st.integers(min_value=0, max_value=2**53)
 _u32 = st.integers(min_value=0, max_value=2**32 - 1)
 _minors = st.integers(min_value=0, max_value=2**20 - 1)
+_starts, _sizes = st.integers(min_value=0, max_value=7), st.integers(min_value=1, max_value=8)
+_several_sizes = st.lists(_sizes, max_size=8).map(tuple)
+_gpu_instances = st.builds(GpuInstanceState, _numbers, words, _starts, _sizes, _several_sizes)
+_profiles = st.builds(MigProfileState, words, st.lists(_starts, max_size=8).map(tuple), _sizes, _sizes)
 _instances = st.builds(InstanceState, _maybe_words, _maybe_words, _numbers, _numbers, _numbers)
 _cards = st.builds(
     CardState,
@@ -68,6 +81,10 @@ _cards = st.builds(
     fabric=_texts,
     numa_node=st.none() | _numbers,
     instances=st.lists(_instances, max_size=2).map(tuple),
+    pci_id=st.just("") | st.from_regex(r"0x[0-9a-f]{8}", fullmatch=True),
+    mig_pending=st.none() | st.integers(min_value=0, max_value=1),
+    gpu_instances=st.lists(_gpu_instances, max_size=3).map(tuple),
+    mig_profiles=st.lists(_profiles, max_size=3).map(tuple),
 )
 _xids = st.builds(
     XidEvent,
@@ -86,6 +103,14 @@ _nodes = st.builds(
     why=_texts,
     capability=_maybe_words,
 )
+_mig_changes = st.builds(
+    MigChanged,
+    id=st.integers(min_value=1, max_value=2**53),
+    card=words,
+    outcome=st.sampled_from(OUTCOMES),
+    why=_texts,
+    at=st.floats(min_value=0, max_value=2**53),
+)
 states = st.builds(
     State,
     session=_maybe_words,
@@ -98,6 +123,7 @@ states = st.builds(
     xids=st.lists(_xids, max_size=3).map(tuple),
     nodes=st.lists(_nodes, max_size=3).map(tuple),
     read_at=st.floats(min_value=0, max_value=2**53),
+    mig_changes=st.lists(_mig_changes, max_size=3).map(tuple),
 )
 
 

@@ -9,7 +9,20 @@ from hypothesis import strategies as st
 
 from device_agent.errors import StateInvalid
 from device_agent.gpu_state import state_json
-from device_agent.gpu_state.state import MOST_CARDS, MOST_XIDS, CardState, InstanceState, NodeState, State, XidEvent
+from device_agent.gpu_state.mig_change import FAILED
+from device_agent.gpu_state.state import (
+    MOST_CARDS,
+    MOST_GPU_INSTANCES,
+    MOST_XIDS,
+    CardState,
+    GpuInstanceState,
+    InstanceState,
+    MigChanged,
+    MigProfileState,
+    NodeState,
+    State,
+    XidEvent,
+)
 from device_agent.gpu_state.state_json import LONGEST_LINE, dump_state, parse_state
 from tests.unit.device_agent.gpu_state.examples import CARD, STATE, assert_refused, states
 
@@ -92,6 +105,30 @@ def changed(*place: str | int, to: Any) -> bytes:
         pytest.param(changed("cards", 0, "memory_mib", to=2**60), "memory_mib is not an integer", id="a huge number"),
         pytest.param(changed("cards", 0, "links", 0, to=["GPU-2"]), "is not a UUID and a number", id="half a link"),
         pytest.param(changed("cards", 0, "instances", 0, "gi", to=None), "gi is not an integer", id="no instance"),
+        pytest.param(
+            changed("cards", 0, "pci_id", to="0x20B010DE"), "is not device and vendor", id="a PCI id in capitals"
+        ),
+        pytest.param(
+            changed("cards", 0, "mig_pending", to=2), "is not an integer from 0 to 1", id="another mode to come"
+        ),
+        pytest.param(
+            changed("cards", 0, "gpu_instances", to=[None] * (MOST_GPU_INSTANCES + 1)), "at most 8", id="many instances"
+        ),
+        pytest.param(
+            changed("cards", 0, "gpu_instances", 0, "start", to=8), "is not an integer from 0 to 7", id="slice 8"
+        ),
+        pytest.param(changed("cards", 0, "gpu_instances", 0, "profile", to=""), "profile is empty", id="no profile"),
+        pytest.param(
+            changed("cards", 0, "gpu_instances", 0, "compute", to=[0]), "is not an integer from 1 to 8", id="no compute"
+        ),
+        pytest.param(changed("cards", 0, "mig_profiles", 0, "starts", to=4), "is not a list", id="a start in no list"),
+        pytest.param(changed("mig_changes", to=[None] * (MOST_CARDS + 1)), "at most 64", id="many changes"),
+        pytest.param(changed("mig_changes", 0, "outcome", to="ok"), "is not one of done, in-use", id="another outcome"),
+        pytest.param(changed("mig_changes", 0, "id", to=0), "is not an integer from 1", id="a change without an id"),
+        pytest.param(changed("mig_changes", 0, "card", to=""), "card is empty", id="a change of no card"),
+        pytest.param(
+            changed("mig_changes", 0, "why", to="a\n"), "is not a short printable text", id="lines of a change"
+        ),
         pytest.param(changed("xids", to=[None] * (MOST_XIDS + 1)), "is not a list of at most 256", id="many events"),
         pytest.param(changed("xids", 0, "at", to=float("nan")), "NaN is no number of JSON", id="no time"),
         pytest.param(changed("xids", 0, "at", to=True), "at is not a number of seconds", id="a boolean as time"),
@@ -110,10 +147,14 @@ def test_a_state_of_many_cards_fits_into_a_line() -> None:
     """16 cards with 15 peers and 7 instances each, their device nodes, and all events that are kept."""
     links = tuple((f"GPU-{n:036}", 18) for n in range(15))
     instance = InstanceState("MIG-" + "0" * 36, "1g.10gb+me", 13, 0, 9856)
+    one, profile = GpuInstanceState(13, "1g.10gb+me", 6, 1, (1,)), MigProfileState("1g.10gb+me", tuple(range(7)), 1, 7)
     card = CARD._replace(why="x" * 500, fabric="x" * 500, links=links, instances=(instance,) * 7)
+    card = card._replace(gpu_instances=(one,) * 7, mig_profiles=(profile,) * 10)
     nodes = tuple(NodeState(f"/dev/nvidia-caps/nvidia-cap{n}", 238, n, "x" * 200) for n in range(300))
     xids = tuple(XidEvent(n, 1e6, "GPU-" + "0" * 36, 79, 13, 0) for n in range(1, MOST_XIDS + 1))
-    state = STATE._replace(cards=tuple(card._replace(index=n) for n in range(16)), nodes=nodes, xids=xids)
+    changes = tuple(MigChanged(2**53, f"GPU-{n:036}", FAILED, "x" * 500, 1e6) for n in range(16))
+    cards = tuple(card._replace(index=n) for n in range(16))
+    state = STATE._replace(cards=cards, nodes=nodes, xids=xids, mig_changes=changes)
     line = dump_state(state)
     assert len(line) < LONGEST_LINE / 4
     assert parse_state(line) == state
@@ -125,6 +166,8 @@ def test_a_state_of_many_cards_fits_into_a_line() -> None:
         pytest.param(State, "_STATE", id="state"),
         pytest.param(CardState, "CARD", id="card"),
         pytest.param(InstanceState, "_INSTANCE", id="instance"),
+        pytest.param(GpuInstanceState, "_GPU_INSTANCE", id="GPU instance"),
+        pytest.param(MigProfileState, "_PROFILE", id="profile"),
         pytest.param(XidEvent, "_XID", id="event"),
         pytest.param(NodeState, "_NODE", id="node"),
     ],

@@ -1,9 +1,11 @@
 """A container ``nvml`` that says what a test wants: the same socket and the same lines."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 from device_agent.gpu_state.ending import EndRequest
+from device_agent.gpu_state.mig_change import MigChange
 from device_agent.gpu_state.requests import FOLLOW, FOLLOW_USE, LOOK, MAKE_NODES, Request, dump_error, parse_request
 from device_agent.gpu_state.state import State
 from device_agent.gpu_state.state_json import dump_state
@@ -16,7 +18,7 @@ class Nvml:
     """Listens on a socket. ``line``: what it says to each that follows; None: nothing. ``asked``: what it was asked.
 
     ``use_line``: what it says to each that follows use. ``pods``: those whose use it was asked for, each time.
-    ``ends``: processes that it was asked to end.
+    ``ends``: processes that it was asked to end. ``change``: changes MIG instances, and returns what to say then.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -26,6 +28,7 @@ class Nvml:
         self.asked: asyncio.Queue[str] = asyncio.Queue()
         self.pods: asyncio.Queue[tuple[str, ...] | None] = asyncio.Queue()
         self.ends: asyncio.Queue[EndRequest] = asyncio.Queue()
+        self.change: Callable[[MigChange], State] | None = None
         self._server: asyncio.Server | None = None
         self._following: set[asyncio.StreamWriter] = set()
         self._using: set[asyncio.StreamWriter] = set()
@@ -95,6 +98,10 @@ class Nvml:
             self._using.add(writer)
             if self.use_line is not None:
                 writer.write(self.use_line + b"\n")
+            return
+        if request.change is not None:
+            assert self.change is not None
+            self.show(self.change(request.change))
             return
         if request.process is not None:
             self.ends.put_nowait(request.process)

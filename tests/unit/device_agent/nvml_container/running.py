@@ -13,7 +13,8 @@ from types import TracebackType
 from typing import Self
 
 from device_agent.gpu_state.limits import PodLimit
-from device_agent.gpu_state.requests import FOLLOW, FOLLOW_USE, dump_request
+from device_agent.gpu_state.mig_change import MigChange
+from device_agent.gpu_state.requests import CHANGE_MIG, FOLLOW, FOLLOW_USE, dump_request
 from device_agent.gpu_state.state import State
 from device_agent.gpu_state.state_json import parse_state
 from device_agent.gpu_state.use import Use
@@ -57,6 +58,10 @@ class Client:
     ) -> None:
         """Send a request."""
         self.connection.sendall(dump_request(request, pods, limits=limits))
+
+    def change(self, change: MigChange) -> None:
+        """Ask for a change of MIG."""
+        self.connection.sendall(dump_request(CHANGE_MIG, change=change))
 
     def line(self) -> bytes:
         """Wait for a line; empty when the connection has ended."""
@@ -203,8 +208,9 @@ from device_agent.nvml_container.settings import Places, Settings, Timing
 folder, library, timing = sys.argv[1:]
 ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: orphans become its children, as those of a container's first
 places = Places(root=folder, proc_root=folder, dev=f"{folder}/dev", library=library)
-timing, ends = Timing(**json.loads(timing)), "DEVICE_AGENT_ENDS_PROCESSES" in os.environ
-sys.exit(supervise(Settings(f"{folder}/nvml.sock", "debug", "text", places, timing, ends)))
+timing = Timing(**json.loads(timing))
+may = ["DEVICE_AGENT_" + what in os.environ for what in ("ENDS_PROCESSES", "CHANGES_MIG")]
+sys.exit(supervise(Settings(f"{folder}/nvml.sock", "debug", "text", places, timing, *may)))
 """
 
 

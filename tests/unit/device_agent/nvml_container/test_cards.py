@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from device_agent.gpu_state.state import CardState, InstanceState
+from device_agent.gpu_state.state import CardState, GpuInstanceState, InstanceState, MigProfileState
 from device_agent.nvml_container.cards import card_states
-from nvml_inventory.values import Card, Conditions, Mig, Unreadable
+from nvml_inventory.values import Card, Conditions, GpuInstance, Mig, MigLayout, MigProfile, Unreadable
 
 MIG = Mig("MIG-1", "NVIDIA A100-SXM4-40GB MIG 1g.10gb+me", 9856, 14, 1, 1, 1, 0, 0, 1, 1, gi=7, ci=0)
 
@@ -41,6 +41,37 @@ def test_a_card_has_what_nvml_its_conditions_and_sysfs_say() -> None:
         instances=(InstanceState("MIG-1", "1g.10gb+me", 7, 0, 9856),),
     )
     assert (second.index, second.recovery_action, second.numa_node) == (1, None, None)
+
+
+PROFILE = MigProfile("3g.20gb", (0, 4), 4, 2)
+
+
+def test_a_card_has_what_nvml_says_of_mig() -> None:
+    """Compute instances of a GPU instance are its MIG devices, largest first; one without any is there as well."""
+    migs = tuple(MIG._replace(uuid=f"MIG-{ci}", gi=2, ci=ci, slices_ci=slices) for ci, slices in enumerate((1, 2)))
+    layout = MigLayout((PROFILE,), (GpuInstance(1, "3g.20gb", 0, 4), GpuInstance(2, "3g.20gb", 4, 4)))
+    known = card(0, mig_mode=1, mig_pending=0, pci_id="0x20b010de", migs=migs)
+    (state,) = card_states((known,), {}, {}, {"GPU-0": layout})
+    assert (state.pci_id, state.mig_pending) == ("0x20b010de", 0)
+    assert state.mig_profiles == (MigProfileState("3g.20gb", (0, 4), 4, 2),)
+    assert state.gpu_instances == (GpuInstanceState(1, "3g.20gb", 0, 4), GpuInstanceState(2, "3g.20gb", 4, 4, (2, 1)))
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        pytest.param(MigLayout((PROFILE._replace(name=""),)), id="a profile without a name"),
+        pytest.param(MigLayout((PROFILE._replace(starts=(0, 8)),)), id="a place that no card has"),
+        pytest.param(MigLayout((), (GpuInstance(1, "3g.20gb", -1, 4),)), id="an instance at a negative place"),
+        pytest.param(MigLayout((), (GpuInstance(1, "3g.20gb", 0, 4),) * 9), id="too many instances"),
+    ],
+)
+def test_of_mig_that_makes_no_sense_nothing_is_said(layout: MigLayout) -> None:
+    """The card and its devices are offered on; nothing of MIG is half said."""
+    known = card(0, mig_mode=1, mig_pending=1, pci_id="0x20b010de", migs=(MIG,))
+    (state,) = card_states((known,), {}, {}, {"GPU-0": layout})
+    assert (state.why, state.uuid, len(state.instances)) == ("", "GPU-0", 1)
+    assert (state.pci_id, state.mig_pending, state.gpu_instances, state.mig_profiles) == ("", None, (), ())
 
 
 def test_a_card_that_cannot_be_read_has_its_reason_and_its_name() -> None:

@@ -6,7 +6,9 @@ import time
 
 import pytest
 
+from device_agent.gpu_state.mig_change import MigChange
 from device_agent.gpu_state.requests import (
+    CHANGE_MIG,
     FOLLOW_USE,
     LEAVE_USE,
     LOOK,
@@ -98,6 +100,11 @@ PODS = tuple(f"namespace-{'n' * 40}/pod-{'p' * 100}-{number}" for number in rang
 LARGE = Request(FOLLOW_USE, PODS)
 
 
+def changing(number: int, card: str) -> Request:
+    """Make a request to change MIG of a card."""
+    return Request(CHANGE_MIG, change=MigChange(number, card, 1, (), (), 1.0, ()))
+
+
 @pytest.mark.parametrize(
     ("asked", "written"),
     [
@@ -109,6 +116,10 @@ LARGE = Request(FOLLOW_USE, PODS)
         pytest.param([Request(LEAVE_USE), Request(FOLLOW_USE)], [Request(FOLLOW_USE)], id="following again"),
         pytest.param(
             [Request(LOOK), Request(MAKE_NODES), Request(LOOK)], [Request(LOOK), Request(MAKE_NODES)], id="two kinds",
+        ),
+        pytest.param(
+            [changing(1, "GPU-1"), changing(2, "look"), Request(LOOK), changing(3, "GPU-1")],
+            [changing(3, "GPU-1"), changing(2, "look"), Request(LOOK)], id="the newest change of each card",
         ),
     ],
 )  # fmt: skip

@@ -2,7 +2,19 @@
 
 import pytest
 
-from device_agent.gpu_state.state import ABSENT, FAILED, MOST_XIDS, OK, CardState, NodeState, State, XidEvent
+from device_agent.gpu_state.mig_change import DONE, IN_USE
+from device_agent.gpu_state.state import (
+    ABSENT,
+    FAILED,
+    MOST_CARDS,
+    MOST_XIDS,
+    OK,
+    CardState,
+    MigChanged,
+    NodeState,
+    State,
+    XidEvent,
+)
 from device_agent.gpu_state.use import MOST_XID_COUNTS, XidCount
 from device_agent.nvml_container.following import (
     after_failure,
@@ -10,6 +22,7 @@ from device_agent.nvml_container.following import (
     after_look,
     after_xid,
     count_xid,
+    differ,
     is_news,
     pause,
     with_known,
@@ -172,3 +185,28 @@ def test_of_too_many_kinds_the_oldest_are_forgotten() -> None:
     for number in range(MOST_XID_COUNTS + 5):
         counts = count_xid(counts, XidSeen("A", number))
     assert [counts[0].xid, counts[-1].xid, len(counts)] == [5, MOST_XID_COUNTS + 4, MOST_XID_COUNTS]
+
+
+def answer(number: int, card: str, outcome: str = DONE) -> MigChanged:
+    """Make the answer to a change of MIG."""
+    return MigChanged(number, card, outcome, "", float(number))
+
+
+def test_of_each_card_the_last_answer_is_kept() -> None:
+    """The last one last, beside the cards that were read after it; an inventory that failed brings none."""
+    state = after_look(STATE._replace(mig_changes=()), Look(OK, cards=(A,), mig_changes=(answer(1, "GPU-0"),)), 20.0)
+    assert (state.cards, state.mig_changes) == ((A,), (answer(1, "GPU-0"),))
+    state = after_look(state, Look(OK, cards=(A,), mig_changes=(answer(2, "GPU-1"), answer(3, "GPU-2"))), 21.0)
+    state = after_look(state, Look(OK, cards=(A,), mig_changes=(answer(4, "GPU-1", IN_USE),)), 22.0)
+    assert state.mig_changes == (answer(1, "GPU-0"), answer(3, "GPU-2"), answer(4, "GPU-1", IN_USE))
+    assert after_look(state, Look(OK, cards=(A,)), 23.0).mig_changes == state.mig_changes
+    assert after_look(state, Look(FAILED, "no", mig_changes=(answer(5, "GPU-0"),)), 24.0).mig_changes == (
+        state.mig_changes
+    )
+    many = tuple(answer(number, f"GPU-{number}") for number in range(1, MOST_CARDS + 9))
+    assert after_look(state, Look(OK, mig_changes=many), 25.0).mig_changes == many[-MOST_CARDS:]
+
+
+def test_an_answer_is_news() -> None:
+    """It is sent at once, also where the cards are as before."""
+    assert differ(STATE, STATE._replace(mig_changes=(answer(9, "GPU-1", IN_USE),)))

@@ -6,14 +6,14 @@ from hypothesis import given
 from device_agent.errors import StateInvalid
 from device_agent.gpu_state.state import OK, State
 from device_agent.gpu_state.use import CardUse, Use
-from device_agent.nvml_container.messages import Look, XidSeen, dump_message, parse_message
+from device_agent.nvml_container.messages import Doing, Look, XidSeen, dump_message, parse_message
 from tests.unit.device_agent.gpu_state.examples import states
 
 
 @given(states)
 def test_an_inventory_is_read_as_it_was_written(state: State) -> None:
     """Whatever is in it."""
-    look = Look(state.status, state.reason, state.driver, state.cards, state.nodes)
+    look = Look(state.status, state.reason, state.driver, state.cards, state.nodes, state.mig_changes)
     line = dump_message(look)
     assert line.endswith(b"\n")
     assert b"\n" not in line[:-1]
@@ -26,6 +26,12 @@ def test_an_inventory_is_read_as_it_was_written(state: State) -> None:
 def test_an_event_is_read_as_it_was_written(seen: XidSeen) -> None:
     """With and without an instance."""
     assert parse_message(dump_message(seen).rstrip(b"\n")) == seen
+
+
+def test_a_step_is_read_as_it_was_written() -> None:
+    """A printable line."""
+    doing = Doing("creating 3g.20gb at slice 4 of GPU-1, for change 7")
+    assert parse_message(dump_message(doing).rstrip(b"\n")) == doing
 
 
 def test_a_use_of_cards_is_read_as_it_was_written() -> None:
@@ -49,6 +55,8 @@ def test_a_use_of_cards_is_read_as_it_was_written() -> None:
         pytest.param(dump_message(Look(OK)).replace(b'"ok"', b'"well"'), id="another status"),
         pytest.param(dump_message(XidSeen("GPU-1", 79)).replace(b"79", b"-1"), id="a negative Xid"),
         pytest.param(dump_message(XidSeen("GPU-1", 79)).replace(b"GPU-1", b"GPU 1"), id="a UUID with a blank"),
+        pytest.param(dump_message(Doing("a")).replace(b'"a"', b'"\\n"'), id="two lines of a step"),
+        pytest.param(b'{"version":1,"doing":"a"}', id="a step that is a text"),
     ],
 )
 def test_anything_else_is_refused(line: bytes) -> None:

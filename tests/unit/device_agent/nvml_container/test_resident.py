@@ -49,11 +49,26 @@ FORBIDDEN = frozenset({
 """Each of them would cost the container's processes from 0.2 to 5 MiB for ever."""
 
 
-def test_nothing_heavy_is_loaded_and_no_library_of_the_drivers(tmp_path: Path) -> None:
-    """Neither TLS nor logging nor a parser; NVML's binding is shared with the child, the library is the child's."""
+CHANGES = frozenset({"device_agent.nvml_container.mig_changing", "nvml_inventory.mig_changes"})
+
+
+@pytest.mark.parametrize(
+    ("flags", "loaded"),
+    [
+        pytest.param([], frozenset[str](), id="by default"),
+        pytest.param(["--changes-mig=true"], CHANGES, id="where MIG is changed"),
+    ],
+)
+def test_nothing_heavy_is_loaded_and_no_library_of_the_drivers(
+    tmp_path: Path, flags: list[str], loaded: frozenset[str]
+) -> None:
+    """Neither TLS nor logging nor a parser; NVML's binding is shared with the child, the library is the child's.
+
+    What changes MIG is loaded only where that is switched on.
+    """
     sock = tmp_path / "nvml.sock"
     path = json.dumps([str(REPOSITORY), sysconfig.get_path("purelib")])
-    arguments = json.dumps([f"--socket={sock}", f"--root={tmp_path}"])
+    arguments = json.dumps([f"--socket={sock}", f"--root={tmp_path}", *flags])
     command = [sys.executable, "-I", "-S", "-c", START, path, arguments]
     environment = {**os.environ, "LD_LIBRARY_PATH": ""}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment)
@@ -74,6 +89,7 @@ def test_nothing_heavy_is_loaded_and_no_library_of_the_drivers(tmp_path: Path) -
     assert "libnvidia-ml" not in maps
     assert {"device_agent.nvml_container.supervisor", "pynvml"} <= modules
     assert modules & FORBIDDEN == set()
+    assert modules & CHANGES == loaded
 
 
 @pytest.mark.parametrize(

@@ -27,18 +27,19 @@ def test_flags_come_before_environment_variables_and_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "environment", "ends"),
+    ("flag", "variable", "may"),
     [
-        pytest.param({}, {}, False, id="not unless it is said"),
-        pytest.param({"ends-processes": "true"}, {}, True, id="by the flag that chart and stage set"),
-        pytest.param({"ends-processes": "false"}, {"DEVICE_AGENT_ENDS_PROCESSES": "true"}, False, id="flags first"),
+        pytest.param(None, None, False, id="not unless it is said"),
+        pytest.param("true", None, True, id="by the flag that chart and stage set"),
+        pytest.param("false", "true", False, id="flags first"),
     ],
 )
-def test_processes_are_ended_only_where_that_is_set(
-    flags: dict[str, str | None], environment: dict[str, str], ends: bool
-) -> None:
-    """Whoever owns the socket could ask for it."""
-    assert build_settings(flags, environment).ends_processes is ends
+@pytest.mark.parametrize("name", [pytest.param(one, id=one) for one in ("ends-processes", "changes-mig")])
+def test_harm_is_done_only_where_that_is_set(name: str, flag: str | None, variable: str | None, may: bool) -> None:
+    """Whoever owns the socket could ask for processes to be ended, or instances to be destroyed."""
+    field = name.replace("-", "_")
+    environment = {} if variable is None else {f"DEVICE_AGENT_{field.upper()}": variable}
+    assert getattr(build_settings({name: flag}, environment), field) is may
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ from driver_builder.plan import Plan
 from driver_builder.planning.actions import ReplacePod
 from driver_builder.status import status
 from driver_builder.status.node_notes import NodeNote
-from driver_builder.status.status import timestamp
 from kube_api.client import JsonPatch, Object
 from kube_api.errors import Forbidden, ServerUnavailable, Unreachable
 from kube_api.names import REBUILD_ANNOTATION
 from kube_api.resources import EVENTS, NODES
+from kube_api.timestamps import timestamp
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, NOW
 from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.driver_builder.model_world import World

@@ -24,10 +24,11 @@ from driver_builder.plan import plan
 from driver_builder.planning.retries import next_try
 from driver_builder.reasons import REASONS, Reason, TargetState, remedy_of
 from driver_builder.rollout.draining import Draining, render_draining
-from driver_builder.rollout.node_lock import render_lock
 from driver_builder.status import status
 from driver_builder.status.status import TargetStatus
 from kube_api import names
+from kube_api.node_lock import render_lock
+from kube_api.timestamps import timestamp
 from tests.support.driver_builder.factories import (
     BOOT_ID,
     GONE,
@@ -76,7 +77,7 @@ def kept_out(seen: Snapshot) -> Snapshot:
 def locked(seen: Snapshot) -> Snapshot:
     """Let another program lock the node."""
     (first, *others) = seen.nodes
-    lock = {names.LOCK_ANNOTATION: render_lock("gpu-partitioner", first, NOW)}
+    lock = {names.LOCK_ANNOTATION: render_lock("gpu-partitioner", first.boot_id or "", NOW)}
     return replace(seen, nodes=(replace(first, annotations={**first.annotations, **lock}), *others))
 
 
@@ -416,7 +417,7 @@ def test_a_failed_build_says_when_its_own_target_is_tried_again() -> None:
     assert first is not None
     assert due is not None
     assert due - NOW > 60
-    assert f"the next try is at {status.timestamp(due)}, in {due - NOW:.0f} s" in first.next_step
+    assert f"the next try is at {timestamp(due)}, in {due - NOW:.0f} s" in first.next_step
 
 
 def test_a_failed_build_of_a_paused_driver_is_not_tried_again() -> None:

@@ -10,9 +10,9 @@ from driver_builder.planning.actions import ReplacePod
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.rollout.fleet import admit
 from driver_builder.rollout.holds import Holds
-from driver_builder.rollout.node_lock import Lock
 from driver_builder.rollout.pulls import Pulls
 from driver_builder.status.rollout_status import Phase, Wave
+from kube_api.node_lock import Lock
 from tests.support.driver_builder.factories import NAMESPACE, NOW, driver
 
 

@@ -12,9 +12,9 @@ from driver_builder.planning.actions import ReplacePod
 from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.next_drains import NextDrains, next_drains
-from driver_builder.rollout.node_lock import Lock
 from driver_builder.rollout.order import Order
 from driver_builder.status.rollout_status import Phase, Wave
+from kube_api.node_lock import Lock
 from tests.support.driver_builder.factories import NAMESPACE, NOW, daemon_set, driver, node, pod, snapshot, with_images
 
 KEY = f"{NAMESPACE}/edu"

@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 
 from driver_builder.rollout.holds import Holds
-from driver_builder.rollout.node_lock import Lock, lock_of, parse_lock, render_lock
+from driver_builder.rollout.node_lock import lock_of
 from kube_api import names
+from kube_api.node_lock import Lock, parse_lock, render_lock
 from tests.support.driver_builder.factories import BOOT_ID, NOW, node
 
-OURS = render_lock("ns/edu", node(), NOW)
+OURS = render_lock("ns/edu", BOOT_ID, NOW)
 
 
 def test_what_is_written_is_read() -> None:
@@ -41,13 +42,13 @@ def test_a_lock_that_cannot_be_read_does_not_expire(text: str) -> None:
 def test_a_lock_is_renewed_at_half_of_its_time(later: int, is_due: bool, is_expired: bool) -> None:
     """It is written rarely, and two renewals may fail before somebody else may take it."""
     lock = parse_lock(OURS)
-    assert lock.is_due(node(), NOW + later) is is_due
+    assert lock.is_due(BOOT_ID, NOW + later) is is_due
     assert lock.is_expired(NOW + later) is is_expired
 
 
 def test_a_lock_of_another_boot_is_renewed_at_once() -> None:
     """It names the boot in which its holder works."""
-    assert parse_lock(OURS).is_due(node(boot_id="another"), NOW)
+    assert parse_lock(OURS).is_due("another", NOW)
 
 
 def test_locks_that_have_expired_bind_nobody() -> None:

@@ -18,12 +18,12 @@ from driver_builder.reasons import Reason
 from driver_builder.rollout.draining import PAUSED, Draining, parse_draining, render_draining
 from driver_builder.rollout.fleet import admit
 from driver_builder.rollout.holds import Holds
-from driver_builder.rollout.node_lock import Lock, render_lock
 from driver_builder.rollout.prepare import prepare
 from driver_builder.rollout.pulls import Pulls
 from driver_builder.status.rollout_status import Phase, Wave
 from driver_builder.status.status import Trouble
 from kube_api import names
+from kube_api.node_lock import Lock, render_lock
 from tests.support.driver_builder.factories import (
     NAMESPACE,
     NOW,
@@ -50,7 +50,9 @@ def part(*actions: Action, **changes: Any) -> DriverPlan:
 def locked(by: str = KEY, *, ago: float = 0.0, name: str = "node-a") -> Node:
     """Make a node that is locked since a while."""
     made = node(name)
-    return replace(made, annotations={**made.annotations, names.LOCK_ANNOTATION: render_lock(by, made, NOW - ago)})
+    return replace(
+        made, annotations={**made.annotations, names.LOCK_ANNOTATION: render_lock(by, made.boot_id or "", NOW - ago)}
+    )
 
 
 def prepared(given: DriverPlan, *nodes: Node) -> DriverPlan:
@@ -70,7 +72,7 @@ def test_a_node_is_locked_before_its_driver_is_replaced() -> None:
     assert others == [REPLACE]
     assert isinstance(hold, HoldNode)
     assert hold.seen is None
-    assert hold.annotations == {names.LOCK_ANNOTATION: render_lock(KEY, node(), NOW)}
+    assert hold.annotations == {names.LOCK_ANNOTATION: render_lock(KEY, node().boot_id or "", NOW)}
 
 
 @pytest.mark.parametrize(

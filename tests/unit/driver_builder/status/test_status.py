@@ -19,13 +19,12 @@ from driver_builder.status.status import (
     Trouble,
     condition_events,
     events,
-    parse_timestamp,
     previous_targets,
     render,
     render_trouble,
-    timestamp,
 )
 from kube_api.text import MAX_MESSAGE, printable
+from kube_api.timestamps import parse_timestamp, timestamp
 from tests.support.driver_builder.factories import KERNEL, NOW, OTHER_KERNEL, driver, target
 
 NO_REBUILDS = Rebuilds(requests={}, tokens={})

@@ -13,10 +13,10 @@ from driver_builder.objects import manifests
 from driver_builder.objects.pull_pod import PULL_LABEL
 from driver_builder.planning.actions import Action, MoveNode, TakeNode
 from driver_builder.rollout.draining import PAUSED
-from driver_builder.status.status import timestamp
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS, RESOURCE_CLAIMS
+from kube_api.timestamps import timestamp
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
 from tests.support.driver_builder.worlds import told
 from tests.support.examples import few

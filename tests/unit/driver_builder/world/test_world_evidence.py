@@ -9,9 +9,9 @@ import pytest
 from driver_builder.model.image_state import Unreachable
 from driver_builder.objects import manifests
 from driver_builder.observed.rebuild import NODES_HEARD_SECONDS
-from driver_builder.status.status import timestamp
 from kube_api import names
 from kube_api.resources import DRIVER_CONTAINERS, NODES
+from kube_api.timestamps import timestamp
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
 from tests.support.driver_builder.model_world import World
 

@@ -9,10 +9,10 @@ import pytest
 from driver_builder.model.images import parse_reference
 from driver_builder.objects import manifests, proof_pod, vendor_pod
 from driver_builder.planning.actions import Action, MoveNode, ReplacePod
-from driver_builder.status.status import timestamp
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import DRIVER_CONTAINERS, NODES
+from kube_api.timestamps import timestamp
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE
 from tests.support.driver_builder.model_parts import digest_of
 from tests.support.driver_builder.model_world import World

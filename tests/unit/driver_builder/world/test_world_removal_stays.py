@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from driver_builder.objects import loaded
-from driver_builder.status.status import timestamp
 from kube_api import names
 from kube_api.client import Object
 from kube_api.errors import Forbidden
 from kube_api.resources import NAMESPACES, NODES, PODS
+from kube_api.timestamps import timestamp
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
 from tests.support.driver_builder.model_world import World
 from tests.support.driver_builder.removals import (

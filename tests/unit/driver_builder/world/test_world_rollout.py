@@ -13,9 +13,9 @@ from driver_builder.model.images import MODULES_LABEL
 from driver_builder.objects import manifests, pull_pod
 from driver_builder.observed.inventory import read_node
 from driver_builder.planning.actions import Action, MoveNode, ReplacePod
-from driver_builder.rollout.node_lock import parse_lock, render_lock
 from kube_api import names
 from kube_api.client import Object
+from kube_api.node_lock import parse_lock, render_lock
 from kube_api.resources import DRIVER_CONTAINERS, NODES, PODS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
 from tests.support.driver_builder.memory_client import copied
@@ -352,7 +352,7 @@ def _lock(world: WaveWorld, node: str) -> None:
     """Let another program lock a node, as the contract has it: not while somebody else does."""
     obj = world.client.objects.get(NODES.path(name=node))
     if obj is not None and holder_of(obj) in ("", AGENT):
-        lock = render_lock(AGENT, read_node(obj), world.now)
+        lock = render_lock(AGENT, read_node(obj).boot_id or "", world.now)
         world.patch_node(node, {"metadata": {"annotations": {names.LOCK_ANNOTATION: lock}}})
 
 

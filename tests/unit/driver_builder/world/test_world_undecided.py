@@ -20,11 +20,11 @@ from driver_builder.rollout import fleet, prepare
 from driver_builder.rollout.clearance import Clearance
 from driver_builder.rollout.hold_node import Hold
 from driver_builder.rollout.holds import Holds
-from driver_builder.rollout.node_lock import parse_lock
 from driver_builder.rollout.order import Order
 from driver_builder.rollout.pulls import Pulls
 from driver_builder.stages import leave
 from kube_api import names
+from kube_api.node_lock import parse_lock
 from kube_api.resources import NODES
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE
 from tests.support.examples import few

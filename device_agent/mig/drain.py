@@ -1,0 +1,42 @@
+"""Pods leave what is changed: driver-builder is asked to evict them, with the node's lock. Pure."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from device_agent.mig.case import LATER, SOON, Case
+from device_agent.mig.node_write import PENDING, Said, drain_failure, drain_request, has_lock
+from device_agent.mig.record import BETWEEN, DRAINING, IDLE
+from device_agent.mig.values import Holding, Step
+
+_GRACE_SECONDS = 300.0
+"""After the deadline: so long driver-builder may take to say that it has failed."""
+
+
+def drain(case: Case, users: Collection[Holding], why: str) -> Step:
+    """Ask for a drain, or wait for it. The lock is released between tries."""
+    node, sight = case.node, case.sight
+    is_asked = node.drain_request is not None and has_lock(node, sight.now)
+    if not is_asked and node.drain_state is not None:
+        return case.waits(f"{why}; driver-builder's answer to an earlier drain is still there", looks=True)
+    since = sight.clock if case.memory.drains_since is None or not is_asked else case.memory.drains_since
+    failure = drain_failure(node) if is_asked else None
+    if failure is None and sight.clock > since + sight.settings.deadline + _GRACE_SECONDS:
+        failure = "driver-builder has not answered in time"
+    if failure is not None:
+        return _undrained(case, users, f"{why}: {failure}")
+    said = Said(
+        state=PENDING,
+        record=case.new_record(DRAINING, case.before, why),
+        locks=True,
+        request=drain_request(users, sight.settings.deadline),
+        pauses=bool(case.before),
+    )
+    memory = replace(case.memory, drains_since=since)
+    return replace(case.says(said, why, again=SOON, memory=memory), looks=True)
+
+
+def _undrained(case: Case, users: Collection[Holding], why: str) -> Step:
+    """Release the lock, and try again later, or at once when users change."""
+    said = Said(state=PENDING, record=case.new_record(BETWEEN if case.before else IDLE, case.before, why))
+    step = case.says(said, why, again=LATER, memory=case.rested(frozenset(users)))
+    return replace(step, looks=True)
