@@ -73,10 +73,11 @@ def _allow(root: Client) -> None:
     create_quietly(root, ROLE_BINDINGS.path(namespace=NAMESPACE), binding)
 
 
-def _with_use(use: Json) -> Json:
-    """Make a driver whose plugin is ours, with an exporter or limits of memory."""
+def _with_use(use: Json, nvidia: Json | None = None) -> Json:
+    """Make a driver whose plugin is ours, with an exporter or limits of memory, or with more of NVIDIA's devices."""
+    plugged = {"nvidia": nvidia or {}, **use}
     made = factories.driver_object(
-        "use-of-devices", spec_changes={"stages": {"devicePlugin": {"nvidia": {}, **use}}}, finalizer=False
+        "use-of-devices", spec_changes={"stages": {"devicePlugin": plugged}}, finalizer=False
     )
     del made["metadata"]["uid"]
     return made
@@ -127,6 +128,42 @@ def test_a_wrong_spec_of_the_devices_use_is_refused(root: Client, use: Json, wor
     """By the definition, before any controller sees it; the message names the field."""
     with pytest.raises(Invalid, match=rf"spec\.stages\.devicePlugin\.{words}"):
         root.create(DRIVER_CONTAINERS.path(namespace=NAMESPACE), _with_use(use))
+
+
+@pytest.mark.parametrize(
+    "mig",
+    [
+        pytest.param({"enabled": True, "drain": True, "configMap": "layouts"}, id="with a drain"),
+        pytest.param({"enabled": False}, id="off"),
+    ],
+)
+def test_a_spec_of_mig_layouts_is_kept_as_it_is_written(root: Client, mig: Json) -> None:
+    """The controller reads it."""
+    nvidia = {"mig": mig, "serviceAccountName": ACCOUNT}
+    made = root.create(DRIVER_CONTAINERS.path(namespace=NAMESPACE), _with_use({}, nvidia))
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=made["metadata"]["name"])
+    try:
+        kept = root.get(path)["spec"]["stages"]["devicePlugin"]
+        assert kept == {"nvidia": nvidia}
+        plugged = factories.spec_of(factories.driver(spec_changes={"stages": {"devicePlugin": kept}})).device_plugin
+        assert plugged is not None
+        assert (plugged.mig is not None) is mig["enabled"]
+    finally:
+        root.delete(path)
+
+
+@pytest.mark.parametrize(
+    ("mig", "words"),
+    [
+        pytest.param({"enabled": "yes"}, r"enabled: Invalid value", id="a word for a switch"),
+        pytest.param({"drain": 1}, r"drain: Invalid value", id="a number for a switch"),
+        pytest.param({"configMap": "A_b"}, r"configMap: Invalid value", id="no name"),
+    ],
+)
+def test_a_wrong_spec_of_mig_layouts_is_refused(root: Client, mig: Json, words: str) -> None:
+    """By the definition; the message names the field."""
+    with pytest.raises(Invalid, match=rf"spec\.stages\.devicePlugin\.nvidia\.mig\.{words}"):
+        root.create(DRIVER_CONTAINERS.path(namespace=NAMESPACE), _with_use({}, {"mig": mig}))
 
 
 def test_whether_an_account_exists_is_known_by_one_right_more(builder: Client, root: Client) -> None:
