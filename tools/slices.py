@@ -52,6 +52,10 @@ SLICES: Mapping[str, tuple[str, ...]] = {
     "silent-node": ("tests/cluster/test_silent_node.py",),
     "trouble": ("tests/cluster/test_trouble.py", "tests/cluster/test_all_nodes.py"),
     "profiles": ("tests/cluster/test_gpu_profiles_long.py", "tests/cluster/test_gpu_use_long.py"),
+    "MIG": (
+        "tests/unit/device_agent/mig/test_decide_histories_long.py",
+        "tests/unit/device_agent/nvidia/test_mig_with_nvml.py",
+    ),
 }
 """What each runs: files, and folders without what another slice names."""
 BY_HAND = ("tests/api/test_soak.py",)

@@ -7,7 +7,7 @@ from device_agent.gpu_state.state import State
 from device_agent.mig.values import Memory
 
 LATE_SECONDS = 10.0
-"""So long after it was asked for a change may still begin. Cards that were read later, and no answer: it was cut short."""
+"""So long after it was asked for a change may still begin. Where cards were read later there will be no answer."""
 _LOST_SECONDS = 120.0
 """After which that counts as so although cards are not read."""
 _FIRST_PAUSE = 5.0

@@ -100,6 +100,7 @@ class MigKeeper:
         self._timer: asyncio.TimerHandle | None = None
         self._boot_id = read_boot_id("/")
         self._say = Said(log, "mig")
+        self._why = ""
 
     async def look(self, state: State | None, settings: MigSettings, ask: Callable[[MigChange], bool]) -> Step:
         """Go one step with what is known now. ``ask``: has a card changed; returns whether that was asked."""
@@ -111,7 +112,9 @@ class MigKeeper:
         await self._read_layouts()
         sight = self._sight(state, settings)
         self.step = step = self._done(decide(sight), sight, ask)
-        self._say("why", step.why)
+        if step.why != self._why:
+            self._why = step.why
+            log.info("mig: %s", step.why or "the layout is as it is to be")
         return step
 
     def has_offered(self) -> None:
@@ -155,7 +158,7 @@ class MigKeeper:
         elif step.write is not None:
             self._port.write(step.write)
         elif step.change is not None:
-            log.info("mig: %s: %s", step.why, step.change)
+            log.info("mig: asks for %s", step.change)
             if not ask(step.change):
                 memory = replace(memory, sent=None)
         self._memory = memory
