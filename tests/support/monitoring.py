@@ -157,7 +157,7 @@ class Trouble:
             "driver-builder": generate_latest(REGISTRY).decode(),
             "nfd-worker": self._worker.render(is_published=False),
             "device-agent": render(
-                Counts((one,), config_is_current=False, reloads={"failure": often}, profile=refused)
+                Counts((one,), config_is_current=False, reloads={"failure": often}, profile=refused, mig_waits=True)
             ),
         }
 

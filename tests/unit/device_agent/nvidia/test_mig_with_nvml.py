@@ -16,7 +16,7 @@ from tests.unit.device_agent.nvidia.mig_life import Life, play
 from tests.unit.device_agent.nvml_container.running import WithNvml
 
 GPU, ONE, TWO, THREE = (f"nvidia.com/{name}" for name in ("gpu", "mig-1g.5gb", "mig-2g.10gb", "mig-3g.20gb"))
-BEFORE = MigGpu(1, 1, (Gi(3, "1g.5gb", 0, (1,)), Gi(4, "1g.5gb", 1, (1,)), Gi(5, "3g.20gb", 4, (3,))))
+BEFORE = MigGpu(1, 1, (Gi(7, "1g.5gb", 0, (1,)), Gi(8, "1g.5gb", 1, (1,)), Gi(2, "3g.20gb", 4, (3,))))
 BALANCED = ["1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb"]
 POINTS = range(1, 18)
 """One before and one after each of what is done to one card for ``balanced``, and a few more."""
