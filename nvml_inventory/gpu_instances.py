@@ -3,7 +3,7 @@
 NVML asks for profiles by an index of its own, and knows them afterwards by the id in its answer.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from nvml_inventory.binding import nvml
@@ -22,20 +22,34 @@ class KnownProfile(NamedTuple):
 
 
 def read_profiles(handle: Any) -> tuple[KnownProfile, ...]:
-    """Read the profiles of a GPU that is in MIG mode, each once; none where the driver is too old to name them.
+    """Read the profiles of a GPU, each id once; none where the driver is too old to name them.
+
+    Out of MIG mode they have no places.
 
     Raises:
         NVMLError: one cannot be read.
     """
-    found: dict[str, KnownProfile] = {}
+    found: dict[int, KnownProfile] = {}
     for index in range(nvml.NVML_GPU_INSTANCE_PROFILE_COUNT):
         info = ask(nvml.nvmlDeviceGetGpuInstanceProfileInfoV, handle, index)
-        placements = [] if info is None else _placements(handle, info.id)
-        if placements and (name := _text(info.name).removeprefix(_PREFIX)):
-            starts, sizes = tuple(sorted(one.start for one in placements)), {one.size for one in placements}
-            profile = MigProfile(name=name, starts=starts, size=max(sizes), most=info.instanceCount)
-            found.setdefault(name, KnownProfile(info.id, profile))
+        if info is not None:
+            found.setdefault(info.id, KnownProfile(info.id, _profile(info, _placements(handle, info.id))))
     return tuple(found.values())
+
+
+def _profile(info: Any, placements: list[Any]) -> MigProfile:
+    return MigProfile(
+        name=_text(info.name).removeprefix(_PREFIX),
+        starts=tuple(sorted(one.start for one in placements)),
+        size=max((one.size for one in placements), default=0),
+        most=info.instanceCount,
+    )
+
+
+def usable(known: Iterable[KnownProfile]) -> tuple[MigProfile, ...]:
+    """Return those that instances can be made of by name and place, each name once."""
+    named = {one.profile.name: one.profile for one in known if one.profile.name and one.profile.starts}
+    return tuple(named.values())
 
 
 def read_instances(handle: Any, profiles: tuple[KnownProfile, ...]) -> tuple[GpuInstance, ...]:
@@ -43,11 +57,14 @@ def read_instances(handle: Any, profiles: tuple[KnownProfile, ...]) -> tuple[Gpu
 
     Raises:
         NVMLError: one cannot be read.
+        ValueError: one has a profile without a name.
     """
     found = []
     for known in profiles:
         for one in listed(nvml.nvmlDeviceGetGpuInstances, handle, known.id, nvml.c_nvmlGpuInstance_t):
             info = nvml.nvmlGpuInstanceGetInfo(one)
+            if not known.profile.name:
+                raise ValueError(f"GPU instance {info.id} has a profile without a name")
             found.append(GpuInstance(info.id, known.profile.name, info.placement.start, info.placement.size))
     return tuple(sorted(found, key=lambda one: one.start))
 

@@ -62,7 +62,7 @@ class MigCard:
         """Create a GPU instance at a memory slice, and compute instances of these compute slices in it, or nothing."""
         with _attempt(f"{profile} at slice {start} of {self._uuid} cannot be created"):
             handle = self._handle()
-            known = _named(read_profiles(handle), profile, self._uuid)
+            known = _named([one for one in read_profiles(handle) if one.profile.starts], profile, self._uuid)
             placement = nvml.c_nvmlGpuInstancePlacement_t(start, known.profile.size)
             instance = nvml.nvmlDeviceCreateGpuInstanceWithPlacement(handle, known.id, nvml.byref(placement))
         with _attempt(f"{list(compute)} compute slices of {profile} at slice {start} of {self._uuid} cannot be used"):

@@ -7,7 +7,7 @@ to the driver that was loaded when it was opened; while it is open the driver ca
 from nvml_inventory.binding import nvml
 from nvml_inventory.conditions import read_conditions
 from nvml_inventory.events import Watch
-from nvml_inventory.gpu_instances import Profiles, read_instances
+from nvml_inventory.gpu_instances import Profiles, read_instances, usable
 from nvml_inventory.inventory import read, start, stop
 from nvml_inventory.memory_limits import read_memory_limit, set_memory_limit
 from nvml_inventory.use import Meter
@@ -63,7 +63,7 @@ class Session:
             return MigLayout()
         try:
             known = self._profiles.of(uuid, handle)
-            return MigLayout(tuple(one.profile for one in known), read_instances(handle, known))
+            return MigLayout(usable(known), read_instances(handle, known))
         except (nvml.NVMLError, ValueError):
             return MigLayout()
 

@@ -4,5 +4,5 @@
 
     agent  <-- socket --  supervisor (resident, touches no driver)  <-- pipe --  child (NVML, /dev, /proc, DRM drivers)
 
-Only the child's modules (``asking``, ``cards``, ``sampling``) import nvml_inventory.
+Only the child's modules (``asking``, ``cards``, ``mig_changing``, ``sampling``) import nvml_inventory.
 """

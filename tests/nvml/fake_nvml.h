@@ -41,7 +41,7 @@
  *
  *   profile 9 15 1 4 2 14 1 1 0 0 0 9856 1g.10gb 0 2 4 6
  *                           NVML's index, id, compute slices, how many fit, memory slices, multiprocessors, engines (copy,
- *                           decoder, encoder, JPEG, OFA), memory in MiB, name, and where one may start
+ *                           decoder, encoder, JPEG, OFA), memory in MiB, name or -, and where one may start
  *   migmode 1               the mode until a program changes it
  *   mig                     with uuid and how much it is used: of an instance that a program made, if it is there
  *   newminor 9              the minor number while in MIG mode

@@ -179,7 +179,8 @@ API int nvmlDeviceGetGpuInstanceProfileInfoV(device_t *device, unsigned int inde
         return VERSION_MISMATCH;
     *info = (info_v2_t){INFO_V2, one->id, 0, one->slices, one->instances, one->multiprocessors, {0}, one->memory_mib, ""};
     memcpy(info->engines, one->engines, sizeof info->engines);
-    snprintf(info->name, sizeof info->name, "MIG %s", one->name);
+    if (strcmp(one->name, "-"))
+        snprintf(info->name, sizeof info->name, "MIG %s", one->name);
     return SUCCESS;
 }
 

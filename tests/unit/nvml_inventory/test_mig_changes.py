@@ -111,6 +111,37 @@ def test_what_cannot_be_read_in_full_is_not_said(new_child: NewChild, machine: F
     }  # fmt: skip
 
 
+def renamed(model: Model, name: str, to: str) -> Model:
+    """Give a profile another name."""
+    return model._replace(profiles=tuple(one._replace(name=to) if one.name == name else one for one in model.profiles))
+
+
+def test_an_instance_of_a_profile_without_a_name_is_not_left_out(new_child: NewChild, tmp_path: Path) -> None:
+    """Without it, its slices would look free: nothing is said, and nothing is compared."""
+    machine = FakeMachine(tmp_path / "machine", renamed(A100_40, "1g.5gb", "-"), changes_mig=True)
+    machine.mig.set(machine.uuid(0), enabled(Gi(2, "3g.20gb", 4)))
+    child = started(new_child, machine)
+    child.ask("session = open_session(library=sys.argv[1])")
+    child.ask("session.read()")
+    layout = f"session.mig_layout({machine.uuid(0)!r})"
+    assert child.ask(f"[one.profile for one in {layout}.instances]") == ["3g.20gb"]
+    assert "" not in child.ask(f"[one.name for one in {layout}.profiles]")
+    machine.mig.set(machine.uuid(0), enabled(Gi(2, "3g.20gb", 4), Gi(7, "-", 0)))
+    assert child.ask(f"[{layout}.instances, {layout}.profiles]") == [[], []]
+    assert attempt(child, "instances") == UNCHANGED
+
+
+def test_two_profiles_of_one_name_are_both_looked_at(new_child: NewChild, tmp_path: Path) -> None:
+    """Each has an id of its own, by which instances are listed."""
+    machine = FakeMachine(tmp_path / "machine", renamed(A100_40, "1g.10gb", "1g.5gb"), changes_mig=True)
+    machine.mig.set(machine.uuid(0), MigGpu(1, 1))
+    child = started(new_child, machine)
+    child.ask(f"gpu = nvml.nvmlDeviceGetHandleByUUID({machine.uuid(0)!r})")
+    child.ask("at = nvml.c_nvmlGpuInstancePlacement_t(4, 2)")
+    child.ask("nvml.nvmlDeviceCreateGpuInstanceWithPlacement(gpu, 15, ctypes.byref(at))")
+    assert [tuple(one.values())[1:] for one in attempt(child, "instances")] == [(5, "1g.5gb", 4, 2)]
+
+
 def test_a_gpu_out_of_mig_mode_says_no_places(new_child: NewChild, machine: FakeMachine) -> None:
     """NVML answers placements in MIG mode only; both modes are read."""
     machine.mig.set(machine.uuid(0), MigGpu(0, 1))

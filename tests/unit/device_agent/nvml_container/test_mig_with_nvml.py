@@ -43,10 +43,12 @@ class Node:
         self._asked = 0
 
     def state(self) -> State:
-        """Wait for a state that was read from now on."""
-        now = seconds_since_boot()
+        """Wait for a state of which all was read from now on: the second one, the first was perhaps begun before."""
+        return self._read_after(self._read_after(seconds_since_boot()).read_at)
+
+    def _read_after(self, at: float) -> State:
         self.client.ask(LOOK)
-        return self.client.state(lambda state: state.status == OK and state.read_at >= now)
+        return self.client.state(lambda state: state.status == OK and state.read_at > at)
 
     def card(self, gpu: int = 0) -> CardState:
         """Return a card as it is said now."""

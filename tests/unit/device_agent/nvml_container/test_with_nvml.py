@@ -84,6 +84,8 @@ def test_the_state_has_all_cards_with_what_is_known_of_them(start: Start, machin
         row_remap_failed=True,
         numa_node=1,
         instances=(InstanceState(mig, "1g.5gb", 7, 0, 4864),),
+        pci_id="0x20b010de",
+        mig_pending=1,
     )
     assert [card.index for card in state.cards] == list(range(8))
 
