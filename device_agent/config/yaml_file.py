@@ -39,10 +39,18 @@ def _plain(node: yaml.Node, file: str, path: Path) -> Any:
     for key_node, value in node.value:
         key = _scalar(key_node, file) if isinstance(key_node, yaml.ScalarNode) else "a key that is not a text"
         if key in found:
-            problem = Problem(path=(*path, str(key)[:100]), message="is given twice")
+            problem = Problem(path=(*path, key_text(key)[:100]), message="is given twice")
             raise ConfigurationError(f"{file}:{key_node.start_mark.line + 1}: {problem}")
-        found[key] = _plain(value, file, (*path, str(key)[:100]))
+        found[key] = _plain(value, file, (*path, key_text(key)[:100]))
     return found
+
+
+def key_text(key: object) -> str:
+    """Write a key. YAML makes numbers of some, and Python writes none with thousands of digits."""
+    try:
+        return str(key)
+    except ValueError:
+        return "a number that is too long"
 
 
 def _scalar(node: yaml.Node, file: str) -> Any:

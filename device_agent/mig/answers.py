@@ -37,7 +37,7 @@ def answered(memory: Memory, state: State, clock: float) -> Answered:
         is_awaited = state.read_at < sent.at + LATE_SECONDS and clock < sent.at + _LOST_SECONDS
         return Answered(memory=memory if is_awaited else replace(memory, sent=None), is_awaited=is_awaited)
     if answer.outcome == DONE or _waits_for_boot(sent, state):
-        return Answered(memory=replace(memory, sent=None, tries=0, pause=0.0))
+        return Answered(memory=replace(memory, sent=None, done=sent, tries=0, pause=0.0))
     tries = memory.tries + 1
     if tries >= (_MOST_IN_USE if answer.outcome == IN_USE else _MOST_FAILED):
         index = next((card.index for card in state.cards if card.uuid == sent.card), None)

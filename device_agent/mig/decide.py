@@ -21,26 +21,40 @@ from device_agent.mig.case import LATER, SOON, Case
 from device_agent.mig.change import change
 from device_agent.mig.drain import drain
 from device_agent.mig.node_write import FAILED, HOLDER, PENDING, SUCCESS, Said, lock_of, write_of
-from device_agent.mig.record import BETWEEN, IDLE, RESTORING, Record, parse_record
+from device_agent.mig.record import BETWEEN, CHANGING, IDLE, RESTORING, Record, parse_record
 from device_agent.mig.targets import Target, described, targets_asked, targets_before
 from device_agent.mig.values import Memory, NodeMig, Sight, Step
 from kube_api.names import MIG_ANNOTATION
 from kube_api.text import first_few
 
 _MOST_NAMED = 5
+_FRESH_SECONDS = 15.0
+"""So long it counts who was seen with devices."""
 
 
 def decide(sight: Sight) -> Step:
     """Say what to do now; the same for the same sight."""
-    node = sight.node
+    node, is_awaited = sight.node, _is_awaited(sight)
+    holds = Step(
+        held=sight.shown.cards, why="a card is being changed", again=SOON, registers=False, memory=sight.memory
+    )
     if node is None:
-        return Step(why="the Node was not read yet", registers=False, memory=sight.memory)
+        return holds if is_awaited else replace(holds, why="the Node was not read yet", again=LATER)
     try:
         record = Record() if node.record is None else parse_record(node.record)
     except StateInvalid as error:
-        return _unreadable(sight, node, str(error))
+        return holds if is_awaited else _unreadable(sight, node, str(error))
     case = Case(sight=sight, node=node, record=record, before=record.before, memory=sight.memory)
-    return _asked(case) if node.asked or node.record is not None else _nothing(case)
+    if node.asked or node.record is not None:
+        return _asked(case)
+    return holds if is_awaited else _nothing(case)
+
+
+def _is_awaited(sight: Sight) -> bool:
+    """Return whether a card may be changed just now: whatever the Node says, nobody is to get a device of it."""
+    if sight.memory.sent is None or sight.state is None:
+        return sight.memory.sent is not None
+    return answered(sight.memory, sight.state, sight.clock).is_awaited
 
 
 def _asked(case: Case) -> Step:
@@ -113,7 +127,7 @@ def _towards(case: Case, targets: Sequence[Target], back: Sequence[Target], fail
     if not due:
         return _end(case)
     touched = frozenset(one.card.uuid for one in back if not one.is_reached)
-    if failure:
+    if failure := failure or _undone(case, due):
         return _give_up(case, due, failure, is_untouched=not touched)
     if (rest := _resting(case, due)) is not None:
         return rest
@@ -123,6 +137,17 @@ def _towards(case: Case, targets: Sequence[Target], back: Sequence[Target], fail
             return case.pends(f"the node is locked by {lock.holder or 'an annotation that cannot be read'}")
         return case.waits(f"the node {lock}")
     return _with_users(case, due, touched)
+
+
+def _undone(case: Case, due: Sequence[Target]) -> str:
+    """Say that a card is not as asked although the driver has said so; to ask again and again would not help."""
+    done = case.memory.done
+    for one in due:
+        if done is not None and one.card.uuid == done.card and not one.waits_for_boot:
+            again = one.change(0.0)
+            if (again.mode, again.create) == (done.mode, done.create):
+                return f"card {one.card.index}: the driver said that it is done, and {described(one.card)}"
+    return ""
 
 
 def _resting(case: Case, due: Sequence[Target]) -> Step | None:
@@ -144,7 +169,7 @@ def _with_users(case: Case, due: tuple[Target, ...], touched: frozenset[str]) ->
     if sight.unknown:
         why = f"it is not known who has devices: {sight.unknown}"
         return case.waits(why, looks=True, renews=False) if touched else case.pends(why)
-    if sight.users is None or (is_held and sight.users.at < sight.shown.since):
+    if sight.users is None or sight.users.at < max(sight.shown.since if is_held else 0.0, sight.clock - _FRESH_SECONDS):
         return case.waits("users are being looked at", looks=True, begins=due, hides=bool(case.before))
     users = case.users(due)
     if not users:
@@ -157,7 +182,8 @@ def _with_users(case: Case, due: tuple[Target, ...], touched: frozenset[str]) ->
         return drain(case, users, why)
     if not touched:
         return case.pends(why)
-    said = Said(state=PENDING, record=case.new_record(case.record.step, case.before, why))
+    step = RESTORING if case.goes_back else CHANGING
+    said = Said(state=PENDING, record=case.new_record(step, case.before, why))
     return replace(case.says(said, why, again=LATER), looks=True)
 
 
@@ -184,4 +210,4 @@ def _give_up(case: Case, due: Sequence[Target], why: str, *, is_untouched: bool)
     record = case.new_record(RESTORING, case.before, why)
     request = case.node.drain_request
     said = Said(state=PENDING, record=record, locks=True, request=request, pauses=True)
-    return replace(case.says(said, why, again=SOON), registers=False)
+    return replace(case.says(said, why, again=SOON, memory=replace(case.memory, done=None)), registers=False)

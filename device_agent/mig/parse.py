@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from device_agent.config.yaml_file import plain_document
+from device_agent.config.yaml_file import key_text, plain_document
 from device_agent.errors import ConfigurationError
 from device_agent.gpu_state.state import MOST_CARDS
 from device_agent.mig.model import DeviceName, parse_device_name
@@ -117,7 +117,7 @@ def _entries(document: object, file: str, key: str) -> object:
     if problems or not isinstance(document, Mapping):
         raise ConfigurationError(f"{file}: {first_few(problems, _MAX_LISTED, separator='; ')}")
     # YAML reads a key of digits as a number.
-    configs = {str(one): value for one, value in document[_CONFIGS].items()}
+    configs = {key_text(one): value for one, value in document[_CONFIGS].items()}
     if key not in configs:
         there = first_few((quoted(one, _LONGEST_KEY) for one in configs), 20) or "none"
         near = nearest(key, configs)

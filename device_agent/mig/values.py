@@ -113,12 +113,14 @@ class Rest:
 class Memory:
     """What an agent remembers between two steps, and may forget.
 
-    ``sent``: the change that was asked for and not answered yet. ``rest``: the last try that has failed.
+    ``sent``: the change that was asked for and not answered yet; ``done``: the last one that was done.
+    ``rest``: the last try that has failed.
     ``tries``: how often the card refused the change that is due, which waits until ``pause``.
     ``drains_since``: when the drain that is under way was asked for. Times are seconds of CLOCK_BOOTTIME.
     """
 
     sent: "MigChange | None" = None
+    done: "MigChange | None" = None
     rest: Rest | None = None
     tries: int = 0
     pause: float = 0.0

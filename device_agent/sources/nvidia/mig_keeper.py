@@ -215,7 +215,9 @@ class MigKeeper:
         try:
             await in_thread(self._given.load, "mig")
         except OSError as error:
-            self._say("given", f"cannot read what was given: {error.strerror or error}; no MIG layout is changed")
+            why = f"cannot read what was given: {error.strerror or error}"
+            self._say("given", f"{why}; no MIG layout is changed")
+            self.step = replace(self.step, why=why, registers=True)
             return False
         self._say("given", "")
         return True

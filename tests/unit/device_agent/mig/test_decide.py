@@ -192,8 +192,8 @@ def test_the_lock_is_renewed() -> None:
     """While a boot is waited for it never ends."""
     world = World(cards=[Card(0, needs_boot=True)])
     world.ask("sevens")
-    for _ in range(120):
-        world.round(30)
+    for _ in range(360):
+        world.round(10)
         if LOCK_ANNOTATION in world.annotations:
             renewed = json.loads(world.annotations[LOCK_ANNOTATION])["renewTime"]
     assert world.state == "rebooting"
@@ -475,3 +475,72 @@ def test_a_pod_on_what_has_to_go_in_the_middle_keeps_no_lock() -> None:
     assert step.held == {"GPU-0"}
     world.pods.clear()
     assert settled(world).devices("1g.5gb") == 14
+
+
+def test_who_was_seen_long_ago_does_not_count() -> None:
+    """A pod of the same name may be on another card by now: it is not drained."""
+    world = a100s(2, settings=DRAIN)
+    world.pods = {"a/one": ("nvidia.com/gpu", "GPU-0")}
+    world.look()
+    world.pods = {"a/one": ("nvidia.com/gpu", "GPU-1")}
+    world.clock += 3600
+    world.work()
+    world.ask("first")
+    settled(world)
+    assert (world.state, world.evicted) == ("success", [])
+
+
+def test_a_card_that_is_not_as_the_driver_says_is_given_up() -> None:
+    """It is not destroyed and created again and again, but failed, and tried again later."""
+    world = World(cards=[Card(0)])
+    world.ask("sevens")
+    asked = []
+    for _ in range(150):
+        step = world.step()
+        asked += [world.clock] if step.change is not None else []
+        world.work()
+        if len(world.cards[0].instances) == 7:
+            del world.cards[0].instances[max(world.cards[0].instances)]
+        world.clock += 2
+    assert any("the driver said that it is done" in one for one in world.events)
+    assert len(asked) < 30
+    settled(world, 300)
+    assert world.state == "success"
+
+
+@pytest.mark.parametrize("what", ["unreadable", "removed", "node"])
+def test_a_card_that_is_being_changed_is_held_whatever_the_node_says(what: str) -> None:
+    """The request was sent, and is not answered."""
+    world = World(cards=[enabled(0, ONE)])
+    world.ask("sevens")
+    while not world.queue:
+        world.step()
+        world.clock += 1
+    match what:
+        case "unreadable":
+            world.annotations[MIG_ANNOTATION] = "{"
+        case "removed":
+            world.annotations.clear()
+            world.ask(None)
+        case _:
+            world.has_api, world.cached = False, None
+    world.touch()
+    assert world.step().held == {"GPU-0"}
+    world.work()
+    assert world.step().held == ({"GPU-0"} if what == "node" else set())
+
+
+def test_a_label_that_changes_while_what_was_before_is_made_again_is_tried() -> None:
+    """Also where a pod is in the way first."""
+    world = World(cards=[enabled(0, ONE), Card(1, fails=["create"] * 2)])
+    world.ask("sevens")
+    while world.annotations.get(MIG_ANNOTATION, "").find("restoring") < 0:
+        world.round()
+    world.pods = {"a/one": ("nvidia.com/gpu", "GPU-1")}
+    world.cards[1].mode = world.cards[1].pending = 0
+    world.ask("balanced")
+    for _ in range(5):
+        world.round()
+    world.pods.clear()
+    settled(world)
+    assert (world.state, world.devices("3g.20gb")) == ("success", 2)

@@ -212,3 +212,20 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         parse_layouts(text, "f", "a")
     except ConfigurationError:
         return
+
+
+def test_a_key_that_is_a_number_of_thousands_of_digits_is_one_that_nobody_asks_for() -> None:
+    """Python refuses to write it."""
+    text = f"version: v1\nmig-configs:\n  ? 0x{'f' * 5000}\n  : []\n  a: [{{devices: all, mig-enabled: false}}]\n"
+    assert len(parse_layouts(text, "f", "a")) == 1
+    with pytest.raises(ConfigurationError, match="there is no key b"):
+        parse_layouts(text, "f", "b")
+
+
+@pytest.mark.parametrize("field", ["devices", "mig-enabled", "device-filter", "mig-devices"])
+def test_a_value_that_is_a_number_of_thousands_of_digits_is_refused(field: str) -> None:
+    """By its place, as any other wrong one."""
+    entry = {"devices": "all", "mig-enabled": "false", field: f"0x{'f' * 5000}"}
+    text = ", ".join(f"{name}: {value}" for name, value in entry.items())
+    with pytest.raises(ConfigurationError, match=field):
+        parse_layouts(f"version: v1\nmig-configs: {{a: [{{{text}}}]}}", "f", "a")

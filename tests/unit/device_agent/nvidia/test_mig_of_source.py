@@ -121,3 +121,16 @@ def test_without_the_switch_nothing_is_changed(folder: Path) -> None:
         assert (life.source.mig_waits, life.world.changes, life.world.state) == (None, [], None)
 
     play(folder, a100s(1), act)
+
+
+def test_what_was_given_cannot_be_read(folder: Path) -> None:
+    """No layout is changed, and GPUs are offered all the same."""
+    (folder / "state/allocations.json").mkdir(parents=True)
+
+    async def act(life: Life) -> None:
+        life.world.ask("sevens")
+        await life.until(lambda: life.count(GPU) == 2)
+        assert life.source.mig_waits
+        assert life.world.changes == []
+
+    play(folder, a100s(2), act)
