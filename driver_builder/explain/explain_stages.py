@@ -49,9 +49,8 @@ def _run(context: Context, stages: StageView, found: NodeStages) -> Step:
 def _plugin(context: Context, stages: StageView, found: NodeStages) -> Step:
     node, driver = context.node, context.driver
     if stages.has_label(node, Stage.PLUG) and found.reason in (None, Reason.PLUGIN_VALIDATION_FAILED):
-        return ok(
-            "plugin", f"its device plugin is ready, and the kubelet has its resource: {stages.labels[Stage.PLUG]}"
-        )
+        has = "a ResourceSlice has its devices" if driver.dra_driver else "the kubelet has its resource"
+        return ok("plugin", f"its device plugin is ready, and {has}: {stages.labels[Stage.PLUG]}")
     if found.reason is Reason.RESOURCE_CONFLICT:
         return broken("plugin", found.why, remedy_of(found.reason))
     trouble = context.decided.stages
@@ -62,6 +61,8 @@ def _plugin(context: Context, stages: StageView, found: NodeStages) -> Step:
         step = f"kubectl -n {driver.namespace} describe daemonset {plugin.name_of(driver)}"
         return waiting("plugin", "no pod of its device plugin is on the node yet", step)
     step = f"kubectl -n {pod.namespace} describe pod {pod.name}; kubectl -n {pod.namespace} logs {pod.name}"
+    if found.reason in (Reason.DRA_NOT_SERVED, Reason.RESOURCE_SLICES_NOT_READ):
+        return broken("plugin", found.why, remedy_of(found.reason))
     if found.reason in (Reason.DEVICE_PLUGIN_FAILED, Reason.RESOURCE_MISSING):
         return broken("plugin", f"pod {pod.name}: {found.why}", f"{remedy_of(found.reason)}: {step}")
     return waiting("plugin", f"pod {pod.name}: {found.why or 'the label is not written yet'}", step)

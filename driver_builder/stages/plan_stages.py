@@ -26,8 +26,8 @@ from driver_builder.planning.actions import (
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.reasons import Reason
 from driver_builder.stages import node_stages, plugin_validation
-from driver_builder.stages.agent_account import NO_ACCOUNT, AgentAccount, agent_account
 from driver_builder.stages.node_stages import NodeStages, Standing
+from driver_builder.stages.plugin_account import NO_ACCOUNT, PluginAccount, plugin_account
 from driver_builder.stages.stage_view import StageView
 from driver_builder.status.stage_status import StageStatus
 from driver_builder.status.status import MAX_LISTED
@@ -50,7 +50,7 @@ class _Objects:
     actions: tuple[Action, ...] = ()
     reason: Reason | None = None
     words: str = ""
-    account: AgentAccount = NO_ACCOUNT
+    account: PluginAccount = NO_ACCOUNT
 
 
 def plan_stages(
@@ -97,8 +97,8 @@ def _look(
     """Decide on the nodes that are not settled, in the order of their names."""
     settled, others = view.settled, {node.name for node in view.others}
     uid = stages.plugin_set.uid if stages.plugin_set is not None else None
-    face = (stages.settings, uid, stages.is_answering)
-    names = settled.begin(face, view.nodes, stages.pods, stages.validations, stages.kept)
+    face = (stages.settings, uid, stages.is_answering, stages.slices_unread)
+    names = settled.begin(face, view.nodes, stages.pods, stages.validations, stages.kept, stages.slices)
     names |= ready.keys() | leaving | (settled.done & others)
     every: dict[str, NodeStages] = {}
     done, without = [], []
@@ -177,6 +177,9 @@ def _objects(stages: StageView, view: DriverView, spec: DriverSpec) -> _Objects:
     if known is None and stray is not None and not stray.is_ours:
         words = f"DaemonSet {view.driver.namespace}/{name} exists, and the driver does not control it"
         return _Objects(reason=Reason.STAGE_NAME_TAKEN, words=words)
+    account = plugin_account(view, known)
+    if settings.dra is not None and (without := _without_dra(view, account)) is not None:
+        return without
     actions: list[Action] = []
     is_same = config is not None and config.text == plugin.config_text(settings)
     if config is not None and not (settings.is_of_agent and is_same):
@@ -185,7 +188,6 @@ def _objects(stages: StageView, view: DriverView, spec: DriverSpec) -> _Objects:
     if config is None and settings.is_of_agent:
         made = plugin.config_map(view.driver, settings)
         actions.append(MakeConfigMap(namespace=view.driver.namespace, name=name, manifest=made))
-    account = agent_account(view, known)
     manifest = plugin.daemon_set(
         view.driver, spec, settings, agent_image=view.settings.device_agent_image, has_token=account.has_token
     )
@@ -204,6 +206,15 @@ def _objects(stages: StageView, view: DriverView, spec: DriverSpec) -> _Objects:
             )
         )
     return _Objects(actions=tuple(actions), account=account)
+
+
+def _without_dra(view: DriverView, account: PluginAccount) -> _Objects | None:
+    """Return why a DRA driver is not started; what is there of it stays as it is."""
+    unread = view.snapshot.slices_unread
+    if unread is not None and unread.is_unserved:
+        words = f"{unread.message}: the DRA driver is not started, or stays as it is"
+        return _Objects(reason=Reason.DRA_NOT_SERVED, words=words)
+    return None if account.has_token else _Objects(reason=account.reason, words=account.words)
 
 
 def _gone(stages: StageView, view: DriverView) -> tuple[Action, ...]:
