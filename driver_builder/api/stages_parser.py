@@ -68,7 +68,9 @@ def _device_plugin(plugin: Reader) -> DevicePluginSettings:
         # What comes depends on the cards and the profile.
         name = _name_of(plugin, resource) if ours[0] == "resource" else FULL_CARD
     elif dra is not None and plugin.has("resourceName"):
-        plugin.wrong("dra excludes it, because a DRA driver offers no extended resource itself: remove it", "resourceName")
+        plugin.wrong(
+            "dra excludes it, because a DRA driver offers no extended resource itself: remove it", "resourceName"
+        )
     elif dra is None and not plugin.has("resourceName"):
         words = "is missing: write the extended resource that the plugin offers, or dra for a driver of ResourceClaims"
         plugin.wrong(words, "resourceName")

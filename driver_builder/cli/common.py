@@ -115,9 +115,7 @@ def observe(settings: Settings, change: Callable[[Snapshot], Snapshot] = lambda 
     client = Client.from_environment(settings.kubeconfig)
     decides = plan_settings(settings)
     images = ImageReader(registries(settings, client), decides.template_versions)
-    observer = Observer(
-        client, namespaces=settings.namespaces, clock=time.time, accounts=decides.plugin_accounts
-    )
+    observer = Observer(client, namespaces=settings.namespaces, clock=time.time, accounts=decides.plugin_accounts)
     return images.read(change(observer.observe()))
 
 

@@ -12,6 +12,9 @@ from driver_builder.stages import node_stages
 from driver_builder.stages.node_stages import NodeStages, Standing
 from driver_builder.stages.stage_view import StageView
 
+_OF_NO_POD = (Reason.RESOURCE_CONFLICT, Reason.DRA_NOT_SERVED, Reason.RESOURCE_SLICES_NOT_READ)
+"""What is wrong with a plugin whatever its pod does."""
+
 
 def stage_checks(context: Context) -> Iterator[Step]:
     """Check each stage of a driver, whose ready label is on the node."""
@@ -51,7 +54,7 @@ def _plugin(context: Context, stages: StageView, found: NodeStages) -> Step:
     if stages.has_label(node, Stage.PLUG) and found.reason in (None, Reason.PLUGIN_VALIDATION_FAILED):
         has = "a ResourceSlice has its devices" if driver.dra_driver else "the kubelet has its resource"
         return ok("plugin", f"its device plugin is ready, and {has}: {stages.labels[Stage.PLUG]}")
-    if found.reason is Reason.RESOURCE_CONFLICT:
+    if found.reason in _OF_NO_POD:
         return broken("plugin", found.why, remedy_of(found.reason))
     trouble = context.decided.stages
     if stages.plugin_set is None and trouble is not None:
@@ -61,8 +64,6 @@ def _plugin(context: Context, stages: StageView, found: NodeStages) -> Step:
         step = f"kubectl -n {driver.namespace} describe daemonset {plugin.name_of(driver)}"
         return waiting("plugin", "no pod of its device plugin is on the node yet", step)
     step = f"kubectl -n {pod.namespace} describe pod {pod.name}; kubectl -n {pod.namespace} logs {pod.name}"
-    if found.reason in (Reason.DRA_NOT_SERVED, Reason.RESOURCE_SLICES_NOT_READ):
-        return broken("plugin", found.why, remedy_of(found.reason))
     if found.reason in (Reason.DEVICE_PLUGIN_FAILED, Reason.RESOURCE_MISSING):
         return broken("plugin", f"pod {pod.name}: {found.why}", f"{remedy_of(found.reason)}: {step}")
     return waiting("plugin", f"pod {pod.name}: {found.why or 'the label is not written yet'}", step)

@@ -1,11 +1,10 @@
-"""What a device plugin claims on a node: an extended resource, every one of a domain, or the name of a DRA driver. Pure.
+"""What a plugin claims on a node: an extended resource, every one of a domain, or the name of a DRA driver. Pure.
 
 A claim of a domain ends in a slash, as no name does (``nvidia.com/``): which resources come depends on the devices.
 That of a DRA driver begins with ``dra:``, as no resource does: a kubelet knows one driver of a name.
 """
 
 from collections.abc import Iterable
-
 
 _DRA = "dra:"
 

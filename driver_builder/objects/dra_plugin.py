@@ -1,4 +1,4 @@
-"""What the pod of a plugin has that is a driver of dynamic resource allocation (DRA): folders, variables, a token. Pure.
+"""What a plugin's pod has that is a driver of dynamic resource allocation (DRA): folders, variables, a token. Pure.
 
 It registers by a socket in the kubelet's folder of plugins, serves at another one, and names devices to the container
 runtime by files of CDI. It publishes ResourceSlices with the token of its service account.

@@ -4,7 +4,6 @@ Of a slice only that matters: whose it is, on which node, and whether there is a
 may have hundreds of kilobytes.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any

@@ -65,7 +65,8 @@ def hold_back(
     """Let the stages leave first where a driver is taken from a node.
 
     ``admitted`` are the plans before nodes were prepared: ``run`` goes where a node is locked, and not while its next
-    image is pulled. That of a DRA driver goes where it is drained. Of a driver whose work ends in an error ``alone`` returns the plan.
+    image is pulled; with a DRA driver where it is drained. Of a driver whose work ends in an error ``alone`` returns
+    the plan.
     """
     return tuple(
         alone(part, partial(_held_back, before, part, snapshot))

@@ -4,19 +4,21 @@ While the same modules are live, a pod that is replaced and an answer that is mi
 does: the ready label goes, a plugin that runs has no resource on the node, or its validation fails.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from driver_builder.api.stage_settings import DevicePluginSettings
 from driver_builder.desired import resource_conflicts
 from driver_builder.model import resource_claim
+from driver_builder.objects.plugin import PluginPod
 from driver_builder.objects.stage_labels import Stage
 from driver_builder.observed.evidence import ValidationState
 from driver_builder.observed.inventory import Node
+from driver_builder.observed.resource_slices import SlicesUnread
 from driver_builder.planning.actions import Action, LabelNode
 from driver_builder.reasons import Reason
 from driver_builder.stages import plugin_validation
-from driver_builder.stages.plugin_offer import offer_of
+from driver_builder.stages.plugin_offer import Offer, offer_of
 from driver_builder.stages.stage_view import StageView, read_time
 
 REGISTER_SECONDS = 60.0
@@ -154,13 +156,22 @@ def _plugin(stages: StageView, node: Node, settings: DevicePluginSettings) -> _P
     ready = [pod for pod in pods if pod.ready_since is not None]
     offer = offer_of(stages, node, settings, ready)
     trouble = next((pod.message for pod in pods if pod.message), "") if not ready else ""
-    if stages.slices_unread is not None and not trouble:
-        unread = stages.slices_unread
-        reason = Reason.DRA_NOT_SERVED if unread.is_unserved else Reason.RESOURCE_SLICES_NOT_READ
-        return _Plugin(is_there=was, why=unread.message, reason=reason)
     if trouble:
         is_there = was and (offer.has or offer.is_used or stages.slices_unread is not None)
         return _Plugin(is_there=is_there, why=trouble, reason=Reason.DEVICE_PLUGIN_FAILED)
+    if stages.slices_unread is not None:
+        return _unread(stages.slices_unread, was=was)
+    return _registered(stages, node, offer, ready, was=was)
+
+
+def _unread(unread: SlicesUnread, *, was: bool) -> _Plugin:
+    """Return what a node is of which nobody knows what its DRA driver offers: what it was."""
+    reason = Reason.DRA_NOT_SERVED if unread.is_unserved else Reason.RESOURCE_SLICES_NOT_READ
+    return _Plugin(is_there=was, why=unread.message, reason=reason)
+
+
+def _registered(stages: StageView, node: Node, offer: Offer, ready: Sequence[PluginPod], *, was: bool) -> _Plugin:
+    """Return whether a plugin that is not in trouble offers something; ``ready`` are its pods that are."""
     if was and (offer.has or offer.is_used):
         # That its pods end is seen as they are listed again, with each observation.
         return _Plugin(is_there=True, why="" if offer.has else f"it has no {offer.name} to give, and pods use it")

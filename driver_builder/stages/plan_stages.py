@@ -26,6 +26,7 @@ from driver_builder.planning.actions import (
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.reasons import Reason
 from driver_builder.stages import node_stages, plugin_validation
+from driver_builder.stages.blocked_plugin import blocked
 from driver_builder.stages.node_stages import NodeStages, Standing
 from driver_builder.stages.plugin_account import NO_ACCOUNT, PluginAccount, plugin_account
 from driver_builder.stages.stage_view import StageView
@@ -164,22 +165,11 @@ def _objects(stages: StageView, view: DriverView, spec: DriverSpec) -> _Objects:
     settings = stages.settings.device_plugin if stages.settings is not None else None
     if settings is None:
         return _Objects(actions=_gone(stages, view))
-    if refused := permissions.of_stages(spec, view.settings.template_versions.permissions):
-        return _Objects(reason=Reason.NOT_ALLOWED, words=permissions.words(refused))
-    if settings.is_of_agent and not view.settings.device_agent_image:
-        words = "driver-builder has no image of the device agent: --device-agent-image is not set"
-        return _Objects(reason=Reason.NO_DEVICE_AGENT, words=words)
-    name, config = plugin.name_of(view.driver), view.snapshot.plugin_configs.get(view.driver.key)
-    if config is not None and not config.is_own:
-        words = f"ConfigMap {view.driver.namespace}/{name} exists, and the driver does not control it"
-        return _Objects(reason=Reason.STAGE_NAME_TAKEN, words=words)
     known, stray = stages.plugin_set, view.snapshot.plugin_strays.get(view.driver.key)
-    if known is None and stray is not None and not stray.is_ours:
-        words = f"DaemonSet {view.driver.namespace}/{name} exists, and the driver does not control it"
-        return _Objects(reason=Reason.STAGE_NAME_TAKEN, words=words)
     account = plugin_account(view, known)
-    if settings.dra is not None and (without := _without_dra(view, account)) is not None:
-        return without
+    if (found := blocked(stages, view, spec, settings, account)) is not None:
+        return _Objects(reason=found.reason, words=found.words)
+    name, config = plugin.name_of(view.driver), view.snapshot.plugin_configs.get(view.driver.key)
     actions: list[Action] = []
     is_same = config is not None and config.text == plugin.config_text(settings)
     if config is not None and not (settings.is_of_agent and is_same):
@@ -206,15 +196,6 @@ def _objects(stages: StageView, view: DriverView, spec: DriverSpec) -> _Objects:
             )
         )
     return _Objects(actions=tuple(actions), account=account)
-
-
-def _without_dra(view: DriverView, account: PluginAccount) -> _Objects | None:
-    """Return why a DRA driver is not started; what is there of it stays as it is."""
-    unread = view.snapshot.slices_unread
-    if unread is not None and unread.is_unserved:
-        words = f"{unread.message}: the DRA driver is not started, or stays as it is"
-        return _Objects(reason=Reason.DRA_NOT_SERVED, words=words)
-    return None if account.has_token else _Objects(reason=account.reason, words=account.words)
 
 
 def _gone(stages: StageView, view: DriverView) -> tuple[Action, ...]:

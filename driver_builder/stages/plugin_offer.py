@@ -39,9 +39,7 @@ def _resources(stages: StageView, node: Node, plugin: DevicePluginSettings, pods
     name = first_few(offered, _MAX_NAMED) if offered else resource_claim.words(claim)
     since = max((pod.ready_since for pod in pods if pod.ready_since is not None), default=0.0)
     return Offer(
-        has=not node.allocatable.isdisjoint(offered)
-        if offered
-        else resource_claim.covers_any(claim, node.allocatable),
+        has=not node.allocatable.isdisjoint(offered) if offered else resource_claim.covers_any(claim, node.allocatable),
         name=name,
         is_stale=node.reported_at < since,
         stale=f"its kubelet has not reported {name} anew yet",

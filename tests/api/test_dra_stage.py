@@ -50,7 +50,7 @@ from tests.support.real_parts.cluster_setup import (
 )
 from tests.support.real_parts.dra_driver import DraDriver
 from tests.support.real_parts.dra_messages import Claim
-from tests.support.real_parts.plugin_watcher import PluginWatcher
+from tests.support.real_parts.plugin_watcher import PluginWatcher, short_root
 
 NAMESPACE, NAME = "driverwright", "dra-stage"
 GPU, NODE = "gpu.example.com", "dra-node"
@@ -178,7 +178,7 @@ def _of_recorded() -> Any:
 
 
 def test_a_dra_driver_registers_publishes_and_prepares_and_its_slice_is_news(
-    control_plane_ground: Testbed, root: Client, builder: Client, tmp_path: Path
+    control_plane_ground: Testbed, root: Client, builder: Client
 ) -> None:
     """By its account's rights alone; the controller hears of the slice by its watch, and of its end."""
     rule = {"apiGroups": [RESOURCE_SLICES.group], "resources": [RESOURCE_SLICES.plural], "verbs": ["create", "delete"]}
@@ -194,8 +194,8 @@ def test_a_dra_driver_registers_publishes_and_prepares_and_its_slice_is_news(
     def slices() -> tuple[NodeSlice, ...]:
         return _view(_observe(builder, cache)).slices.get(NODE, ())
 
-    async def run() -> None:
-        driver, kubelet = DraDriver(GPU, NODE, tmp_path, pod_uid="1"), PluginWatcher(tmp_path)
+    async def run(folder: Path) -> None:
+        driver, kubelet = DraDriver(GPU, NODE, folder, pod_uid="1"), PluginWatcher(folder)
         await driver.start()
         try:
             assert (await kubelet.register()).name == GPU
@@ -212,7 +212,8 @@ def test_a_dra_driver_registers_publishes_and_prepares_and_its_slice_is_news(
         assert slices() == ()
         wait_for("the slices are followed", lambda: all(item.is_trusted for item in cache.slices.followers))
         news.clear()
-        asyncio.run(run())
+        with short_root() as folder:
+            asyncio.run(run(folder))
         assert news.wait(60)
         (found,) = slices()
         assert (found.driver, found.has_devices) == (GPU, True)

@@ -1,6 +1,9 @@
 """What a kubelet does with a DRA driver: it finds its socket, asks who it is, and lets it prepare claims."""
 
 import asyncio
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,6 +22,15 @@ from tests.support.real_parts.dra_messages import (
 )
 
 SECONDS = 30.0
+
+
+@contextmanager
+def short_root() -> Iterator[Path]:
+    """Give a root for the kubelet's folders whose sockets have names of less than 108 bytes."""
+    with tempfile.TemporaryDirectory(prefix="dra-", dir="/tmp") as folder:
+        yield Path(folder)
+
+
 _Reply = TypeVar("_Reply", bound=Message)
 
 

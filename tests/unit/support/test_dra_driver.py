@@ -11,7 +11,7 @@ from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.real_parts import dra_messages as messages
 from tests.support.real_parts.dra_driver import DEVICE, DraDriver
 from tests.support.real_parts.dra_messages import Claim, Claims, Device, Prepared, PreparedClaim, PreparedClaims
-from tests.support.real_parts.plugin_watcher import PluginWatcher
+from tests.support.real_parts.plugin_watcher import PluginWatcher, short_root
 
 GPU = "gpu.example.com"
 CLAIM = Claim(namespace="apps", uid="uid-1", name="gpu")
@@ -27,13 +27,14 @@ def test_a_map_of_claims_is_written_as_protobuf_writes_it() -> None:
     assert decode(encode(Claims(claims=(CLAIM,))), Claims).claims == (CLAIM,)
 
 
-def test_it_registers_and_prepares_a_claim(tmp_path: Path) -> None:
+def test_it_registers_and_prepares_a_claim() -> None:
     """Its file of CDI is there from the one call to the other."""
-    asyncio.run(_register_and_prepare(tmp_path))
+    with short_root() as root:
+        asyncio.run(_register_and_prepare(root))
 
 
-async def _register_and_prepare(tmp_path: Path) -> None:
-    driver, kubelet = DraDriver(GPU, "node-a", tmp_path, pod_uid="1"), PluginWatcher(tmp_path)
+async def _register_and_prepare(root: Path) -> None:
+    driver, kubelet = DraDriver(GPU, "node-a", root, pod_uid="1"), PluginWatcher(root)
     await driver.start()
     try:
         info = await kubelet.register()
@@ -41,14 +42,14 @@ async def _register_and_prepare(tmp_path: Path) -> None:
         assert (await driver.statuses.get()).plugin_registered
         (device,) = (await kubelet.prepare(GPU, CLAIM)).devices
         assert (device.pool_name, device.device_name) == ("node-a", DEVICE)
-        (file,) = (tmp_path / "var/run/cdi").iterdir()
+        (file,) = (root / "var/run/cdi").iterdir()
         content = json.loads(file.read_text())
         assert device.cdi_device_ids == (f"{content['kind']}={content['devices'][0]['name']}",)
         assert await kubelet.unprepare(GPU, CLAIM) == Prepared()
-        assert not list((tmp_path / "var/run/cdi").iterdir())
+        assert not list((root / "var/run/cdi").iterdir())
     finally:
         await driver.stop()
-    assert not list((tmp_path / "var/lib/kubelet/plugins_registry").iterdir())
+    assert not list((root / "var/lib/kubelet/plugins_registry").iterdir())
 
 
 def test_its_slice_is_one_of_its_node() -> None:

@@ -55,7 +55,7 @@ def test_the_driver_says_whose_account_and_slices_are_read() -> None:
                      "env[0].name: 'NODE_NAME' is set by driver-builder: leave it out", id="a variable of ours"),
         pytest.param({"dra": {**DRA, "env": [{"name": "A"}, {"name": "A"}]}}, "dra.env: names a variable twice",
                      id="a variable twice"),
-        pytest.param({"dra": {**DRA, "driverName": "a"}}, "there is no such field: write it to driver", id="KMM's word"),
+        pytest.param({"dra": {**DRA, "driverName": "a"}}, "there is no such field: write it to driver", id="KMM's"),
         pytest.param({"dra": {**DRA, "deviceClasses": [{}]}}, "write DeviceClasses yourself", id="classes"),
         pytest.param({"resourceName": "example.com/a"}, "dra excludes it", id="with a resource"),
         pytest.param({"exporter": {"enabled": True}}, "image excludes exporter", id="with an exporter"),

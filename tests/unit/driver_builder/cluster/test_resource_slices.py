@@ -114,7 +114,7 @@ def test_a_server_without_them_is_asked_from_time_to_time(versions: tuple[str, .
     server.now += SECONDS
     server.versions = ("v1",)
     found, unread = cache.read([with_dra()])
-    assert (found.keys(), unread) == ({GPU}, None)
+    assert (set(found), unread) == ({GPU}, None)
 
 
 def test_without_the_right_to_read_them_that_is_said() -> None:
@@ -194,7 +194,7 @@ def test_the_watch_ends_with_the_last_stage_that_needs_it(monkeypatch: pytest.Mo
     try:
         for _ in range(2):
             found, unread = cache.read([with_dra()])
-            assert (found.keys(), unread) == ({GPU}, None)
+            assert (set(found), unread) == ({GPU}, None)
             assert server.is_watched.wait(30)
             (follower,) = cache.followers
             cache.read([])

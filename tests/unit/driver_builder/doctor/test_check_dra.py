@@ -40,7 +40,7 @@ def test_whether_the_api_is_there(unserved: str | Unread, verdict: Verdict, word
     ("answer", "verdict", "words", "remedy"),
     [
         pytest.param(True, Verdict.OK, "x may read ResourceSlices", "", id="granted"),
-        pytest.param(False, Verdict.WARNING, "list resourceslices.resource.k8s.io, watch resourceslices.resource.k8s.io",
+        pytest.param(False, Verdict.WARNING, "watch resourceslices.resource.k8s.io; ",
                      "kubectl apply -f deploy/driver-builder/dra.yaml", id="missing"),
         pytest.param(Unread(message="403"), Verdict.UNKNOWN, "could not be asked: 403", "administrator", id="unknown"),
     ],
@@ -58,4 +58,6 @@ def test_an_account_that_is_not_allowed_is_named() -> None:
     """With the flag."""
     assert list(check_accounts([DRIVER], {ACCOUNT})) == []
     (finding,) = check_accounts([DRIVER], set())
-    assert finding.found == f"--dra-driver-accounts does not name {ACCOUNT} of {DRIVER.key}: the DRA driver is not started"
+    assert (
+        finding.found == f"--dra-driver-accounts does not name {ACCOUNT} of {DRIVER.key}: the DRA driver is not started"
+    )

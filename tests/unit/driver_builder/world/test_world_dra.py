@@ -1,4 +1,4 @@
-"""A DRA driver as the plugin of a driver on a model of a cluster: when it comes, and in which order all of it leaves."""
+"""A DRA driver as the plugin of a driver on a model of a cluster: when it comes, and in which order all leaves."""
 
 from dataclasses import replace
 from typing import Any
