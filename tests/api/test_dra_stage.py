@@ -43,6 +43,7 @@ from tests.support.real_parts.cluster_setup import (
     admin,
     as_service_account,
     create_quietly,
+    definition_in_place_of,
     documents,
     granting,
     install,
@@ -56,25 +57,7 @@ NAMESPACE, NAME = "driverwright", "dra-stage"
 GPU, NODE = "gpu.example.com", "dra-node"
 RIGHTS = tuple(documents("driver-builder/dra.yaml"))
 RECORDED: list[Json] = yaml.safe_load((Path(__file__).parents[1] / "data" / "resource_slices.yaml").read_text())
-DEFINITION: Json = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {
-        "name": f"{RESOURCE_SLICES.plural}.{RESOURCE_SLICES.group}",
-        "annotations": {"api-approved.kubernetes.io": "unapproved, for a test on servers without the group"},
-    },
-    "spec": {
-        "group": RESOURCE_SLICES.group,
-        "scope": "Cluster",
-        "names": {"plural": RESOURCE_SLICES.plural, "kind": RESOURCE_SLICES.kind},
-        "versions": [
-            {
-                "name": RESOURCE_SLICES.version, "served": True, "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}  # fmt: skip
+DEFINITION = definition_in_place_of(RESOURCE_SLICES)
 
 
 @pytest.fixture(scope="module")
