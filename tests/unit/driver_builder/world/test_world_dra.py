@@ -7,6 +7,7 @@ import pytest
 
 from driver_builder.cluster import resource_slices
 from driver_builder.objects.stage_labels import Stage, stage_label
+from driver_builder.planning.actions import Action
 from driver_builder.planning.plan_view import PlanSettings
 from kube_api.client import Listing, Object
 from kube_api.errors import NotFound
@@ -214,3 +215,50 @@ def test_a_driver_that_is_deleted_takes_it_along() -> None:
     assert (PLUG_SET in world.client.objects, DRIVER in world.client.objects) == (False, False)
     assert labels(world) == set()
     assert RESOURCE_SLICES.path(name=f"a-{GPU}") not in world.client.objects
+
+
+@pytest.mark.parametrize("number", range(1, 12))
+def test_a_controller_that_is_killed_after_any_action_ends_the_same(number: int) -> None:
+    """What was begun is on the Node: no user is left to a kubelet that cannot end it."""
+    world = fleet("a", rollout=DRAIN)
+    turns(world, 8)
+    world.use("a")
+    world.seen.clear()
+    upgrade(world)
+    done = 0
+
+    def kills(_action: Action) -> bool:
+        nonlocal done
+        done += 1
+        return done == number
+
+    for _ in range(40):
+        world.reconcile(kills)
+        world.finish_builds()
+        world.turn()
+        world.now += 5
+    assert world.kills == 1
+    assert world.seen == [("a", "user"), ("a", "plugin"), ("a", "load")]
+    assert labels(world) == EVERY
+    assert "rollout" not in world.status()
+
+
+def test_a_budget_keeps_driver_and_dra_driver_on_the_node() -> None:
+    """Neither label moves, and the pod is named; once the budget allows it all goes on."""
+    world = fleet("a", rollout=DRAIN)
+    turns(world, 8)
+    path = world.use("a")
+    world.client.budgets.add(path)
+    world.seen.clear()
+    upgrade(world)
+    messages = []
+    for _ in range(20):
+        turns(world, 1)
+        messages.append((world.status().get("rollout") or {}).get("message", ""))
+        assert labels(world) == EVERY
+    assert world.seen == []
+    assert any("user-a stays: " in message for message in messages), messages
+    world.client.budgets.clear()
+    turns(world, 40)
+    assert world.seen == [("a", "user"), ("a", "plugin"), ("a", "load")]
+    assert labels(world) == EVERY
