@@ -72,7 +72,7 @@ class SliceCache:
                 self._follow(self._follower, stop, changed)
 
     def _follow(self, follower: Follower[NodeSlice], stop: Stopping, changed: Callable[[], None]) -> None:
-        follower.run(_While(stop, lambda: self._follower is follower), changed)
+        follower.run(_While(stop, lambda: self._is_needed.is_set() and self._follower is follower), changed)
 
     def _anew(self) -> Follower[NodeSlice]:
         return Follower(

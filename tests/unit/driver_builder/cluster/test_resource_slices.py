@@ -210,3 +210,13 @@ def test_the_watch_ends_with_the_last_stage_that_needs_it(monkeypatch: pytest.Mo
         stop.set()
         thread.join(30)
     assert not thread.is_alive()
+
+
+def test_what_is_needed_no_more_when_the_thread_comes_to_it_is_not_asked_for() -> None:
+    """It has seen that slices are needed just before the last stage went."""
+    server, cache = served("v1")
+    cache.read([with_dra()])
+    cache.read([])
+    asked = len(server.asked)
+    cache._follow(cache._follower, threading.Event(), lambda: None)
+    assert len(server.asked) == asked
