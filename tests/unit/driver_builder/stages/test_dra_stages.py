@@ -11,6 +11,8 @@ from driver_builder.objects.stage_labels import TRUE, Stage, stage_label
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.resource_slices import NodeSlice, SlicesUnread
 from driver_builder.observed.snapshot import Snapshot
+from driver_builder.persistent import Layered, cut
+from driver_builder.planning.settled import Settled
 from driver_builder.reasons import Reason
 from driver_builder.stages.node_stages import MISSING_SECONDS, REGISTER_SECONDS, NodeStages, Standing, of_node
 from driver_builder.stages.stage_view import StageView
@@ -114,3 +116,23 @@ def test_a_driver_with_a_device_plugin_does_not_look_at_slices() -> None:
     seen = Snapshot(now=NOW, drivers=(container,), node_slices={"": (SLICE,)}, slices_unread=UNSERVED)
     view = StageView.of(seen, container)
     assert (view.slices, view.slices_unread) == ({}, None)
+
+
+def test_slices_that_stayed_cost_no_node() -> None:
+    """The same ones are the same mapping; of others the nodes are looked at that differ."""
+    first, second = cut([replace(SLICE, node=f"node-{number}") for number in range(200)]), cut([SLICE])
+    views = [
+        StageView.of(Snapshot(now=NOW, drivers=(CONTAINER,), node_slices={GPU: items}), CONTAINER)
+        for items in (first, first, cut([*first, ELSEWHERE]))
+    ]
+    settled, nodes = Settled(), Layered({name: node(name) for name in views[0].slices})
+    face = (views[0].settings,)
+    assert settled.begin(face, nodes, views[0].slices) == set(nodes)
+    settled.end(set(nodes), set(nodes), ())
+    assert views[1].slices is views[0].slices
+    assert settled.begin(face, nodes, views[1].slices) == set()
+    more = Layered({**nodes, "node-b": node("node-b")})
+    settled.begin(face, more, views[1].slices)
+    settled.end({"node-b"}, {"node-b"}, ())
+    assert settled.begin(face, more, views[2].slices) == {"node-b"}
+    assert StageView.of(Snapshot(now=NOW, node_slices={GPU: second}), CONTAINER).slices.keys() == {"node-a"}
