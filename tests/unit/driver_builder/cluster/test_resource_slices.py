@@ -218,5 +218,9 @@ def test_what_is_needed_no_more_when_the_thread_comes_to_it_is_not_asked_for() -
     cache.read([with_dra()])
     cache.read([])
     asked = len(server.asked)
-    cache._follow(cache._follower, threading.Event(), lambda: None)
-    assert len(server.asked) == asked
+    stop = threading.Event()
+    timer = threading.Timer(5, stop.set)
+    timer.start()
+    cache._follow(cache._follower, stop, lambda: None)
+    timer.cancel()
+    assert (len(server.asked), stop.is_set()) == (asked, False)
