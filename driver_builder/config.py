@@ -53,6 +53,7 @@ class Settings:
     device_agent_image: str
     """Image of the device plugin of ours; empty: none."""
     device_agent_accounts: frozenset[str]
+    dra_driver_accounts: frozenset[str]
     """The service accounts, ``namespace/name``, whose tokens the device plugin of ours may get."""
     loader_privileges: LoaderPrivileges
     """What containers that load and unload modules may do on their node."""
@@ -172,6 +173,11 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         "--device-agent-accounts",
         metavar="NAMESPACE/NAME,...",
         help="service accounts that spec.stages.devicePlugin.nvidia.serviceAccountName may name (default: none)",
+    )
+    parser.add_argument(
+        "--dra-driver-accounts",
+        metavar="NAMESPACE/NAME,...",
+        help="service accounts that spec.stages.devicePlugin.dra.serviceAccountName may name (default: none)",
     )
     parser.add_argument(
         "--loader-privileges",
@@ -350,6 +356,7 @@ def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = 
         loader_image=pick.text("loader_image") or "",
         device_agent_image=pick.text("device_agent_image") or "",
         device_agent_accounts=_accounts("--device-agent-accounts", pick.text("device_agent_accounts") or ""),
+        dra_driver_accounts=_accounts("--dra-driver-accounts", pick.text("dra_driver_accounts") or ""),
         loader_privileges=_one_of(LoaderPrivileges, "--loader-privileges", pick.text("loader_privileges")),
         job_image=pick.text("job_image") or "",
         hand_over_image=pick.text("hand_over_image") or "",

@@ -1,9 +1,17 @@
-"""What a device plugin claims of a node's extended resources: one name, or every name of a domain. Pure.
+"""What a plugin claims on a node: an extended resource, every one of a domain, or the name of a DRA driver. Pure.
 
 A claim of a domain ends in a slash, as no name does (``nvidia.com/``): which resources come depends on the devices.
+That of a DRA driver begins with ``dra:``, as no resource does: a kubelet knows one driver of a name.
 """
 
 from collections.abc import Iterable
+
+_DRA = "dra:"
+
+
+def of_dra_driver(name: str) -> str:
+    """Return the claim of a driver of dynamic resource allocation."""
+    return f"{_DRA}{name}"
 
 
 def covers(claim: str, name: str) -> bool:
@@ -23,4 +31,6 @@ def overlap(claim: str, other: str) -> bool:
 
 def words(claim: str) -> str:
     """Return how messages name what is claimed."""
+    if claim.startswith(_DRA):
+        return f"devices by DRA driver {claim.removeprefix(_DRA)}"
     return f"resources in {claim}" if claim.endswith("/") else claim

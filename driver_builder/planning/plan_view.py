@@ -62,6 +62,13 @@ class PlanSettings:
     """The image of our device plugin; empty where there is none."""
     device_agent_accounts: frozenset[str] = frozenset()
     """The service accounts (``namespace/name``) whose tokens it may get."""
+    dra_driver_accounts: frozenset[str] = frozenset()
+    """Those that vendors' DRA drivers may have."""
+
+    @property
+    def plugin_accounts(self) -> frozenset[str]:
+        """All accounts that plugins of drivers may have."""
+        return self.device_agent_accounts | self.dra_driver_accounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,7 +134,7 @@ def _act(
         clock=time.time,
         secret_seconds=SECRET_SECONDS,
         refused_evictions=refused_evictions,
-        accounts=settings.device_agent_accounts,
+        accounts=plan_settings.plugin_accounts,
     )
     reconciler = Reconciler(
         observer=observer,
@@ -157,6 +157,7 @@ def _act(
     )
     for follower in cache.followers:
         supervisor.start(follower.name, partial(follower.run, stop, wake.set))
+    supervisor.start(cache.slices.name, partial(cache.slices.run, stop, wake.set))
     try:
         Controller(reconciler=reconciler, wake=wake, resync_seconds=settings.resync_seconds, heartbeat=heartbeat).run(
             stop
