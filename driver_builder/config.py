@@ -55,6 +55,8 @@ class Settings:
     """Image of the device plugin of ours; empty: none."""
     device_agent_accounts: frozenset[str]
     """The service accounts, ``namespace/name``, whose tokens the device plugin of ours may get."""
+    dra_driver_accounts: frozenset[str]
+    """Those that vendors' DRA drivers may have."""
     agent_drains: AgentDrains
     """What the device agents of nodes may have drained."""
     loader_privileges: LoaderPrivileges
@@ -177,6 +179,11 @@ def add_run_flags(parser: argparse.ArgumentParser) -> None:
         help="service accounts that spec.stages.devicePlugin.nvidia.serviceAccountName may name (default: none)",
     )
     add_agent_drain_flags(parser)
+    parser.add_argument(
+        "--dra-driver-accounts",
+        metavar="NAMESPACE/NAME,...",
+        help="service accounts that spec.stages.devicePlugin.dra.serviceAccountName may name (default: none)",
+    )
     parser.add_argument(
         "--loader-privileges",
         choices=[word.value for word in LoaderPrivileges],
@@ -369,6 +376,7 @@ def settings(flags: argparse.Namespace, environment: Mapping[str, str] | None = 
         loader_image=pick.text("loader_image") or "",
         device_agent_image=pick.text("device_agent_image") or "",
         device_agent_accounts=_objects("--device-agent-accounts", "a service account", pick),
+        dra_driver_accounts=_objects("--dra-driver-accounts", "a service account", pick),
         agent_drains=AgentDrains(
             resources=_agent_resources(pick.text("agent_drain_resources") or ""),
             daemon_sets=_objects("--agent-daemonsets", "a DaemonSet", pick),

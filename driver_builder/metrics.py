@@ -108,7 +108,7 @@ class CacheCollector(Collector):
         age = GaugeMetricFamily(
             "driver_builder_cache_age_seconds", "Time since the last event or bookmark of the watch", labels=labels
         )
-        for follower in self._cache.followers:
+        for follower in (*self._cache.followers, *self._cache.slices.followers):
             place = (follower.source.resource.plural, follower.source.namespace or "")
             values = follower.collection.values()
             objects.add_metric(place, len(values))

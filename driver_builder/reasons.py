@@ -141,6 +141,8 @@ class Reason(StrEnum):
     RESOURCE_CONFLICT = "ResourceConflict"
     DEVICE_PLUGIN_FAILED = "DevicePluginFailed"
     RESOURCE_MISSING = "ResourceMissing"
+    DRA_NOT_SERVED = "DRANotServed"
+    RESOURCE_SLICES_NOT_READ = "ResourceSlicesNotRead"
     PLUGIN_VALIDATION_FAILED = "PluginValidationFailed"
     SERVICE_ACCOUNT_NOT_ALLOWED = "ServiceAccountNotAllowed"
     SERVICE_ACCOUNT_NOT_FOUND = "ServiceAccountNotFound"
@@ -608,9 +610,19 @@ _STAGES = {
         "Check its pod on the node in the message: kubectl describe pod, kubectl logs",
     ),
     Reason.RESOURCE_MISSING: _means(
-        "The device plugin runs on a node, and the kubelet has none of its resource",
+        "The device plugin runs on a node, and the kubelet has none of its resource; or a DRA driver runs there, and no"
+        " ResourceSlice has a device of it",
         "Read the log of the plugin's pod on the node in the message: it found no healthy device, or could not"
-        " register",
+        " register; a DRA driver also needs the right to create ResourceSlices",
+    ),
+    Reason.DRA_NOT_SERVED: _means(
+        "The device plugin is a DRA driver, and the API server does not have resource.k8s.io/v1 (Kubernetes 1.34)",
+        "Upgrade the cluster, or use a device plugin: spec.stages.devicePlugin without dra",
+    ),
+    Reason.RESOURCE_SLICES_NOT_READ: _means(
+        "The device plugin is a DRA driver, and driver-builder may not read ResourceSlices: nodes keep the label .plug"
+        " that they have, and get none",
+        "Apply deploy/driver-builder/dra.yaml (chart: driverBuilder.draDriverAccounts)",
     ),
     Reason.PLUGIN_VALIDATION_FAILED: _means(
         "The command of spec.stages.pluginValidation failed on a node, which has no label .plgok",
@@ -618,17 +630,18 @@ _STAGES = {
         " command again",
     ),
     Reason.SERVICE_ACCOUNT_NOT_ALLOWED: _means(
-        "The settings of driver-builder do not allow the account that"
-        " spec.stages.devicePlugin.nvidia.serviceAccountName names: devices are there, and the label of a node selects"
-        " no profile",
-        "Name the account in --device-agent-accounts of driver-builder, or remove it from the spec",
+        "The settings of driver-builder do not allow the account that spec.stages.devicePlugin.nvidia or .dra names in"
+        " serviceAccountName: with nvidia, devices are there, and the label of a node selects no profile; a DRA driver"
+        " is not started",
+        "Name the account in --device-agent-accounts of driver-builder, that of a DRA driver in --dra-driver-accounts,"
+        " or remove it from the spec",
     ),
     Reason.SERVICE_ACCOUNT_NOT_FOUND: _means(
-        "The account that spec.stages.devicePlugin.nvidia.serviceAccountName names does not exist, or driver-builder"
-        " may not read it: devices are there, and the label of a node selects no profile, unless the pods had the"
-        " account's token before it could not be read",
-        "Create the account, with its roles (device-agent admission-policy --account), and allow driver-builder to get"
-        " it (docs/stages.md)",
+        "The account that spec.stages.devicePlugin.nvidia or .dra names in serviceAccountName does not exist, or"
+        " driver-builder may not read it: with nvidia, devices are there, and the label of a node selects no profile; a"
+        " DRA driver is not started. Pods that had the account's token before it could not be read keep it",
+        "Create the account, with its roles (device-agent admission-policy --account, or what the DRA driver's vendor"
+        " says), and allow driver-builder to get it (docs/stages.md)",
     ),
 }
 

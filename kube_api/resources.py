@@ -59,6 +59,7 @@ OWN_ACCESS_REVIEWS = Resource(
 )
 """What is posted to either is answered, and not stored."""
 RESOURCE_CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
+RESOURCE_SLICES = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False)
 DRIVER_CONTAINERS = Resource("driverwright.io", "v1alpha1", "drivercontainers", "DriverContainer")
 NODE_FEATURE_RULES = Resource("nfd.k8s-sigs.io", "v1alpha1", "nodefeaturerules", "NodeFeatureRule", namespaced=False)
 NODE_FEATURES = Resource("nfd.k8s-sigs.io", "v1alpha1", "nodefeatures", "NodeFeature")

@@ -24,6 +24,8 @@ VALUES: Json = {
     "deviceAgent": {"enabled": True},
 }
 """Defaults, and what the manifests have beside the base of kustomize."""
+ALONE: dict[str, Json] = {"driver-builder/dra.yaml": {"driverBuilder": {"draDriverAccounts": ["any/account"]}}}
+"""Manifests that come with a value which others have in them: each is rendered by itself."""
 HEADER = "# Rendered from deploy/chart by `make manifests`: edit the template there.\n"
 _TEMPLATES = "driverwright/templates/"
 _TABLE = re.compile(r"(?<=<!-- values -->\n).*(?=<!-- end -->)", re.DOTALL)
@@ -45,9 +47,10 @@ def render(values: Json | None = None, *, namespace: str = NAMESPACE) -> dict[st
 
 def files(values: Json = VALUES) -> dict[Path, str]:
     """Return every file that is made of others, as it has to be; ``values`` are those of the manifests."""
+    texts = {**render(values), **{name: render(own)[name] for name, own in ALONE.items()}}
     rendered = {
         DEPLOY / name: HEADER + re.sub(" +$", "", text, flags=re.MULTILINE).strip() + "\n"
-        for name, text in render(values).items()
+        for name, text in texts.items()
         if name.endswith(".yaml")
     }
     sources = [DEPLOY / "crds" / "drivercontainers.yaml", *sorted((DEPLOY / "admission").glob("*.yaml"))]

@@ -63,11 +63,16 @@ class DriverContainer:
         return names.ready_label(self.namespace, self.name)
 
     @property
-    def agent_account(self) -> str:
+    def plugin_account(self) -> str:
         """The service account (``namespace/name``) that the pods of its plugin are to have; empty for none."""
         plugin = self.spec.device_plugin if isinstance(self.spec, DriverSpec) else None
-        account = plugin.account if plugin is not None else None
-        return f"{self.namespace}/{account}" if account is not None else ""
+        return f"{self.namespace}/{plugin.account}" if plugin is not None and plugin.account is not None else ""
+
+    @property
+    def dra_driver(self) -> str:
+        """The driver of dynamic resource allocation that its plugin is; empty for none."""
+        plugin = self.spec.device_plugin if isinstance(self.spec, DriverSpec) else None
+        return plugin.dra.driver if plugin is not None and plugin.dra is not None else ""
 
 
 def parse(obj: Json, known: SpecCache | None = None) -> DriverContainer:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import re2
 
+from driver_builder.api.environment import EnvironmentVariable
 from driver_builder.api.rollout_settings import RolloutSettings
 from driver_builder.api.stage_settings import DevicePluginSettings, StageSettings
 from driver_builder.model.build import ModuleSpec, Signing, SourceArchive, SourceGit, SourceImage, SourcePackage
@@ -181,14 +182,6 @@ class Propagation(StrEnum):
     NONE = "None"
     HOST_TO_CONTAINER = "HostToContainer"
     BIDIRECTIONAL = "Bidirectional"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EnvironmentVariable:
-    """A variable of an image's own program."""
-
-    name: str
-    value: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

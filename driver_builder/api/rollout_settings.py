@@ -62,6 +62,7 @@ class DrainSettings:
     several (:mod:`driver_builder.model.resource_claim`); the driver's own plugin may add one. ``pause_labels`` of the
     Node are changed, so that the DaemonSets leave that require them. Pods that nothing creates again leave with
     ``force``, and those with files of their own on the node with ``delete_empty_dir_data``, as with ``kubectl drain``.
+    Where the driver's plugin is a DRA driver, ``plugin_leaves_last``: without it the kubelet ends no pod with a claim.
     """
 
     resources: tuple[str, ...] = ()
@@ -72,6 +73,7 @@ class DrainSettings:
     force: bool = False
     delete_empty_dir_data: bool = False
     pause_labels: tuple[str, ...] = ()
+    plugin_leaves_last: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

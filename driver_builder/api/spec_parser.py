@@ -156,11 +156,19 @@ def _spec(spec: Reader) -> DriverSpec:
 
 
 def _rollout(spec: Reader, stages: StageSettings | None) -> RolloutSettings:
-    """Read how drivers are replaced. A drain covers NVIDIA's devices unasked: which resources these are is open."""
+    """Read how drivers are replaced.
+
+    A drain covers NVIDIA's devices unasked, as which resources these are is open, and what a DRA driver has allocated.
+    """
     rollout, plugin = read_rollout(spec.object("rollout")), stages.device_plugin if stages is not None else None
-    if rollout.drain is None or plugin is None or plugin.nvidia is None:
+    if rollout.drain is None or plugin is None:
         return rollout
-    drain = replace(rollout.drain, resources=(*rollout.drain.resources, plugin.claim))
+    drain = rollout.drain
+    if plugin.nvidia is not None:
+        drain = replace(drain, resources=(*drain.resources, plugin.claim))
+    if plugin.dra is not None:
+        drivers = tuple(dict.fromkeys((*drain.dra_drivers, plugin.dra.driver)))
+        drain = replace(drain, dra_drivers=drivers, plugin_leaves_last=True)
     return replace(rollout, drain=drain)
 
 

@@ -17,8 +17,12 @@ from kube_api.names import GROUP
 
 PROGRAM_VARIABLE = "DRIVERWRIGHT_DRIVER"
 """The variable of an image's own program that driver-builder sets itself."""
+STAGE_VARIABLES = ("NODE_NAME", "POD_NAMESPACE", "POD_UID")
+"""The variables of a DRA driver that driver-builder sets itself."""
 MAX_ITEMS = 64
 """Entries of a list or a mapping, at most."""
+
+_IS_SET = "is set by driver-builder: leave it out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,11 @@ def _label_of_ours(key: str) -> str:
 
 
 def _variable_of_ours(name: str) -> str:
-    return "is set by driver-builder: leave it out" if name == PROGRAM_VARIABLE else ""
+    return _IS_SET if name == PROGRAM_VARIABLE else ""
+
+
+def _variable_of_a_stage(name: str) -> str:
+    return _IS_SET if name in STAGE_VARIABLES else ""
 
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -115,6 +123,7 @@ ENV_NAME = Rule(
     128,
     _variable_of_ours,
 )
+STAGE_ENV_NAME = Rule(ENV_NAME.pattern, ENV_NAME.words, ENV_NAME.max_length, _variable_of_a_stage)
 DEVICE_NODE = Rule(
     re.compile(rf"/dev/{_NO_CLIMB}[A-Za-z0-9._+@:-]+(?:/[A-Za-z0-9._+@:-]+)*"),
     "is not a device node: write its absolute path below /dev without '..', such as /dev/nvidia0, of letters, digits "

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from device_resources.resource import NVIDIA_DOMAIN
+from driver_builder.api.environment import EnvironmentVariable
+from driver_builder.model import resource_claim
 
 Json = dict[str, Any]
 
@@ -52,6 +54,19 @@ class UseSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DraSettings:
+    """``dra``: the vendor's image is a driver of dynamic resource allocation, and no device plugin.
+
+    ``driver`` is the name by which it registers with the kubelet and publishes ResourceSlices, ``account`` the service
+    account that it has. ``env`` are further variables of its container, in the order that they were given.
+    """
+
+    driver: str
+    account: str
+    env: tuple[EnvironmentVariable, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DevicePluginSettings:
     """``devicePlugin``: our agent with a ``resource`` described in place or with ``nvidia``, or a vendor's ``image``.
 
@@ -59,7 +74,7 @@ class DevicePluginSettings:
     what was in ``nvidia`` and is not for the agent's configuration. ``use`` is what our agent shows and limits of the
     devices' use.
     ``resource_name`` is the extended resource that the nodes get, such as ``driverwright.io/edu``; with ``nvidia`` it
-    is the one of full cards, and nodes may get others of the same domain.
+    is the one of full cards, and nodes may get others of the same domain. With ``dra`` there is none.
     """
 
     resource_name: str
@@ -72,16 +87,12 @@ class DevicePluginSettings:
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     privileged: bool = False
+    dra: DraSettings | None = None
 
     @property
     def is_of_agent(self) -> bool:
         """Return whether our agent is the plugin."""
         return self.image is None
-
-    @property
-    def account(self) -> str | None:
-        """Return the service account by whose token our agent follows its Node; None where it needs none."""
-        return next((one.account for one in (self.mig, self.profiles) if one is not None and one.account), None)
 
     @property
     def has_nvml(self) -> bool:
@@ -90,8 +101,17 @@ class DevicePluginSettings:
 
     @property
     def claim(self) -> str:
-        """Return what it offers on its nodes alone: one resource, or with ``nvidia`` all of a domain."""
+        """Return what it offers on its nodes alone: one resource, with ``nvidia`` all of a domain, or a DRA driver."""
+        if self.dra is not None:
+            return resource_claim.of_dra_driver(self.dra.driver)
         return self.resource_name if self.nvidia is None else NVIDIA_DOMAIN
+
+    @property
+    def account(self) -> str | None:
+        """Return the name of the service account that its pods are to have, None for none."""
+        return next(
+            (one.account for one in (self.dra, self.mig, self.profiles) if one is not None and one.account), None
+        )
 
 
 DEADLINE_SECONDS, RETRIES = 300.0, 2

@@ -2,6 +2,7 @@
 
 from device_resources.nvidia import FULL_CARD
 from device_resources.resource_parser import InvalidResource, parse_resource
+from driver_builder.api.dra_stage import read_dra
 from driver_builder.api.nvidia_stage import read_nvidia
 from driver_builder.api.spec_reader import Reader
 from driver_builder.api.spec_rules import BASE_IMAGE, EXTENDED_RESOURCE, TEXT
@@ -15,6 +16,7 @@ from driver_builder.api.stage_settings import (
 from driver_builder.api.use_stage import FIELDS_OF_USE, read_use
 
 MAX_RETRIES = 10
+_OF_IMAGE = ("command", "args", "privileged", "resourceName", "dra")
 
 _ELSEWHERE = {
     "validation": "it stays where it was: write spec.validation",
@@ -23,6 +25,11 @@ _ELSEWHERE = {
     **{name: f"write stages.devicePlugin.{name}" for name in FIELDS_OF_USE},
 }
 """What may be looked for here, and where it belongs."""
+
+_NO_VALIDATION = (
+    "devicePlugin.dra excludes it, because its pod is bound to a node, and only the scheduler allocates devices of a "
+    "ResourceClaim: remove it, and run a pod of your own with a claim (docs/stages.md)"
+)
 
 
 def read_stages(spec: Reader) -> StageSettings | None:
@@ -38,6 +45,8 @@ def read_stages(spec: Reader) -> StageSettings | None:
     if stages.has("pluginValidation"):
         if plugin is None:
             stages.wrong("there is no devicePlugin that it could validate: write one, or remove it", "pluginValidation")
+        elif plugin.dra is not None:
+            stages.wrong(_NO_VALIDATION, "pluginValidation")
         validation = _plugin_validation(stages.object("pluginValidation"), plugin.resource_name if plugin else "")
     return StageSettings(device_plugin=plugin, plugin_validation=validation)
 
@@ -48,18 +57,23 @@ def _device_plugin(plugin: Reader) -> DevicePluginSettings:
     name, resource = plugin.text("resourceName", EXTENDED_RESOURCE), plugin.raw("resource")
     kinds = [kind for kind in ("resource", "nvidia", "image") if plugin.has(kind)]
     nvidia = read_nvidia(plugin)
-    use = read_use(plugin)
+    use, dra = read_use(plugin), read_dra(plugin)
     if len(kinds) != 1:
         words = "resource or nvidia for our agent, image for a vendor's plugin"
         plugin.wrong(f"exactly one of resource, image, nvidia is needed: {words}")
     if ours := [kind for kind in kinds if kind != "image"]:
-        others = [field for field in ("command", "args", "privileged", "resourceName") if plugin.has(field)]
+        others = [field for field in _OF_IMAGE if plugin.has(field)]
         if others:
             plugin.wrong(f"{ours[0]} excludes {', '.join(others)}, which belong to image: remove them")
         # What comes depends on the cards and the profile.
         name = _name_of(plugin, resource) if ours[0] == "resource" else FULL_CARD
-    elif not plugin.has("resourceName"):
-        plugin.wrong("is missing: write the extended resource that the plugin offers", "resourceName")
+    elif dra is not None and plugin.has("resourceName"):
+        plugin.wrong(
+            "dra excludes it, because a DRA driver offers no extended resource itself: remove it", "resourceName"
+        )
+    elif dra is None and not plugin.has("resourceName"):
+        words = "is missing: write the extended resource that the plugin offers, or dra for a driver of ResourceClaims"
+        plugin.wrong(words, "resourceName")
     if plugin.has("image") and (others := [field for field in FIELDS_OF_USE if plugin.has(field)]):
         plugin.wrong(f"image excludes {', '.join(others)}, which belong to resource and nvidia: remove them")
     return DevicePluginSettings(
@@ -73,6 +87,7 @@ def _device_plugin(plugin: Reader) -> DevicePluginSettings:
         command=command,
         args=args,
         privileged=privileged,
+        dra=dra,
     )
 
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from driver_builder.api.driver_spec import (
     ContainerSettings,
-    EnvironmentVariable,
     HostPath,
     KernelMapping,
     LoadedBy,
     Propagation,
     VendorSettings,
 )
+from driver_builder.api.environment import read_env
 from driver_builder.api.spec_reader import Reader
 from driver_builder.api.spec_rules import ABSOLUTE_PATH, ENV_NAME, TEXT
 
@@ -68,20 +68,10 @@ def _container(container: Reader) -> ContainerSettings:
     return ContainerSettings(
         command=container.words("command", TEXT),
         args=container.words("args", TEXT),
-        env=_env(container),
+        env=read_env(container, ENV_NAME),
         host_paths=_host_paths(container),
         timeout_seconds=default.timeout_seconds if timeout is None else timeout,
     )
-
-
-def _env(container: Reader) -> tuple[EnvironmentVariable, ...]:
-    found = tuple(
-        EnvironmentVariable(name=item.needed("name", ENV_NAME), value=item.text("value", TEXT) or "")
-        for item in container.objects("env")
-    )
-    if len({item.name for item in found}) < len(found):
-        container.wrong("names a variable twice: name each once", "env")
-    return found
 
 
 def _host_paths(container: Reader) -> tuple[HostPath, ...]:

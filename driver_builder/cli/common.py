@@ -102,6 +102,7 @@ def plan_settings(settings: Settings) -> PlanSettings:
         device_agent_image=settings.device_agent_image,
         device_agent_accounts=settings.device_agent_accounts,
         agent_drains=settings.agent_drains,
+        dra_driver_accounts=settings.dra_driver_accounts,
         loader_privileges=settings.loader_privileges,
         retry_min_seconds=settings.retry_min_seconds,
         retry_max_seconds=settings.retry_max_seconds,
@@ -113,12 +114,13 @@ def plan_settings(settings: Settings) -> PlanSettings:
 def observe(settings: Settings, change: Callable[[Snapshot], Snapshot] = lambda seen: seen) -> Snapshot:
     """Read the cluster, and ask the registries for the images that it wants; ``change`` modifies the snapshot first."""
     client = Client.from_environment(settings.kubeconfig)
-    images = ImageReader(registries(settings, client), plan_settings(settings).template_versions)
+    decides = plan_settings(settings)
+    images = ImageReader(registries(settings, client), decides.template_versions)
     observer = Observer(
         client,
         namespaces=settings.namespaces,
         clock=time.time,
-        accounts=settings.device_agent_accounts,
+        accounts=decides.plugin_accounts,
         agent_drains=settings.agent_drains,
     )
     return images.read(change(observer.observe()))

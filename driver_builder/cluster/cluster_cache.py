@@ -21,6 +21,7 @@ from driver_builder.cluster.follower import Follower, Source
 from driver_builder.cluster.read_daemon_sets import OwnedDaemonSet, read_owned_daemon_set
 from driver_builder.cluster.read_metadata import place
 from driver_builder.cluster.read_pods import OwnedPod, read_owned_pod
+from driver_builder.cluster.resource_slices import SliceCache
 from driver_builder.objects import manifests
 from driver_builder.observed.inventory import Node, read_node
 from kube_api.client import Client, Object
@@ -111,6 +112,8 @@ class ClusterCache:
         self.namespaces = tuple(
             NamespaceCache(client, namespace, self.specs, clock) for namespace in dict.fromkeys(namespaces)
         )
+        self.slices = SliceCache(client, clock)
+        """Not one of the followers: it follows only while it is asked."""
 
     @property
     def followers(self) -> "tuple[AnyFollower, ...]":

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from driver_builder import free_memory, telemetry
 from driver_builder.backoff import Backoff
@@ -31,6 +31,16 @@ at once."""
 logger = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
+
+
+class Stopping(Protocol):
+    """Says when to stop: a :class:`threading.Event`, or something narrower."""
+
+    def is_set(self) -> bool:
+        """Return whether to stop."""
+
+    def wait(self, timeout: float) -> bool:
+        """Wait so many seconds for it; returns whether to stop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +115,7 @@ class Follower(Generic[Value]):
             if not (self.is_trusted or is_just_listed):
                 self._list("Repair")
 
-    def run(self, stop: threading.Event, changed: Callable[[], None]) -> None:
+    def run(self, stop: Stopping, changed: Callable[[], None]) -> None:
         """List and watch until stopped, with back-off while the API server is away; ``changed`` is called for news."""
         self._is_running = True
         while not stop.is_set():

@@ -15,11 +15,11 @@ from driver_builder import telemetry
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.builds.build_queue import BuildQueue, BuildStates
-from driver_builder.cluster.agent_accounts import AgentAccounts
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.driver_inputs import DriverInputs
 from driver_builder.cluster.look_ahead import LookAhead
 from driver_builder.cluster.named_contents import NamedContents
+from driver_builder.cluster.plugin_accounts import PluginAccounts
 from driver_builder.cluster.pods_of_drivers import PodReader
 from driver_builder.cluster.read_claims import with_claims
 from driver_builder.cluster.read_daemon_sets import read_plugin_config, read_stray_set
@@ -81,7 +81,7 @@ class Observer:
         self._pods = PodReader()
         self._next_nodes = NextNodes()
         self._look_ahead = LookAhead(client)
-        self._accounts = AgentAccounts(client, accounts, clock)
+        self._accounts = PluginAccounts(client, accounts, clock)
         self._agent_drains = agent_drains
         self._daemon_sets: tuple[object, tuple[DaemonSet, ...], tuple[PluginSet, ...]] = (None, (), ())
         """The DaemonSets, those of plugins, and what they were taken from."""
@@ -115,6 +115,7 @@ class Observer:
         node_pods = read_node_pods(self._client, dict.fromkeys((*ours_drained, *asked)), ours)
         by_claims = (driver.key for driver in drivers if _drains_by_claims(driver))
         node_pods = with_claims(self._client, node_pods, frozenset(drained(held(nodes), by_claims)))
+        node_slices, slices_unread = cache.slices.read(drivers)
         now = self._clock()
         snapshot = Snapshot(
             now=now,
@@ -134,7 +135,9 @@ class Observer:
             plugin_pods=found.plugin_pods,
             plugin_configs=dict(self._plugin_configs(drivers, plugin_sets)),
             plugin_strays=dict(self._plugin_strays(drivers, plugin_sets)),
-            agent_accounts=self._accounts.read(drivers),
+            plugin_accounts=self._accounts.read(drivers),
+            node_slices=node_slices,
+            slices_unread=slices_unread,
             plugin_validation_pods=found.plugin_validation_pods,
             terminating_namespaces=frozenset(self._terminating(drivers)),
             node_pods=node_pods,

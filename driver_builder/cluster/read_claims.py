@@ -8,6 +8,7 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Any
 
+from driver_builder.cluster import resource_api
 from driver_builder.observed.node_pods import NodePod, NodePods
 from kube_api.client import Reader
 from kube_api.errors import Forbidden, NotFound
@@ -35,16 +36,13 @@ def with_claims(client: Reader, found: Mapping[str, NodePods], nodes: Set[str]) 
 def _unseen(client: Reader) -> str | None:
     """Return why no claim can be read, empty if they can; None where the API server has none."""
     try:
-        group = client.get(f"/apis/{RESOURCE_CLAIMS.group}")
-    except NotFound:
-        return None
+        versions = resource_api.served_versions(client)
     except Forbidden as error:
         return _not_seen(error)
-    versions = [str(item.get("version")) for item in group.get("versions") or ()]
-    if RESOURCE_CLAIMS.version in versions:
-        return ""
-    served = printable(", ".join(versions), 63)
-    return f"ResourceClaims are not seen: the API server has {RESOURCE_CLAIMS.group} as {served}, and not as v1"
+    if not versions:
+        return None
+    is_served = resource_api.VERSION in versions
+    return "" if is_served else f"ResourceClaims are not seen: {resource_api.without_version(versions)}"
 
 
 def _completed(client: Reader, pods: NodePods, drivers: dict[tuple[str, str], frozenset[str]]) -> NodePods:

@@ -123,6 +123,7 @@ def read_plugin_pod(obj: Json) -> PluginPod:
         owner=shared(str(controller_of(obj).get("uid") or "")),
         ready_since=(_time(ready.get("lastTransitionTime")) or 0.0) if is_ready else None,
         has_token=gpu_profiles.is_answering(obj["spec"]),
+        started_at=_time(status.get("startTime")),
         message=shared(printable(_trouble(status))),
     )
 

@@ -58,10 +58,6 @@ _OF_A_SIGNATURE = {
     "with spec.source",
     "unsignedImageRegistryTLS": "unsigned images are not read",
 }
-_OF_A_MODULE = {
-    "dra": "no drivers for dynamic resource allocation are deployed: write a DaemonSet of your own that selects the "
-    "labels of spec.stages (docs/stages.md)",
-}
 _DROPPED_OF_A_MODULE = {
     "imageRebuildTriggerGeneration": "the annotation driverwright.io/rebuild with a new value rebuilds a driver",
 }
@@ -125,7 +121,6 @@ def convert(module: Mapping[str, Any], known: Known) -> Conversion:
 
 def _spec(module: Reader, namespace: str | None, name: str, known: Known, remarks: Remarks) -> Json:
     """Return the spec of the driver; empty where there is no driver."""
-    remarks.lost(module, _OF_A_MODULE)
     remarks.dropped(module, _DROPPED_OF_A_MODULE)
     loader = module.object("moduleLoader")
     container = loader.object("container")

@@ -12,6 +12,9 @@ from driver_builder.stages import node_stages
 from driver_builder.stages.node_stages import NodeStages, Standing
 from driver_builder.stages.stage_view import StageView
 
+_OF_NO_POD = (Reason.RESOURCE_CONFLICT, Reason.DRA_NOT_SERVED, Reason.RESOURCE_SLICES_NOT_READ)
+"""What is wrong with a plugin whatever its pod does."""
+
 
 def stage_checks(context: Context) -> Iterator[Step]:
     """Check each stage of a driver, whose ready label is on the node."""
@@ -49,10 +52,9 @@ def _run(context: Context, stages: StageView, found: NodeStages) -> Step:
 def _plugin(context: Context, stages: StageView, found: NodeStages) -> Step:
     node, driver = context.node, context.driver
     if stages.has_label(node, Stage.PLUG) and found.reason in (None, Reason.PLUGIN_VALIDATION_FAILED):
-        return ok(
-            "plugin", f"its device plugin is ready, and the kubelet has its resource: {stages.labels[Stage.PLUG]}"
-        )
-    if found.reason is Reason.RESOURCE_CONFLICT:
+        has = "a ResourceSlice has its devices" if driver.dra_driver else "the kubelet has its resource"
+        return ok("plugin", f"its device plugin is ready, and {has}: {stages.labels[Stage.PLUG]}")
+    if found.reason in _OF_NO_POD:
         return broken("plugin", found.why, remedy_of(found.reason))
     trouble = context.decided.stages
     if stages.plugin_set is None and trouble is not None:

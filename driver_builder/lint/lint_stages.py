@@ -1,4 +1,4 @@
-"""What keeps the devices of ``stages.devicePlugin.nvidia`` from coming, for all that the spec is valid. Pure.
+"""What goes wrong with a plugin of ``spec.stages``, for all that the spec is valid. Pure.
 
 Place in the flow: ``lint`` calls it.
 """
@@ -24,3 +24,11 @@ def without_devices(spec: DriverSpec) -> Iterator[tuple[Path, str]]:
     if spec.userspace is not None and spec.userspace.host_path is None:
         words = f"stages.devicePlugin.nvidia looks for the driver's library below {NVIDIA_PATH}"
         yield ("spec", "userspace", "hostPath"), f"{words}: set it to that, or no device is found"
+
+
+def without_drain(spec: DriverSpec) -> Iterator[tuple[Path, str]]:
+    """Return which field a DRA driver lacks: where it leaves a node, no pod with a claim ends."""
+    dra = spec.device_plugin.dra if spec.device_plugin is not None else None
+    if dra is not None and spec.rollout.drain is None:
+        words = "is not set, and without the DRA driver the kubelet ends no pod with a ResourceClaim"
+        yield ("spec", "rollout", "drain"), f"{words}: write draDrivers: [{dra.driver}], so that these leave first"

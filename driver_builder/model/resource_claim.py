@@ -1,7 +1,9 @@
-"""Which extended resources a text stands for: one name, every name of a domain, or every name that begins alike. Pure.
+"""Which devices a text stands for: an extended resource, every one of a domain, every one that begins alike, or those of
+a DRA driver. Pure.
 
 Device plugins claim by it, drains select pods by it, and the controller allows by it what other programs may ask. What
-stands for more than one name ends in a slash (``nvidia.com/``) or a star (``nvidia.com/mig-*``), as no name does.
+stands for more than one name ends in a slash (``nvidia.com/``) or a star (``nvidia.com/mig-*``), as no name does. The
+claim of a DRA driver begins with ``dra:``, as no resource does: a kubelet knows one driver of a name.
 """
 
 import re
@@ -14,6 +16,12 @@ PATTERN = re.compile(rf"{_DOMAIN}(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]{{0,61}}[A-Za-z0
 """One name, or what names begin with and a star."""
 MAX_NAME = 317
 """Characters of such a name: a domain, a slash and a name."""
+_DRA = "dra:"
+
+
+def of_dra_driver(name: str) -> str:
+    """Return the claim of a driver of dynamic resource allocation."""
+    return f"{_DRA}{name}"
 
 
 def covers(claim: str, name: str) -> bool:
@@ -37,6 +45,8 @@ def overlap(claim: str, other: str) -> bool:
 
 def words(claim: str) -> str:
     """Return how messages name what is claimed."""
+    if claim.startswith(_DRA):
+        return f"devices by DRA driver {claim.removeprefix(_DRA)}"
     return f"resources in {claim}" if claim.endswith("/") else claim
 
 

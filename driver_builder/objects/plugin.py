@@ -15,7 +15,8 @@ from typing import Any
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.stage_settings import DevicePluginSettings
-from driver_builder.objects import agent_token, device_use, gpu_profiles, nvidia_plugin
+from driver_builder.model.userspace import HOST_FOLDER, NVIDIA_FOLDER
+from driver_builder.objects import agent_token, device_use, dra_plugin, gpu_profiles, nvidia_plugin
 from driver_builder.objects.manifests import DRIVER_LABEL, FIELD_MANAGER, UNPRIVILEGED, owner_reference, short_name
 from driver_builder.objects.stage_labels import TRUE, Stage, stage_label
 from driver_builder.objects.tolerations import with_ours
@@ -65,7 +66,7 @@ class StraySet:
 class PluginPod:
     """One pod of such a DaemonSet, whose uid is ``owner``; ``ready_since`` is None while it is not ready.
 
-    ``has_token`` says that it reports on its Node what it offers.
+    ``has_token`` says that it reports on its Node what it offers, ``started_at`` when its kubelet took it.
     """
 
     namespace: str
@@ -77,6 +78,7 @@ class PluginPod:
     ready_since: float | None = None
     deleting: bool = False
     has_token: bool = False
+    started_at: float | None = None
     message: str = ""
 
 
@@ -132,7 +134,7 @@ def daemon_set(
             "labels": {**labels, **device_use.labels(settings.use)},
             **({"annotations": annotations} if annotations else {}),
         },
-        "spec": _with_more(_pod_spec(driver, spec, settings, agent_image), settings, has_token=has_token),
+        "spec": _with_more(_pod_spec(driver, spec, settings, agent_image), spec, settings, has_token=has_token),
     }
     return {
         "apiVersion": DAEMON_SETS.api_version,
@@ -271,7 +273,9 @@ def _pod_spec(driver: DriverContainer, spec: DriverSpec, settings: DevicePluginS
     return pod
 
 
-def _with_more(pod: Json, settings: DevicePluginSettings, *, has_token: bool) -> Json:
+def _with_more(pod: Json, spec: DriverSpec, settings: DevicePluginSettings, *, has_token: bool) -> Json:
+    if settings.dra is not None:
+        return dra_plugin.with_dra(pod, settings.dra, driver_files=_folder_of_files(spec))
     if settings.profiles is not None:
         pod = gpu_profiles.with_profiles(pod, settings.profiles)
     if has_token and settings.mig is not None:
@@ -281,18 +285,26 @@ def _with_more(pod: Json, settings: DevicePluginSettings, *, has_token: bool) ->
     return pod if settings.use is None else device_use.with_use(pod, settings.use)
 
 
+def _folder_of_files(spec: DriverSpec) -> str | None:
+    """Return the folder of the node that has the folder of the driver's user space, None without one."""
+    if spec.userspace is None:
+        return None
+    return HOST_FOLDER if spec.userspace.host_path is None else NVIDIA_FOLDER
+
+
 def _folders(settings: DevicePluginSettings) -> tuple[list[Json], list[Json]]:
     """Return the mounts and volumes of the folders of the node that a plugin has."""
     below = "/host" if settings.is_of_agent else ""
     seen = [_DEVICES, *(_of_agent(settings) if settings.is_of_agent else ())]
     places = {f"seen-{number}": path for number, path in enumerate(seen)}
     is_read_only = not settings.privileged
-    mounts: list[Json] = [{"name": "sockets", "mountPath": _SOCKETS}]
+    writes = {} if settings.dra is not None else {"sockets": _SOCKETS}
+    mounts: list[Json] = [{"name": name, "mountPath": path} for name, path in writes.items()]
     mounts += [
         {"name": name, "mountPath": f"{below}{path}", **({"readOnly": True} if is_read_only else {})}
         for name, path in places.items()
     ]
-    volumes = [{"name": name, "hostPath": {"path": path}} for name, path in {"sockets": _SOCKETS, **places}.items()]
+    volumes = [{"name": name, "hostPath": {"path": path}} for name, path in {**writes, **places}.items()]
     return mounts, volumes
 
 

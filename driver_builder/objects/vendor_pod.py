@@ -8,7 +8,7 @@ program, and ``hold`` watches what a proof pod (:mod:`driver_builder.objects.pro
 
 from typing import Any
 
-from driver_builder.api.driver_spec import DriverSpec, EnvironmentVariable, HostPath, LoadedBy, VendorSettings
+from driver_builder.api.driver_spec import DriverSpec, HostPath, LoadedBy, VendorSettings
 from driver_builder.api.spec_rules import PROGRAM_VARIABLE
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
@@ -124,7 +124,7 @@ def _program(load: Json, vendor: VendorSettings, privileges: LoaderPrivileges) -
     given = {
         "command": list(settings.command),
         "args": list(settings.args),
-        "env": [{"name": DRIVER_VARIABLE, "value": _driver_of(load)}, *map(_variable, settings.env)],
+        "env": [{"name": DRIVER_VARIABLE, "value": _driver_of(load)}, *(item.of_container() for item in settings.env)],
         "volumeMounts": [_mount(number, item) for number, item in enumerate(settings.host_paths)],
     }
     return {
@@ -142,10 +142,6 @@ def _driver_of(load: Json) -> str:
     """Return the driver that ``loader.sh`` knows: ``DRIVER`` without the target."""
     owner: str = next(item["value"] for item in load["env"] if item["name"] == "DRIVER")
     return owner.rpartition("-")[0]
-
-
-def _variable(item: EnvironmentVariable) -> Json:
-    return {"name": item.name, **({"value": item.value} if item.value else {})}
 
 
 def _mount(number: int, item: HostPath) -> Json:

@@ -47,7 +47,9 @@ def share_of(snapshot: Snapshot, driver: DriverContainer) -> Snapshot:
         plugin_configs=_only(snapshot.plugin_configs, {key}),
         plugin_strays=_only(snapshot.plugin_strays, {key}),
         plugin_validation_pods=of_driver(snapshot.plugin_validation_pods, key),
-        agent_accounts=_only(snapshot.agent_accounts, {driver.agent_account}),
+        plugin_accounts=_only(snapshot.plugin_accounts, {driver.plugin_account}),
+        node_slices=_only(snapshot.node_slices, {driver.dra_driver}),
+        slices_unread=snapshot.slices_unread if driver.dra_driver else None,
         resource_users=snapshot.resource_users if _asks_for_users(driver) else {},
         drained_last=_only(snapshot.drained_last, {key}),
         # What is done on a node before its driver is replaced is decided afterwards, for all drivers.

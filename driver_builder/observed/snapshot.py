@@ -21,6 +21,7 @@ from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.objects.validation_pod import ValidationPod
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.node_pods import EvictionRefused, NodePods
+from driver_builder.observed.resource_slices import NodeSlice, SlicesUnread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,9 +241,15 @@ class Snapshot:
     """By driver key, where our agent is its plugin or was."""
     plugin_strays: Mapping[str, StraySet] = field(default_factory=dict)
     """By driver key, the DaemonSet that has the name of a plugin's which is not there."""
-    agent_accounts: Mapping[str, AccountMissing | None] = field(default_factory=dict)
+    plugin_accounts: Mapping[str, AccountMissing | None] = field(
+        default_factory=dict, metadata={"document": "agent_accounts"}
+    )
     """By service account (``namespace/name``) that plugins are to have and may have, why it cannot be used; else None.
     """
+    node_slices: Mapping[str, Sequence[NodeSlice]] = field(default_factory=dict)
+    """By DRA driver that is a plugin, its ResourceSlices on nodes."""
+    slices_unread: SlicesUnread | None = None
+    """Why these are not known; None where they are, and where nobody needs them."""
     plugin_validation_pods: tuple[ValidationPod, ...] = ()
     resource_users: Mapping[str, NodePods] = field(default_factory=dict)
     """All pods of the nodes where a plugin is validated next, or where its resources may be in use and none is left."""

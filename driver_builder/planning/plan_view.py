@@ -65,6 +65,13 @@ class PlanSettings:
     """The service accounts (``namespace/name``) whose tokens it may get."""
     agent_drains: AgentDrains = field(default_factory=AgentDrains)
     """What the agents of nodes may have drained."""
+    dra_driver_accounts: frozenset[str] = frozenset()
+    """Those that vendors' DRA drivers may have."""
+
+    @property
+    def plugin_accounts(self) -> frozenset[str]:
+        """All accounts that plugins of drivers may have."""
+        return self.device_agent_accounts | self.dra_driver_accounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

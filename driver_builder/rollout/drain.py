@@ -104,8 +104,9 @@ def waits(settings: DrainSettings, driver: str, found: NodePods, namespaces: tup
 def _leaving(settings: DrainSettings, driver: str, pods: Iterable[NodePod]) -> tuple[list[NodePod], list[NodePod]]:
     """Return the pods of DaemonSets that leave because of a label that is paused, and all others that may matter."""
     leaving = [pod for pod in pods if not pod.has_ended and not pod.is_ours]
-    # The label of stages that says "may run here" goes as the drain begins.
-    keys = (*settings.pause_labels, *([stage_label(driver, Stage.RUN)] if driver else []))
+    # The label of stages that says "may run here" goes as the drain begins, or with a plugin that leaves last after it.
+    is_run_gone = driver and not settings.plugin_leaves_last
+    keys = (*settings.pause_labels, *([stage_label(driver, Stage.RUN)] if is_run_gone else []))
     daemons = [pod for pod in leaving if pod.is_daemon and not pod.node_selector.isdisjoint(keys)]
     return daemons, [pod for pod in leaving if pod not in daemons]
 

@@ -65,7 +65,8 @@ def hold_back(
     """Let the stages leave first where a driver is taken from a node.
 
     ``admitted`` are the plans before nodes were prepared: ``run`` goes where a node is locked, and not while its next
-    image is pulled. Of a driver whose work ends in an error ``alone`` returns the plan.
+    image is pulled; with a DRA driver where it is drained. Of a driver whose work ends in an error ``alone`` returns
+    the plan.
     """
     return tuple(
         alone(part, partial(_held_back, before, part, snapshot))
@@ -91,13 +92,14 @@ def _held_back(before: DriverPlan, part: DriverPlan, snapshot: Snapshot) -> Driv
     nodes = inventory.by_name(snapshot.nodes)
     taken = {action.node for action in before.actions if isinstance(action, TAKES) and not kept.stay(action)}
     going = {action.node for action in part.actions if isinstance(action, TAKES)}
+    is_last = _leaves_last(part)
     locked = {action.node for action in part.actions if isinstance(action, HoldNode) and _takes_lock(action)}
     first: list[Action] = []
     left: dict[str, str] = {}
     words: list[str] = []
     for name in sorted(taken):
         node = nodes[name]
-        if name not in going | locked and not _is_locked(node, part.driver.key, snapshot.now):
+        if name not in going and (is_last or not (name in locked or _is_locked(node, part.driver.key, snapshot.now))):
             continue
         first += stages.take_run(node, "the driver is replaced there")
         if not stages.has_left(node):
@@ -117,6 +119,12 @@ def _held_back(before: DriverPlan, part: DriverPlan, snapshot: Snapshot) -> Driv
         wave=wave,
         requeue_at=min((time for time in times if time is not None), default=None),
     )
+
+
+def _leaves_last(part: DriverPlan) -> bool:
+    """Return whether the plugin leaves a node only once that is drained: the kubelet ends no claim without it."""
+    drain = part.driver.spec.rollout.drain if isinstance(part.driver.spec, DriverSpec) else None
+    return drain is not None and drain.plugin_leaves_last
 
 
 def _waits(action: Action, left: Mapping[str, str], stages: StageView, taken: set[str]) -> bool:

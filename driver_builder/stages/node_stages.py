@@ -4,29 +4,30 @@ While the same modules are live, a pod that is replaced and an answer that is mi
 does: the ready label goes, a plugin that runs has no resource on the node, or its validation fails.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from driver_builder.api.stage_settings import DevicePluginSettings
 from driver_builder.desired import resource_conflicts
 from driver_builder.model import resource_claim
+from driver_builder.objects.plugin import PluginPod
 from driver_builder.objects.stage_labels import Stage
 from driver_builder.observed.evidence import ValidationState
 from driver_builder.observed.inventory import Node
+from driver_builder.observed.resource_slices import SlicesUnread
 from driver_builder.planning.actions import Action, LabelNode
 from driver_builder.reasons import Reason
 from driver_builder.stages import plugin_validation
 from driver_builder.stages.partitioning import partitioned_until
+from driver_builder.stages.plugin_offer import Offer, offer_of
 from driver_builder.stages.stage_view import StageView, read_time
-from kube_api.text import first_few
 
 REGISTER_SECONDS = 60.0
 """So long after its plugin started a node may be without the resource, or with that of an earlier plugin: the kubelet
-reports a change within ten seconds."""
+reports a change within ten seconds, and removes slices of a plugin that is gone within half a minute."""
 
 MISSING_SECONDS = 60.0
 """So long a resource may be missing that was there: a kubelet that starts reports none until its plugins are back."""
-
-_MAX_NAMED = 3
 
 NO_LABELS: Mapping[Stage, bool] = dict.fromkeys(Stage, False)
 
@@ -118,7 +119,7 @@ def _decide(stages: StageView, node: Node, standing: Standing) -> NodeStages:
     if settings.device_plugin is None or not runs:
         actions = plugin_validation.forget(stages, node, "it has no device plugin")
         return NodeStages(labels=labels, actions=actions, why="" if runs else standing.why)
-    plugin = _partitioned(stages, node, _plugin(stages, node, settings.device_plugin.claim))
+    plugin = _partitioned(stages, node, _plugin(stages, node, settings.device_plugin))
     labels[Stage.PLUG] = plugin.is_there
     if settings.plugin_validation is None or not plugin.is_there:
         keeps_record = settings.plugin_validation is not None
@@ -159,39 +160,47 @@ def _partitioned(stages: StageView, node: Node, found: _Plugin) -> _Plugin:
     return _Plugin(is_there=True, why=f"its GPUs are being partitioned: {found.why}", due_at=until, is_held=True)
 
 
-def _plugin(stages: StageView, node: Node, claim: str) -> _Plugin:
-    """Return whether the plugin is ready on a node, and the kubelet has its resource, or one of its domain.
-
-    Where the plugin says what it offers, one of that counts, also if all of it is in use and none can be given.
-    """
-    was, offered = stages.has_label(node, Stage.PLUG), stages.offered(node)
-    has = not node.allocatable.isdisjoint(offered) if offered else resource_claim.covers_any(claim, node.allocatable)
-    resource = first_few(offered, _MAX_NAMED) if offered else resource_claim.words(claim)
-    is_used = stages.asks_for_users(node) and stages.may_be_used(node)
-    daemon_set = stages.plugin_set
+def _plugin(stages: StageView, node: Node, settings: DevicePluginSettings) -> _Plugin:
+    """Return whether the plugin is ready on a node, and the node has something of what it offers."""
+    was, daemon_set = stages.has_label(node, Stage.PLUG), stages.plugin_set
     pods = [
         pod
         for pod in stages.pods.get(node.name, ())
         if daemon_set is not None and pod.owner == daemon_set.uid and not pod.deleting
     ]
-    since = max((pod.ready_since for pod in pods if pod.ready_since is not None), default=None)
-    trouble = next((pod.message for pod in pods if pod.message), "") if since is None else ""
+    ready = [pod for pod in pods if pod.ready_since is not None]
+    offer = offer_of(stages, node, settings, ready)
+    trouble = next((pod.message for pod in pods if pod.message), "") if not ready else ""
     if trouble:
-        return _Plugin(is_there=was and (has or is_used), why=trouble, reason=Reason.DEVICE_PLUGIN_FAILED)
-    if was and (has or is_used):
+        is_there = was and (offer.has or offer.is_used or stages.slices_unread is not None)
+        return _Plugin(is_there=is_there, why=trouble, reason=Reason.DEVICE_PLUGIN_FAILED)
+    if stages.slices_unread is not None:
+        return _unread(stages.slices_unread, was=was)
+    return _registered(stages, node, offer, ready, was=was)
+
+
+def _unread(unread: SlicesUnread, *, was: bool) -> _Plugin:
+    """Return what a node is of which nobody knows what its DRA driver offers: what it was."""
+    reason = Reason.DRA_NOT_SERVED if unread.is_unserved else Reason.RESOURCE_SLICES_NOT_READ
+    return _Plugin(is_there=was, why=unread.message, reason=reason)
+
+
+def _registered(stages: StageView, node: Node, offer: Offer, ready: Sequence[PluginPod], *, was: bool) -> _Plugin:
+    """Return whether a plugin that is not in trouble offers something; ``ready`` are its pods that are."""
+    if was and (offer.has or offer.is_used):
         # That its pods end is seen as they are listed again, with each observation.
-        return _Plugin(is_there=True, why="" if has else f"it has no {resource} to give, and pods use it")
-    if since is None:
+        return _Plugin(is_there=True, why="" if offer.has else f"it has no {offer.name} to give, and pods use it")
+    if not ready:
         return _Plugin(is_there=was, why="its device plugin is not ready yet")
+    since = max(pod.ready_since or 0.0 for pod in ready)
     late = since + REGISTER_SECONDS
     is_early = since <= stages.now < late
-    # What the kubelet had reported before is of the plugin that was there before this one.
-    if has and not (is_early and node.reported_at < since):
+    # What was there before is of the plugin that was there before this one.
+    if offer.has and not (is_early and offer.is_stale):
         return _Plugin(is_there=True)
     if is_early:
-        why = f"its kubelet has not reported {resource} anew yet" if has else f"it has no {resource} yet"
-        return _Plugin(is_there=was, why=why, due_at=late)
-    return _without_resource(stages, node, resource, was=was)
+        return _Plugin(is_there=was, why=offer.stale if offer.has else f"it has no {offer.name} yet", due_at=late)
+    return _without_resource(stages, node, offer.name, was=was)
 
 
 def _without_resource(stages: StageView, node: Node, resource: str, *, was: bool) -> _Plugin:

@@ -26,8 +26,9 @@ from driver_builder.planning.actions import (
 from driver_builder.planning.plan_view import DriverView
 from driver_builder.reasons import Reason
 from driver_builder.stages import node_stages, plugin_validation
-from driver_builder.stages.agent_account import NO_ACCOUNT, AgentAccount, agent_account
+from driver_builder.stages.blocked_plugin import blocked
 from driver_builder.stages.node_stages import NodeStages, Standing
+from driver_builder.stages.plugin_account import NO_ACCOUNT, PluginAccount, plugin_account
 from driver_builder.stages.stage_view import StageView
 from driver_builder.status.stage_status import StageStatus
 from driver_builder.status.status import MAX_LISTED
@@ -50,7 +51,7 @@ class _Objects:
     actions: tuple[Action, ...] = ()
     reason: Reason | None = None
     words: str = ""
-    account: AgentAccount = NO_ACCOUNT
+    account: PluginAccount = NO_ACCOUNT
 
 
 def plan_stages(
@@ -97,8 +98,8 @@ def _look(
     """Decide on the nodes that are not settled, in the order of their names."""
     settled, others = view.settled, {node.name for node in view.others}
     uid = stages.plugin_set.uid if stages.plugin_set is not None else None
-    face = (stages.settings, uid, stages.is_answering)
-    names = settled.begin(face, view.nodes, stages.pods, stages.validations, stages.kept)
+    face = (stages.settings, uid, stages.is_answering, stages.slices_unread)
+    names = settled.begin(face, view.nodes, stages.pods, stages.validations, stages.kept, stages.slices)
     names |= ready.keys() | leaving | (settled.done & others)
     every: dict[str, NodeStages] = {}
     done, without = [], []
@@ -164,19 +165,11 @@ def _objects(stages: StageView, view: DriverView, spec: DriverSpec) -> _Objects:
     settings = stages.settings.device_plugin if stages.settings is not None else None
     if settings is None:
         return _Objects(actions=_gone(stages, view))
-    if refused := permissions.of_stages(spec, view.settings.template_versions.permissions):
-        return _Objects(reason=Reason.NOT_ALLOWED, words=permissions.words(refused))
-    if settings.is_of_agent and not view.settings.device_agent_image:
-        words = "driver-builder has no image of the device agent: --device-agent-image is not set"
-        return _Objects(reason=Reason.NO_DEVICE_AGENT, words=words)
-    name, config = plugin.name_of(view.driver), view.snapshot.plugin_configs.get(view.driver.key)
-    if config is not None and not config.is_own:
-        words = f"ConfigMap {view.driver.namespace}/{name} exists, and the driver does not control it"
-        return _Objects(reason=Reason.STAGE_NAME_TAKEN, words=words)
     known, stray = stages.plugin_set, view.snapshot.plugin_strays.get(view.driver.key)
-    if known is None and stray is not None and not stray.is_ours:
-        words = f"DaemonSet {view.driver.namespace}/{name} exists, and the driver does not control it"
-        return _Objects(reason=Reason.STAGE_NAME_TAKEN, words=words)
+    account = plugin_account(view, known)
+    if (found := blocked(stages, view, spec, settings, account)) is not None:
+        return _Objects(reason=found.reason, words=found.words)
+    name, config = plugin.name_of(view.driver), view.snapshot.plugin_configs.get(view.driver.key)
     actions: list[Action] = []
     is_same = config is not None and config.text == plugin.config_text(settings)
     if config is not None and not (settings.is_of_agent and is_same):
@@ -185,7 +178,6 @@ def _objects(stages: StageView, view: DriverView, spec: DriverSpec) -> _Objects:
     if config is None and settings.is_of_agent:
         made = plugin.config_map(view.driver, settings)
         actions.append(MakeConfigMap(namespace=view.driver.namespace, name=name, manifest=made))
-    account = agent_account(view, known)
     manifest = plugin.daemon_set(
         view.driver, spec, settings, agent_image=view.settings.device_agent_image, has_token=account.has_token
     )

@@ -4,7 +4,7 @@ The label ``run`` goes before a driver does, in a patch that also records since 
 node after that, the driver stays, for at most :data:`LEAVE_SECONDS`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeVar
@@ -23,6 +23,7 @@ from driver_builder.objects.validation_pod import ValidationPod
 from driver_builder.observed.by_driver import of_driver
 from driver_builder.observed.inventory import Node
 from driver_builder.observed.node_pods import NodePod, NodePods
+from driver_builder.observed.resource_slices import NodeSlice, SlicesUnread
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning.actions import Action, LabelNode, delete_pods
 
@@ -53,11 +54,15 @@ class StageView:
     """All pods of some nodes."""
     is_answering: bool = False
     """Whether the plugin reports on its nodes what it offers: by a token."""
+    slices: Mapping[str, tuple[NodeSlice, ...]] = field(default_factory=dict)
+    """By node, those of the DRA driver that is the plugin."""
+    slices_unread: SlicesUnread | None = None
+    """Why these are not known."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, driver: DriverContainer, kept: Kept = MappingProxyType({})) -> "StageView":
         """Take from a snapshot what concerns the stages of a driver; of all drivers together who keeps its resource."""
-        plugin_set = next(iter(of_driver(snapshot.plugin_sets, driver.key)), None)
+        plugin_set, dra_driver = next(iter(of_driver(snapshot.plugin_sets, driver.key)), None), driver.dra_driver
         return cls(
             driver=driver,
             settings=driver.spec.stages if isinstance(driver.spec, DriverSpec) else None,
@@ -69,6 +74,8 @@ class StageView:
             kept=kept,
             node_pods=snapshot.resource_users,
             is_answering=plugin_set is not None and gpu_profiles.is_answering(plugin.pod_of(plugin_set)),
+            slices=_by_node(snapshot.node_slices.get(dra_driver, ())) if dra_driver else {},
+            slices_unread=snapshot.slices_unread if dra_driver else None,
         )
 
     def has_label(self, node: Node, stage: Stage) -> bool:
@@ -159,14 +166,14 @@ def user_of(found: NodePods, resources: Iterable[str]) -> NodePod | None:
     return next((pod for pod in pods if not wanted.isdisjoint(pod.resources)), None)
 
 
-_Pod = TypeVar("_Pod", PluginPod, ValidationPod)
+_OnNode = TypeVar("_OnNode", PluginPod, ValidationPod, NodeSlice)
 
 
 @remembers_last(8)
-def _by_node(pods: tuple[_Pod, ...]) -> dict[str, tuple[_Pod, ...]]:
-    found: dict[str, list[_Pod]] = {}
-    for pod in pods:
-        found.setdefault(pod.node, []).append(pod)
+def _by_node(items: Sequence[_OnNode]) -> dict[str, tuple[_OnNode, ...]]:
+    found: dict[str, list[_OnNode]] = {}
+    for item in items:
+        found.setdefault(item.node, []).append(item)
     return {node: tuple(group) for node, group in found.items()}
 
 

@@ -326,6 +326,8 @@ _CONDITION_NEWS = (
     ("Stages", Reason.RESOURCE_CONFLICT),
     ("Stages", Reason.DEVICE_PLUGIN_FAILED),
     ("Stages", Reason.RESOURCE_MISSING),
+    ("Stages", Reason.DRA_NOT_SERVED),
+    ("Stages", Reason.RESOURCE_SLICES_NOT_READ),
     ("Stages", Reason.PLUGIN_VALIDATION_FAILED),
     ("Stages", Reason.SERVICE_ACCOUNT_NOT_ALLOWED),
     ("Stages", Reason.SERVICE_ACCOUNT_NOT_FOUND),

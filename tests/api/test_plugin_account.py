@@ -9,7 +9,7 @@ import pytest
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.builds.build_queue import BuildQueue
-from driver_builder.cluster.agent_accounts import AgentAccounts
+from driver_builder.cluster.plugin_accounts import PluginAccounts
 from driver_builder.cluster.read_daemon_sets import read_plugin_set
 from driver_builder.controller.execute import Executor
 from driver_builder.objects import agent_token, plugin
@@ -171,7 +171,7 @@ def test_whether_an_account_exists_is_known_by_one_right_more(builder: Client, r
     account = f"{NAMESPACE}/{ACCOUNT}"
 
     def asked() -> str:
-        found = AgentAccounts(builder, {account}, lambda: 0.0).read([_driver(root)])[account]
+        found = PluginAccounts(builder, {account}, lambda: 0.0).read([_driver(root)])[account]
         return found.message if found is not None else ""
 
     assert asked().startswith(f"ServiceAccount {account} may not be read: ")

@@ -83,6 +83,7 @@ from tests.support.real_parts.cluster_setup import (
     admin,
     as_service_account,
     create_quietly,
+    definition_in_place_of,
     documents,
     install,
     make_namespace,
@@ -465,27 +466,6 @@ def test_driver_builder_may_drain_only_where_an_admin_allows_it(builder: Client,
         wait_for("no right to list pods", lambda: read_node_pods(builder, ["node-a"])["node-a"].unread)
 
 
-CLAIMS_DEFINITION: Json = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {
-        "name": f"{RESOURCE_CLAIMS.plural}.{RESOURCE_CLAIMS.group}",
-        "annotations": {"api-approved.kubernetes.io": "unapproved, for a test on servers without the group"},
-    },
-    "spec": {
-        "group": RESOURCE_CLAIMS.group,
-        "scope": "Namespaced",
-        "names": {"plural": RESOURCE_CLAIMS.plural, "kind": RESOURCE_CLAIMS.kind},
-        "versions": [
-            {
-                "name": RESOURCE_CLAIMS.version, "served": True, "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}  # fmt: skip
-
-
 def test_driver_builder_may_read_claims_only_where_it_may_drain(builder: Client, root: Client) -> None:
     """Of any namespace, by name. Without the right the drain says so; without the group there is nothing to see."""
     user = NodePod(namespace=ELSEWHERE, name="user", uid="u", claims=frozenset({"gpu"}))
@@ -494,7 +474,8 @@ def test_driver_builder_may_read_claims_only_where_it_may_drain(builder: Client,
         return with_claims(builder, {"node-a": NodePods(pods=(user,))}, {"node-a"})["node-a"]
 
     assert seen() == NodePods(pods=(user,))
-    root.create(CUSTOM_RESOURCE_DEFINITIONS.path(), CLAIMS_DEFINITION)
+    definition = definition_in_place_of(RESOURCE_CLAIMS)
+    root.create(CUSTOM_RESOURCE_DEFINITIONS.path(), definition)
     results = [{"request": "gpu", "driver": "gpu.example.com", "pool": "node-a", "device": "gpu-0"}]
     body = {
         "apiVersion": RESOURCE_CLAIMS.api_version, "kind": RESOURCE_CLAIMS.kind, "metadata": {"name": "gpu"},
@@ -520,8 +501,7 @@ def test_driver_builder_may_read_claims_only_where_it_may_drain(builder: Client,
         for obj in rights:
             with contextlib.suppress(NotFound):
                 root.delete(path_of(obj))
-        name = CLAIMS_DEFINITION["metadata"]["name"]
-        root.delete(CUSTOM_RESOURCE_DEFINITIONS.path(name=name))
+        root.delete(CUSTOM_RESOURCE_DEFINITIONS.path(name=definition["metadata"]["name"]))
 
 
 def test_driver_builder_may_widen_a_daemon_set(builder: Client, root: Client) -> None:

@@ -44,10 +44,12 @@ TWO_CANARIES = "canary and canaryNodeSelector are mutually exclusive"
 A_COMMAND = "command is required with image, and without deviceNodes or taint"
 PLUGIN: Json = {"resource": {"name": "example.com/a", "groups": [{"paths": [{"path": "/dev/a"}]}]}}
 VENDOR: Json = {"image": "r.io/a", "resourceName": "example.com/a"}
-ONE_PLUGIN, NAMELESS = "exactly one of resource, image, nvidia is required", "image requires resourceName"
-OF_VENDORS = "resource and nvidia exclude command, args, privileged and resourceName"
+ONE_PLUGIN = "exactly one of resource, image, nvidia is required"
+NAMELESS, NOT_BOTH = "image requires resourceName or dra", "dra excludes resourceName"
+OF_VENDORS = "resource and nvidia exclude command, args, privileged, resourceName and dra"
 OF_OUR_AGENT, OWN_PORT = "image excludes exporter and memory", "port 8080 is that of the agent's own pages"
-A_PLUGIN = "pluginValidation requires devicePlugin"
+A_PLUGIN, NOT_OF_DRA = "pluginValidation requires devicePlugin", "devicePlugin.dra excludes pluginValidation"
+DRA: Json = {"image": "r.io/a", "dra": {"driver": "gpu.example.com", "serviceAccountName": "a"}}
 PROFILES: Json = {"profiles": {"configMap": "a"}}
 OF_PROFILES = "defaultProfile requires profiles"
 OF_LABELS = "serviceAccountName requires profiles or mig"
@@ -94,6 +96,9 @@ GOOD: dict[str, Json] = {
     },
     "a plugin's use": {
         "stages": {"devicePlugin": {**PLUGIN, "exporter": {"enabled": True}, "memory": {"mode": "watch"}}},
+    },
+    "a DRA driver": {
+        "stages": {"devicePlugin": {**DRA, "dra": {**DRA["dra"], "env": [{"name": "A", "value": "b"}]}}},
     },
     "a plugin of a vendor": {"stages": {"devicePlugin": {**VENDOR, "args": ["a"], "privileged": True}}},
     "a deadline of several units": {"build": {"deadline": "1h30m5s"}},
@@ -238,6 +243,12 @@ BAD: dict[str, tuple[Json, set[str]]] = {
     "the port of pages": ({"stages": {"devicePlugin": {**PLUGIN, "exporter": {"port": 8080}}}}, {OWN_PORT}),
     "no plugin": ({"stages": {"devicePlugin": {"resourceName": "example.com/a"}}}, {ONE_PLUGIN}),
     "a plugin of nothing": ({"stages": {"devicePlugin": {"image": "r.io/a"}}}, {NAMELESS}),
+    "a DRA driver with a resource": ({"stages": {"devicePlugin": {**DRA, **VENDOR}}}, {NOT_BOTH}),
+    "a DRA driver of our agent": ({"stages": {"devicePlugin": {**PLUGIN, "dra": DRA["dra"]}}}, {OF_VENDORS}),
+    "a validation of a DRA driver": (
+        {"stages": {"devicePlugin": DRA, "pluginValidation": {"image": "r.io/a", "command": ["a"]}}},
+        {NOT_OF_DRA},
+    ),
     "arguments of our agent": ({"stages": {"devicePlugin": {**PLUGIN, "args": ["a"]}}}, {OF_VENDORS}),
     "a validation of no plugin": ({"stages": {"pluginValidation": {"image": "r.io/a", "command": ["a"]}}}, {A_PLUGIN}),
     "half a pair": ({"signing": {"certificateSecretRef": {"name": "a"}}}, {PAIR, A_KEY}),

@@ -108,6 +108,13 @@ VALUES: dict[str, Json] = {
                 "resources": ["nvidia.com/gpu*", "nvidia.com/mig-*"],
                 "daemonSets": ["driverwright/device-agent"],
             },
+        },
+    },
+    "dra": {
+        "driverBuilder": {
+            "namespaces": ["team"],
+            "deviceAgentAccounts": ["team/gpu"],
+            "draDriverAccounts": ["driverwright/dra", "team/gpu"],
         }
     },
 }
@@ -230,6 +237,7 @@ def test_the_schema_accepts(values: Json) -> None:
         ({"driverBuilder": {"agentDrains": {"resources": ["gpu"]}}}, "resources"),
         ({"driverBuilder": {"agentDrains": {"resources": ["nvidia.com/*gpu"]}}}, "resources"),
         ({"driverBuilder": {"agentDrains": {"daemonSets": ["agent"]}}}, "daemonSets"),
+        ({"driverBuilder": {"draDriverAccounts": ["dra"]}}, "draDriverAccounts"),
         ({"driverBuilder": {"workSize": "20 GB"}}, "workSize"),
         ({"images": {"repository": "r.example.com/x/"}}, "repository"),
         ({"images": {"tag": 1.3}}, "tag"),
@@ -525,6 +533,7 @@ def test_the_controller_reads_node_features_where_its_flag_says(
         pytest.param("defaults", {}, None, id="none by default"),
         pytest.param("everything", {}, None, id="none in other namespaces"),
         pytest.param("accounts", {"driverwright": ["gpu"], "team": ["1", "gpu"]}, ",".join(ACCOUNTS), id="these"),
+        pytest.param("dra", {"driverwright": ["dra"], "team": ["gpu"]}, "team/gpu", id="and those of DRA drivers"),
     ],
 )
 def test_the_controller_reads_the_accounts_that_plugins_may_have(
@@ -554,6 +563,23 @@ def test_what_device_agents_may_have_drained_is_named(of: str, resources: str | 
     found = environment(rendered(of), "driver-builder")
     assert found.get("DRIVER_BUILDER_AGENT_DRAIN_RESOURCES") == resources
     assert found.get("DRIVER_BUILDER_AGENT_DAEMONSETS") == daemon_sets
+
+
+@pytest.mark.parametrize("of", VALUES)
+def test_the_controller_sees_resource_slices_only_where_a_dra_driver_may_have_an_account(of: str) -> None:
+    """To list and watch them; the flag names the accounts."""
+    found = [
+        (role["metadata"]["name"], rule["verbs"])
+        for role in rendered(of)
+        if role["kind"] in ("Role", "ClusterRole")
+        for rule in role["rules"]
+        if "resourceslices" in rule["resources"]
+    ]
+    accounts = VALUES[of].get("driverBuilder", {}).get("draDriverAccounts", [])
+    assert found == ([("driverwright-driver-builder-dra", ["list", "watch"])] if accounts else [])
+    if of != "worker only":
+        variable = environment(rendered(of), "driver-builder").get("DRIVER_BUILDER_DRA_DRIVER_ACCOUNTS")
+        assert variable == (",".join(accounts) or None)
 
 
 def test_pull_secrets_are_given_to_programs_and_build_jobs() -> None:

@@ -16,13 +16,13 @@ from driver_builder.api.spec_parser import parse_spec
 from driver_builder.api.spec_reader import Notes, Reader
 from driver_builder.cli.examination import manifests
 from driver_builder.controller import events
-from driver_builder.doctor import check_rights, deployed
+from driver_builder.doctor import check_dra, check_rights, deployed
 from driver_builder.observed.rebuild import Rebuilds
-from driver_builder.reasons import TargetState
+from driver_builder.reasons import Reason, TargetState, remedy_of
 from driver_builder.rollout import drain
 from driver_builder.status import status
 from kube_api import names, resources
-from kube_api.resources import DRIVER_CONTAINERS
+from kube_api.resources import DRIVER_CONTAINERS, RESOURCE_SLICES
 from tests.support.driver_builder import factories
 from tests.support.yaml_files import read_documents, read_yaml
 from tools import product_images
@@ -37,11 +37,13 @@ OVERLAY = ROOT / "examples" / "overlay" / "kustomization.yaml"
 ADMISSION = sorted((ROOT / "deploy" / "admission").glob("*.yaml"))
 # Not in the base: whoever drains nodes applies it.
 DRAIN = ROOT / "deploy" / "driver-builder" / "drain.yaml"
+# Not in the base: whoever lets a vendor's DRA driver be a plugin applies it.
+DRA = DRAIN.with_name("dra.yaml")
 # Not in the base: clusters whose pods need no devices go without it. A base of its own.
 AGENT = sorted((ROOT / "deploy" / "device-agent").glob("*.yaml"))
 # What they are rendered from: test_chart.py.
 CHART = (ROOT / "deploy" / "chart").rglob("*.yaml")
-NOT_IN_THE_BASE = (*PATCHES, *ADMISSION, *AGENT, DRAIN, BASE, *CHART)
+NOT_IN_THE_BASE = (*PATCHES, *ADMISSION, *AGENT, DRAIN, DRA, BASE, *CHART)
 FILES = [path for path in sorted((ROOT / "deploy").rglob("*.yaml")) if path not in NOT_IN_THE_BASE]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
 # By libyaml, where PyYAML has it: each process of the tests reads them.
@@ -194,7 +196,7 @@ def test_the_package_installs_the_manifests_that_doctor_compares_with() -> None:
     data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["data-files"]
     patterns = [pattern for folder, found in data.items() if "/deploy/" in folder for pattern in found]
     installed = {path for pattern in patterns for path in ROOT.glob(pattern)}
-    assert installed == {*(ROOT / "deploy" / "crds").iterdir(), DRAIN.with_name("rbac.yaml"), DRAIN}
+    assert installed == {*(ROOT / "deploy" / "crds").iterdir(), DRAIN.with_name("rbac.yaml"), DRAIN, DRA}
     assert all(any(path.is_relative_to(ROOT / part) for part in product_images._SOURCE) for path in installed)
 
 
@@ -273,6 +275,20 @@ def test_the_rights_to_drain_are_three_and_are_asked_for_by_name() -> None:
         (binding["subjects"][0]["namespace"], binding["subjects"][0]["name"])
     ) == 1
     assert ROOT / drain.MANIFEST == DRAIN
+
+
+def test_the_right_to_slices_is_to_see_them_and_is_asked_for_by_name() -> None:
+    """They are listed and watched, never written; the status and doctor name the manifest."""
+    role, binding = read_documents(DRA.read_text())
+    (rule,) = role["rules"]
+    assert (rule["apiGroups"], rule["resources"]) == ([RESOURCE_SLICES.group], [RESOURCE_SLICES.plural])
+    assert rule["verbs"] == ["list", "watch"]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert (binding["subjects"][0]["namespace"], binding["subjects"][0]["name"]) in [
+        named(item)[1:] for item in objects("ServiceAccount")
+    ]
+    assert ROOT / check_dra.MANIFEST == DRA
+    assert check_dra.MANIFEST in remedy_of(Reason.RESOURCE_SLICES_NOT_READ)
 
 
 # ---------------------------------------------------------------- the CRD and the code

@@ -141,7 +141,9 @@ NVIDIA: Json = {
     "defaultProfile": "a",
     "serviceAccountName": "a",
 }
+DRA: Json = {"driver": "gpu.example.com", "serviceAccountName": "a", "env": [{"name": "a", "value": "b"}]}
 INSTEAD: dict[str, Json] = {
+    "stages.devicePlugin.dra": {"stages": {"devicePlugin": {"image": "r.io/a:1", "dra": DRA}}},
     "stages.devicePlugin.nvidia": {"stages": {"devicePlugin": {"nvidia": NVIDIA}}},
     **{f"stages.devicePlugin.{name}": {"stages": {"devicePlugin": VENDOR}} for name in VENDOR},
     "userspace.packages": {"userspace": {"packages": [{"name": "a", "version": "1"}]}},
@@ -215,6 +217,10 @@ WIDER: dict[str, tuple[Any, str]] = {
     "stages.devicePlugin.nvidia.health": ({"a": None}, NULL),
     "stages.devicePlugin.nvidia.mig": ({"a": None}, NULL),
     "stages.devicePlugin.nvidia.profiles": ({"configMap": "a", "b": None}, NULL),
+    "stages.devicePlugin.dra": ({**DRA, "env": [{"name": "NODE_NAME"}]}, "a pattern cannot leave a name out"),
+    "stages.devicePlugin.dra.env": ([{"name": "a"}, {"name": "a"}], "as build.secrets"),
+    "stages.devicePlugin.dra.env.[]": ({"name": "POD_UID"}, "a pattern cannot leave a name out"),
+    "stages.devicePlugin.dra.env.[].name": ("POD_NAMESPACE", "as above"),
     "stages.devicePlugin.exporter": ({"a": None}, NULL),
     "stages.devicePlugin.memory": ({"a": None}, NULL),
     "stages.devicePlugin.memory.limits": ({"a b": "1Gi"}, "keys have no patterns in a schema"),

@@ -29,7 +29,7 @@ from driver_builder.lint.lint_mappings import oddities, undrained, untrusted
 from driver_builder.lint.lint_modules import repeated, shared_modules, shared_resource
 from driver_builder.lint.lint_packages import without_packages
 from driver_builder.lint.lint_signing import unsigned
-from driver_builder.lint.lint_stages import without_devices
+from driver_builder.lint.lint_stages import without_devices, without_drain
 from driver_builder.lint.lint_templates import without_tools_image
 from driver_builder.model.driver_key import namespace_of
 from driver_builder.model.permissions import Permissions
@@ -250,7 +250,8 @@ def _spec(key: str, spec: object, fleet: Fleet) -> Iterator[_Said]:
     )
     for path, messages in warnings:
         yield from ((Severity.WARNING, path, message) for message in messages)
-    yield from ((Severity.WARNING, path, message) for path, message in without_devices(reading.spec))
+    of_stages = (*without_devices(reading.spec), *without_drain(reading.spec))
+    yield from ((Severity.WARNING, path, message) for path, message in of_stages)
     for obstacle in dependencies.obstacles(key, reading.spec, fleet.drivers):
         # The manifest of a missing driver may be elsewhere.
         severity = Severity.ERROR if obstacle.reason is Reason.DEPENDENCY_CYCLE else Severity.WARNING

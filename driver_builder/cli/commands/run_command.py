@@ -134,7 +134,7 @@ def _act(
         clock=time.time,
         secret_seconds=SECRET_SECONDS,
         refused_evictions=refused_evictions,
-        accounts=settings.device_agent_accounts,
+        accounts=plan_settings.plugin_accounts,
         agent_drains=settings.agent_drains,
     )
     reconciler = Reconciler(
@@ -158,6 +158,7 @@ def _act(
     )
     for follower in cache.followers:
         supervisor.start(follower.name, partial(follower.run, stop, wake.set))
+    supervisor.start(cache.slices.name, partial(cache.slices.run, stop, wake.set))
     try:
         Controller(reconciler=reconciler, wake=wake, resync_seconds=settings.resync_seconds, heartbeat=heartbeat).run(
             stop

@@ -19,12 +19,14 @@ from driver_builder.boundary import contained
 from driver_builder.builds.job.job_manifest import SERVICE_ACCOUNT
 from driver_builder.cli import common
 from driver_builder.cli.examination import ask_engine, ask_registries, manifests
-from driver_builder.cli.examination.cluster_reader import AT_ONCE, ClusterReader
+from driver_builder.cli.examination.cluster_reader import AT_ONCE, ClusterReader, attempt
+from driver_builder.cluster import resource_api
 from driver_builder.config import DEFAULT_DOCKER_HOST, Settings
 from driver_builder.doctor import (
     check_builders,
     check_controller,
     check_definitions,
+    check_dra,
     check_drivers,
     check_registries,
     check_rights,
@@ -219,6 +221,18 @@ class Examination:
             needed = check_rights.rights(manifests.drain_roles(), scope)
             needed = tuple(right for right in needed if by_claims or not right.is_for_claims)
             yield check_rights.check_drain(self.reader.reviews(needed, asked), who, draining)
+        if drivers := check_dra.with_dra(self.drivers):
+            yield check_dra.check_api(drivers, self._without_slices())
+            needed = check_rights.rights(manifests.dra_roles(), scope)
+            yield check_dra.check_rights_of_dra(self.reader.reviews(needed, asked), who, drivers)
+            yield from check_dra.check_accounts(drivers, self.settings.dra_driver_accounts)
+
+    def _without_slices(self) -> str | Unread:
+        versions = attempt(lambda: resource_api.served_versions(self._client))
+        if isinstance(versions, Unread):
+            return versions
+        found = versions or ()
+        return "" if resource_api.VERSION in found else resource_api.without_version(found)
 
     def _check_controller(self) -> Iterator[Finding]:
         self._progress("the controller's pods")

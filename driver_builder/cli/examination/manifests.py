@@ -30,6 +30,11 @@ def drain_roles() -> list[Json]:
     return _read("driver-builder/drain.yaml")
 
 
+def dra_roles() -> list[Json]:
+    """Read the manifest of the permissions for plugins that are DRA drivers."""
+    return _read("driver-builder/dra.yaml")
+
+
 def _read(name: str) -> list[Json]:
     """Read a file of this checkout, else the installed one.
 

@@ -240,7 +240,7 @@ class World:
                 clock=lambda: self.now,
                 refused_evictions=self.refused_evictions,
                 locks_seen=self.locks_seen,
-                accounts=self.settings.device_agent_accounts,
+                accounts=self.settings.plugin_accounts,
                 agent_drains=self.settings.agent_drains,
             )
             self._observer = (parts, observer)

@@ -135,6 +135,23 @@ def granting(kind: str, metadata: Json, rule: Json, account: str) -> list[Json]:
     ]
 
 
+def definition_in_place_of(resource: resources.Resource) -> Json:
+    """Make a definition of a kind that older servers do not have: it takes any object of it, and checks none."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    why = {"api-approved.kubernetes.io": "unapproved, for a test on servers without the group"}
+    return {
+        "apiVersion": resources.CUSTOM_RESOURCE_DEFINITIONS.api_version,
+        "kind": resources.CUSTOM_RESOURCE_DEFINITIONS.kind,
+        "metadata": {"name": f"{resource.plural}.{resource.group}", "annotations": why},
+        "spec": {
+            "group": resource.group,
+            "scope": "Namespaced" if resource.namespaced else "Cluster",
+            "names": {"plural": resource.plural, "kind": resource.kind},
+            "versions": [{"name": resource.version, "served": True, "storage": True, "schema": schema}],
+        },
+    }
+
+
 def create_quietly(client: Client, path: str, body: Json) -> None:
     """Create an object unless it is there."""
     try:

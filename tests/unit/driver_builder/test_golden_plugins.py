@@ -54,14 +54,36 @@ KINDS: dict[str, dict[str, Any]] = {
         "resource": {"name": "example.com/edu", "groups": [{**GROUPS[0], "count": 4}]},
         "memory": {"mode": "watch"},
     },
+    "dra": {
+        "image": "r.io/dra:1",
+        "command": ["/plugin"],
+        "args": ["--x"],
+        "privileged": True,
+        "dra": {
+            "driver": "gpu.nvidia.com",
+            "serviceAccountName": "dra",
+            "env": [{"name": "CDI_ROOT", "value": "/var/run/cdi"}, {"name": "EMPTY"}],
+        },
+    },
+    "dra-with-user-space": {
+        "image": "r.io/dra:1",
+        "dra": {"driver": "gpu.nvidia.com", "serviceAccountName": "dra"},
+    },
     "memory-alone": {"nvidia": {}, "exporter": {"enabled": False}, "memory": {"mode": "watch", "dryRun": True}},
 }
+
+ARCHIVE = {"url": "https://example.com/a.tar.gz", "sha256": "0" * 64}
+OTHERS: dict[str, dict[str, Any]] = {
+    "dra-with-user-space": {"userspace": {"archive": ARCHIVE, "versionFile": "a", "hostPath": "/run/nvidia/driver"}}
+}
+"""What else stands in the spec of a kind."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_objects_of_a_plugin(kind: str) -> None:
     """The DaemonSet, and the ConfigMap of our agent."""
-    container = driver(spec_changes={"stages": {"devicePlugin": KINDS[kind]}, "imagePullSecrets": [{"name": "pull"}]})
+    changes = {"stages": {"devicePlugin": KINDS[kind]}, "imagePullSecrets": [{"name": "pull"}], **OTHERS.get(kind, {})}
+    container = driver(spec_changes=changes)
     spec = spec_of(container)
     settings = spec.device_plugin
     assert settings is not None

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from driver_builder.api import driver_container
+from driver_builder.api.spec_parser import read_spec
 from driver_builder.convert.kmm import Conversion, Known, convert
 from driver_builder.desired.desired_target import BlockedTarget, PrebuiltTarget
 from driver_builder.desired.resolve import resolve
@@ -323,6 +324,63 @@ def test_what_the_pods_of_a_plugin_have_anyway_is_a_warning() -> None:
     }
 
 
+SET_BY_KMM = [
+    {"name": "CDI_ROOT", "value": "/var/run/cdi"},
+    {"name": "KUBELET_REGISTRAR_DIRECTORY_PATH", "value": "/var/lib/kubelet/plugins_registry"},
+    {"name": "KUBELET_PLUGINS_DIRECTORY_PATH", "value": "/var/lib/kubelet/plugins"},
+]
+NODE: Json = {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+DRA: Json = {"driverName": "gpu.example.com", "serviceAccountName": "dra", "container": PLUGIN}
+
+
+def test_a_dra_driver_is_a_stage() -> None:
+    """Privileged, with the variables that KMM sets; who has to allow its account is said."""
+    env = [NODE, {"name": "A", "value": "b"}, {"name": "CDI_ROOT", "value": "/etc/cdi"}]
+    conversion = convert(module(spec={"dra": {**DRA, "container": {**PLUGIN, "env": env}}}), Known())
+    assert conversion.driver is not None
+    others = [{"name": "CDI_ROOT", "value": "/etc/cdi"}, *SET_BY_KMM[1:], {"name": "A", "value": "b"}]
+    dra = {"driver": "gpu.example.com", "serviceAccountName": "dra", "env": others}
+    assert conversion.driver["spec"]["stages"] == {"devicePlugin": {**PLUGIN, "privileged": True, "dra": dra}}
+    assert said(conversion, errors=True) == {}
+    assert said(conversion).keys() == {
+        "spec.dra.container", "spec.dra.container.env.0", "spec.dra.serviceAccountName",
+    }  # fmt: skip
+    assert not read_spec(conversion.driver["spec"]).problems
+
+
+def test_a_dra_driver_without_an_account_has_the_default_one_as_with_kmm() -> None:
+    """A variable for KMM's probe is its own."""
+    container = {**PLUGIN, "env": [{"name": "HEALTHCHECK_PORT", "value": "1"}]}
+    dra = {"driverName": "gpu.example.com", "container": container, "automountServiceAccountToken": True}
+    conversion = convert(module(spec={"dra": dra}), Known())
+    assert conversion.driver is not None
+    made = conversion.driver["spec"]["stages"]["devicePlugin"]["dra"]
+    assert made["serviceAccountName"] == "default"
+    assert made["env"][-1] == {"name": "HEALTHCHECK_PORT", "value": "1"}
+    assert said(conversion).keys() == {"spec.dra.automountServiceAccountToken", "spec.dra.serviceAccountName"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "is_made"),
+    [
+        pytest.param({"deviceClasses": [{"name": "gpu"}]}, ".deviceClasses", True, id="classes"),
+        pytest.param({"volumes": [{"name": "a"}]}, ".volumes", False, id="volumes"),
+        pytest.param({"initContainer": {"image": "a"}}, ".initContainer", False, id="an init container"),
+        pytest.param({"container": {**PLUGIN, "volumeMounts": [{"name": "a"}]}}, ".container.volumeMounts", False,
+                     id="mounts"),
+        pytest.param({"container": {**PLUGIN, "env": [{**NODE, "name": "A"}]}}, ".container.env.0.valueFrom", True,
+                     id="a variable from elsewhere"),
+        pytest.param({"driverName": None}, ".driverName", True, id="no name"),
+    ],
+)  # fmt: skip
+def test_what_a_dra_driver_has_and_a_stage_has_not_is_an_error(changes: Json, path: str, is_made: bool) -> None:
+    """With another pod than a stage has, nodes get the labels alone."""
+    conversion = convert(module(spec={"dra": {**DRA, **changes}}), Known())
+    assert said(conversion, errors=True).keys() == {f"spec.dra{path}"}
+    assert conversion.driver is not None
+    assert bool(conversion.driver["spec"]["stages"]) is is_made
+
+
 @pytest.mark.parametrize(
     ("change", "path"),
     [
@@ -342,7 +400,6 @@ def test_what_has_no_counterpart_is_an_error(change: Json, path: str) -> None:
 @pytest.mark.parametrize(
     ("spec", "path"),
     [
-        pytest.param({"dra": {"driverName": "a"}}, "spec.dra", id="dynamic resource allocation"),
         pytest.param({"other": 1}, "spec.other", id="unknown"),
         pytest.param(
             {"selector": {"kmm.node.kubernetes.io/a.b.ready": ""}},

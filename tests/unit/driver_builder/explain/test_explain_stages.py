@@ -8,6 +8,7 @@ import pytest
 from driver_builder.explain.checks import explain
 from driver_builder.explain.explanation import CHECKS, Explanation
 from driver_builder.observed.snapshot import Snapshot
+from tests.support.driver_builder.dra_world import ACCOUNT, PLUGIN, DraWorld
 from tests.support.driver_builder.factories import KERNEL, SETTINGS
 from tests.unit.driver_builder.world.test_world_stages import CHAIN, Watched, fleet
 
@@ -82,3 +83,19 @@ def test_the_first_stage_that_is_not_reached_is_named(happens: Any, name: str, w
     found = explained(world.observe()).first_broken
     assert found is not None
     assert (found.name, words in found.sentence, step in found.next_step) == (name, True, True), found
+
+
+def test_what_a_dra_driver_lacks_is_named() -> None:
+    """Slices, the right to see them, or nothing."""
+    world = DraWorld(replace(SETTINGS, dra_driver_accounts=frozenset({ACCOUNT})))
+    world.add_account()
+    world.add_node("a", KERNEL)
+    world.add_driver(stages=PLUGIN)
+    world.settle()
+    found = explained(world.observe())
+    assert found.sentence == "ready"
+    assert "a ResourceSlice has its devices" in found.steps[-1].sentence
+    world.client.forbidden = ("resourceslices",)
+    found = explained(world.observe())
+    assert "ResourceSlices may not be read" in found.steps[-1].sentence
+    assert "deploy/driver-builder/dra.yaml" in found.steps[-1].next_step

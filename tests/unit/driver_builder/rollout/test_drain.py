@@ -7,6 +7,7 @@ import pytest
 
 from driver_builder.api.rollout_settings import DrainSettings
 from driver_builder.objects.manifests import DRIVER_LABEL
+from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.observed.node_pods import EvictionRefused, NodePod, NodePods
 from driver_builder.rollout.drain import Progress, progress, waits
 from driver_builder.rollout.draining import Draining, parse_draining, render_draining
@@ -237,3 +238,20 @@ def test_a_record_is_read_as_it_was_written(record: Draining) -> None:
 def test_a_record_that_cannot_be_read_is_nobodys(text: str) -> None:
     """It names no driver, and nothing that could be restored."""
     assert parse_draining(text) == Draining()
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_last", "drained"),
+    [
+        pytest.param(OTHER, False, False, id="leaves with the label"),
+        pytest.param(OTHER, True, True, id="leaves after the drain"),
+        pytest.param({"claim_drivers": {"fpga.example.com"}, **OTHER}, True, False, id="has a claim"),
+    ],
+)
+def test_a_daemon_set_that_selects_run_is_waited_for_where_that_goes_first(
+    changes: dict[str, Any], is_last: bool, drained: bool
+) -> None:
+    """With a plugin that leaves last the label is still there: to wait for it would be for ever."""
+    own = pod("a", is_daemon=True, node_selector=frozenset({stage_label("ns/edu", Stage.RUN)}), **changes)
+    settings = replace(SETTINGS, plugin_leaves_last=is_last)
+    assert progress(settings, RECORD, NodePods(pods=(own,)), {}, NOW).is_drained is drained

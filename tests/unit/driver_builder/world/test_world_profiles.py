@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from driver_builder.cluster.agent_accounts import SECONDS
+from driver_builder.cluster.plugin_accounts import SECONDS
 from driver_builder.objects import agent_token, plugin_validation_pod
 from driver_builder.planning.plan_view import PlanSettings
 from kube_api.client import Object

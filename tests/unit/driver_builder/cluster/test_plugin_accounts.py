@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.cluster.agent_accounts import SECONDS, AgentAccounts
+from driver_builder.cluster.plugin_accounts import SECONDS, PluginAccounts
 from driver_builder.observed.snapshot import AccountMissing
 from kube_api.errors import Forbidden, NotFound, Unreachable
 from tests.support.driver_builder.factories import NAMESPACE, driver
@@ -49,7 +49,7 @@ def naming(account: str | None) -> DriverContainer:
 def test_what_is_said_of_an_account(error: Exception | None, said: AccountMissing | None) -> None:
     """Nothing if it can be used."""
     server = Accounts(error)
-    assert AgentAccounts(server, {GPU}, lambda: 0.0).read([naming("gpu")]) == {GPU: said}
+    assert PluginAccounts(server, {GPU}, lambda: 0.0).read([naming("gpu")]) == {GPU: said}
     assert server.asked == [f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/gpu"]
 
 
@@ -65,7 +65,7 @@ def test_what_is_said_of_an_account(error: Exception | None, said: AccountMissin
 def test_nobody_is_asked_for_an_account_that_is_not_used(drivers: list[DriverContainer], allowed: set[str]) -> None:
     """An author of DriverContainers makes the controller read no account that it does not allow."""
     server = Accounts()
-    assert AgentAccounts(server, allowed, lambda: 0.0).read(drivers) == {}
+    assert PluginAccounts(server, allowed, lambda: 0.0).read(drivers) == {}
     assert server.asked == []
 
 
@@ -73,7 +73,7 @@ def test_an_answer_counts_for_a_while() -> None:
     """Of several drivers with one account, one question."""
     now = [0.0]
     server = Accounts(NotFound("404"), None)
-    accounts = AgentAccounts(server, {GPU}, lambda: now[0])
+    accounts = PluginAccounts(server, {GPU}, lambda: now[0])
     missing = {GPU: MISSING}
     found = []
     for at in (0.0, SECONDS - 1, SECONDS, SECONDS + 1):
@@ -86,4 +86,4 @@ def test_an_answer_counts_for_a_while() -> None:
 def test_a_server_that_does_not_answer_says_nothing() -> None:
     """The observation fails as a whole: an account that was there is not gone."""
     with pytest.raises(Unreachable):
-        AgentAccounts(Accounts(Unreachable("no answer")), {GPU}, lambda: 0.0).read([naming("gpu")])
+        PluginAccounts(Accounts(Unreachable("no answer")), {GPU}, lambda: 0.0).read([naming("gpu")])

@@ -17,7 +17,7 @@ SECONDS = 30.0
 """How long an answer counts."""
 
 
-class AgentAccounts:
+class PluginAccounts:
     """Reads accounts. ``allowed`` are those that drivers may name, as ``namespace/name``."""
 
     def __init__(self, client: Reader, allowed: Set[str], clock: Callable[[], float]) -> None:
@@ -34,7 +34,7 @@ class AgentAccounts:
         """
         before, self._known = self._known, {}
         now = self._clock()
-        for account in {driver.agent_account for driver in drivers} & self._allowed:
+        for account in {driver.plugin_account for driver in drivers} & self._allowed:
             known = before.get(account)
             is_fresh = known is not None and known[0] <= now < known[0] + SECONDS
             self._known[account] = known if known is not None and is_fresh else (now, self._ask(account))
