@@ -80,6 +80,7 @@ def root(control_plane_ground: Testbed) -> Iterator[Client]:
     finally:
         client.delete(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=NAME))
         client.delete(NODES.path(name=NODE))
+        client.delete(SERVICE_ACCOUNTS.path(namespace=NAMESPACE, name=NAME))
         for obj in RIGHTS:
             with suppress(NotFound):
                 client.delete(path_of(obj))
