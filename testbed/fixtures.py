@@ -85,9 +85,7 @@ def control_plane_ground(parts_ground: Testbed) -> Testbed:
 @pytest.fixture(scope="session")
 def scheduling_ground(request: pytest.FixtureRequest) -> Iterator[Testbed]:
     """An API server with the scheduler, which tolerates the taint of a resource that a pod requests; no nodes."""
-    yield from _ground(
-        request, control_plane=True, nodes=True, engine=False, admission=["ExtendedResourceToleration"]
-    )
+    yield from _ground(request, control_plane=True, nodes=True, engine=False, admission=["ExtendedResourceToleration"])
 
 
 @pytest.fixture(scope="module")

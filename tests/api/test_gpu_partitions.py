@@ -13,6 +13,7 @@ from tests.support.real_parts.acts import wait_for
 from tests.support.real_parts.cluster_setup import Json, admin, create_quietly, make_namespace
 from tests.support.real_parts.gpu_teams import (
     GPU,
+    PATIENCE,
     POOL,
     PRIORITIES,
     SHARED,
@@ -64,7 +65,7 @@ def with_quota(client: Client, namespace: str) -> Team:
         quotas = client.list(QUOTAS.path(namespace=name)).items
         return all(item.get("status", {}).get("hard") == item["spec"]["hard"] for item in quotas)
 
-    wait_for("the quotas count", count)
+    wait_for("the quotas count", count, timeout=PATIENCE)
     return team_in(client, name)
 
 
@@ -114,7 +115,8 @@ def test_over_the_quota_of_cpu_and_memory_a_pod_is_refused(root: Client, change:
 def test_a_pod_that_says_nothing_of_cpu_and_memory_is_refused(root: Client) -> None:
     """As the page says: with these quotas each pod has to."""
     team = with_quota(root, "training")
-    made = {"metadata": {"name": "silent"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    made = pod("silent", {})
+    del made["spec"]["containers"][0]["resources"]
     with pytest.raises(Forbidden, match=r"failed quota: gpu: must specify limits\.cpu"):
         team.make(made)
 
@@ -182,7 +184,8 @@ def test_a_pod_without_the_toleration_never_comes_to_a_pool(cluster: Cluster) ->
     cluster.nodes.add("common", {GPU: 1}, taints=[TAINT])
     team = cluster.team("pools")
     (example,) = of_kind("pool-pod.yaml", "Pod")
-    team.comes_to(team.make({**example, "metadata": {"name": "in-the-pool"}}), "pool")
+    spec = {**example["spec"], "automountServiceAccountToken": False}
+    team.comes_to(team.make({"metadata": {"name": "in-the-pool"}, "spec": spec}), "pool")
     team.comes_to(team.make(pod("first", {GPU: 1}, priorityClassName=HIGH)), "common")
     strangers = [
         team.make(pod("second", {GPU: 1}, priorityClassName=LOW)),

@@ -1,6 +1,7 @@
 """Teams that share GPUs on a real API server with its scheduler: their namespaces, pods, and what becomes of these."""
 
 import dataclasses
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +20,8 @@ EXAMPLES = ROOT / "examples/nvidia"
 PRIORITIES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 GPU, SHARED = "nvidia.com/gpu", "nvidia.com/gpu.shared"
 POOL = "example.com/gpu-pool"
+PATIENCE = 240.0
+"""Seconds for what takes a second or two; the machine may be busy."""
 SMALL = {"cpu": "100m", "memory": "64Mi"}
 
 
@@ -30,8 +33,11 @@ def of_kind(name: str, kind: str) -> list[Json]:
 def pod(name: str, devices: Mapping[str, int], **spec: Any) -> Json:
     """Make a pod that requests devices."""
     resources = {"requests": SMALL, "limits": {**SMALL, **{key: str(count) for key, count in devices.items()}}}
-    return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i", "resources": resources}],
-                                                 **spec}}  # fmt: skip
+    containers = [{"name": "c", "image": "i", "resources": resources}]
+    return {
+        "metadata": {"name": name},
+        "spec": {"containers": containers, "automountServiceAccountToken": False, **spec},
+    }
 
 
 def tolerating(*keys: str) -> list[Json]:
@@ -73,13 +79,17 @@ class Team:
 
     def comes_to(self, name: str, node: str) -> None:
         """Wait until a pod is on a node."""
-        wait_for(f"{name} has a node", lambda: self.node_of(name) != "")
+        wait_for(f"{name} has a node", lambda: self.node_of(name) != "", timeout=PATIENCE)
         assert self.node_of(name) == node
 
     def waits(self, name: str, *words: str) -> None:
         """Wait until the scheduler says that there is no place for a pod, in words with these."""
-        wait_for(f"{name} has no place for {words}", lambda: bool(why := self.why_not(name))
-                 and all(word in why for word in words))  # fmt: skip
+
+        def is_said() -> bool:
+            why = self.why_not(name)
+            return bool(why) and all(word in why for word in words)
+
+        wait_for(f"{name} has no place, because of {words}", is_said, timeout=PATIENCE)
         assert self.node_of(name) == ""
 
 
@@ -87,7 +97,7 @@ def team_in(client: Client, namespace: str) -> Team:
     """Make a namespace, and wait until pods can be made in it: they need its account."""
     make_namespace(client, namespace)
     path = SERVICE_ACCOUNTS.path(namespace=namespace)
-    wait_for("there is an account", lambda: bool(client.list(path).items))
+    wait_for("there is an account", lambda: bool(client.list(path).items), timeout=PATIENCE)
     return Team(client, namespace)
 
 
@@ -105,8 +115,8 @@ class Cluster:
     nodes: ScheduledNodes
 
     def team(self, name: str) -> Team:
-        """Make a namespace without quotas."""
-        return team_in(self.client, name)
+        """Make a namespace without quotas; one of that name of another test may still be there."""
+        return team_in(self.client, f"{name}-{time.monotonic_ns()}")
 
 
 @contextmanager
@@ -127,5 +137,5 @@ def cluster_of(ground: Testbed) -> Iterator[Cluster]:
         for item in client.list(NAMESPACES.path()).items:
             if item["metadata"]["name"] not in before:
                 client.delete(NAMESPACES.path(name=item["metadata"]["name"]))
-        wait_for("no pod is left", lambda: not made())
+        wait_for("no pod is left", lambda: not made(), timeout=PATIENCE)
         nodes.stop()

@@ -42,7 +42,7 @@ class ScheduledNodes(threading.Thread):
         labels: Mapping[str, str] | None = None,
         taints: Sequence[Json] = (),
     ) -> None:
-        """Let a Node join, with labels and taints, and with devices that its kubelet has; wait until it counts as ready."""
+        """Let a Node join, with labels and taints, and with devices that its kubelet has; wait until it is ready."""
         body = {
             "apiVersion": "v1",
             "kind": "Node",

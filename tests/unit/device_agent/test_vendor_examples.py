@@ -25,7 +25,7 @@ class Vendor(NamedTuple):
     driver: str
     nodes: tuple[tuple[str, int, int], ...]
     common: tuple[str, int, int] | None = None
-    count: int = 1
+    shares: int = 1
 
 
 VENDORS = {
@@ -33,12 +33,12 @@ VENDORS = {
         "amdgpu", (("/dev/dri/renderD128", 226, 128), ("/dev/dri/renderD129", 226, 129)), ("/dev/kfd", 235, 0)
     ),
     "gpu.intel.com/i915": Vendor(
-        "i915", (("/dev/dri/renderD128", 226, 128), ("/dev/dri/renderD129", 226, 129)), count=4
+        "i915", (("/dev/dri/renderD128", 226, 128), ("/dev/dri/renderD129", 226, 129)), shares=4
     ),
     "example.com/fpga": Vendor("dfl-pci", (("/dev/dfl-port.0", 240, 0), ("/dev/dfl-port.1", 240, 1))),
     "rdma/hca": Vendor(
         "mlx5_core", (("/dev/infiniband/uverbs0", 231, 192), ("/dev/infiniband/uverbs1", 231, 193)),
-        ("/dev/infiniband/rdma_cm", 10, 58), count=16,
+        ("/dev/infiniband/rdma_cm", 10, 58), shares=16,
     ),
 }  # fmt: skip
 
@@ -86,11 +86,14 @@ def test_there_is_an_example_of_each() -> None:
     for name, description in read.items():
         (resource,) = description.resources
         (group,) = resource.groups
-        assert group.count == VENDORS[name].count
+        assert group.count == VENDORS[name].shares
         assert {path.permissions for path in group.paths} == {"rw"}
-    assert read["amd.com/gpu"].exporter.per_pod is True
-    assert read["gpu.intel.com/i915"].memory.mode is MemoryMode.WATCH
-    assert dict(read["gpu.intel.com/i915"].memory.limits) == {"gpu.intel.com/i915": 4 << 30}
+    exporter, memory = read["amd.com/gpu"].exporter, read["gpu.intel.com/i915"].memory
+    assert exporter is not None
+    assert exporter.per_pod is True
+    assert memory is not None
+    assert memory.mode is MemoryMode.WATCH
+    assert dict(memory.limits) == {"gpu.intel.com/i915": 4 << 30}
 
 
 @needs_root

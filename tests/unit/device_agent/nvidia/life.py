@@ -57,9 +57,8 @@ def play(
     config: str = "nvidia: {}\n",
     settings: Settings | None = None,
     own_node: "MakeOwnNode" = lambda _: None,
-    seconds: float = 5 * SECONDS,
 ) -> None:
-    """Run an agent, act for so long at most, and end it as the kubelet does. ``own_node``: follows its Node."""
+    """Run an agent, act, and end it as the kubelet does. ``own_node``: follows its Node."""
     settings, plugins = settings or settings_of(folder), folder / "plugins"
     plugins.mkdir(exist_ok=True)
     Path(settings.config_file).write_text(config)
@@ -70,7 +69,7 @@ def play(
         running = asyncio.create_task(Agent(settings, load(), load, own_node=own_node).run())
         try:
             await kubelet.start()
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(5 * SECONDS):
                 await act(Life(nvml, kubelet, Path(settings.config_file), folder))
         finally:
             if not running.done():  # otherwise nobody would handle it, and this process would end
