@@ -28,7 +28,7 @@ from tests.support.real_parts.cluster_setup import Json, admin, as_service_accou
 from tests.support.real_parts.scheduled_nodes import ScheduledNodes
 from tests.unit.device_agent.nvidia.life import Life, play
 from tests.unit.device_agent.nvidia.pods import Pods
-from tests.unit.device_agent.nvidia.states import card, split, state
+from tests.unit.device_agent.nvidia.states import card, nodes, split, state
 from tests.unit.device_agent.nvidia.test_profiles_in_use import mount, shared
 
 pytestmark = pytest.mark.long
@@ -134,7 +134,8 @@ class Walk:
         record = {"asked": key, "applied": key, "step": "", "before": {}, "message": ""}
         metadata = {"labels": {MIG_STATE_LABEL: "success"}, "annotations": {MIG_ANNOTATION: json.dumps(record)}}
         self.client.patch(NODES.path(name="gpu-1"), {"metadata": metadata})
-        self._cards.put(state(*LAYOUTS[key], at=time.monotonic() + 1000))
+        seen = nodes(*range(8), caps=[f"gpu0/mig/gi{gi}{ci}/access" for gi in range(1, 5) for ci in ("", "/ci0")])
+        self._cards.put(state(*LAYOUTS[key], at=time.monotonic() + 1000, nodes=seen))
 
     def _work(self, pod: Json) -> bool:
         """Run what a pod of the account of shifts runs, by that account's token."""
