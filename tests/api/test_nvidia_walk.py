@@ -5,7 +5,9 @@ What a node's kubelet, nfd-worker and driver-builder would do is played.
 """
 
 import asyncio
+import json
 import os
+import queue
 import shutil
 import subprocess
 import sys
@@ -16,8 +18,9 @@ from pathlib import Path
 
 import pytest
 
+from device_agent.gpu_state.state import State
 from device_agent.node.own_node import OwnNode
-from kube_api.names import ready_label
+from kube_api.names import MIG_ANNOTATION, MIG_STATE_LABEL, ready_label
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES
 from testbed.testbed import Testbed
 from tests.support.console import ROOT, Said, alike, session
@@ -25,7 +28,7 @@ from tests.support.real_parts.cluster_setup import Json, admin, as_service_accou
 from tests.support.real_parts.scheduled_nodes import ScheduledNodes
 from tests.unit.device_agent.nvidia.life import Life, play
 from tests.unit.device_agent.nvidia.pods import Pods
-from tests.unit.device_agent.nvidia.states import state
+from tests.unit.device_agent.nvidia.states import card, nodes, split, state
 from tests.unit.device_agent.nvidia.test_profiles_in_use import mount, shared
 
 pytestmark = pytest.mark.long
@@ -33,6 +36,12 @@ pytestmark = pytest.mark.long
 PAGE = "docs/nvidia-from-zero.md"
 NAMESPACE, DRIVER, PROFILES, SHIFT = "driverwright", "nvidia", "gpu-profiles", "gpu-shift"
 GPU = "nvidia.com/gpu"
+ASKS_FOR_LAYOUT = "kubectl label node gpu-1 nvidia.com/mig.config="
+LAYOUTS = {
+    "balanced-on-one": (split(0, "1g.5gb", "1g.5gb", "2g.10gb", "3g.20gb"), *(card(number) for number in (1, 2, 3))),
+    "all-disabled": tuple(card(number) for number in range(4)),
+}
+"""What the cards of ``gpu-1`` are by a key of the page's layouts."""
 APPLIES_DRIVER = "kubectl apply -f examples/nvidia/driver-container.yaml"
 HAS_CARD = {"feature.node.kubernetes.io/pci-0302_10de.present": "true"}
 PATIENCE = 180.0
@@ -66,6 +75,7 @@ class Walk:
         self.folder = folder
         self.nodes = ScheduledNodes(ground, self.client, self._work)
         self._minor = ground.binaries.minor
+        self._cards: queue.SimpleQueue[State] = queue.SimpleQueue()
         shutil.copytree(ROOT / "examples", folder / "examples")
         if self._minor < CRON_JOBS:
             shift = folder / "examples/nvidia/shift.yaml"
@@ -98,6 +108,8 @@ class Walk:
                 time.sleep(0.5)
             if command == APPLIES_DRIVER:
                 self._prove_driver()
+            if command.startswith(ASKS_FOR_LAYOUT):
+                self._make_layout(command.removeprefix(ASKS_FOR_LAYOUT).split()[0])
 
     def _of_this_server(self, printed: str) -> str:
         lines = printed.splitlines()
@@ -116,6 +128,14 @@ class Walk:
             body = {"metadata": {"labels": {ready_key: "535.261.03", **stages}}}
             self.client.patch(NODES.path(name=name), body)
         self.nodes.offer("gpu-2", {GPU: 4})
+
+    def _make_layout(self, key: str) -> None:
+        """Answer as the agent does after a change, and let the container ``nvml`` report the cards."""
+        record = {"asked": key, "applied": key, "step": "", "before": {}, "message": ""}
+        metadata = {"labels": {MIG_STATE_LABEL: "success"}, "annotations": {MIG_ANNOTATION: json.dumps(record)}}
+        self.client.patch(NODES.path(name="gpu-1"), {"metadata": metadata})
+        seen = nodes(*range(8), caps=[f"gpu0/mig/gi{gi}{ci}/access" for gi in range(1, 5) for ci in ("", "/ci0")])
+        self._cards.put(state(*LAYOUTS[key], at=time.monotonic() + 1000, nodes=seen))
 
     def _work(self, pod: Json) -> bool:
         """Run what a pod of the account of shifts runs, by that account's token."""
@@ -142,6 +162,8 @@ class Walk:
             if healthy != shown:
                 await asyncio.to_thread(self.nodes.offer, "gpu-1", healthy)
                 shown = healthy
+            while not self._cards.empty():
+                life.nvml.show(self._cards.get_nowait())
             data = await asyncio.to_thread(self.profiles)
             if data != mounted:
                 mount(life.folder / "profiles", **data)
