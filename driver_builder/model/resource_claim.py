@@ -1,5 +1,4 @@
-"""Which devices a text stands for: an extended resource, every one of a domain, every one that begins alike, or those of
-a DRA driver. Pure.
+"""Which devices a text stands for: a resource, all of a domain, all that begin alike, or those of a DRA driver. Pure.
 
 Device plugins claim by it, drains select pods by it, and the controller allows by it what other programs may ask. What
 stands for more than one name ends in a slash (``nvidia.com/``) or a star (``nvidia.com/mig-*``), as no name does. The
