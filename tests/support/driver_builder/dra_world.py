@@ -8,9 +8,9 @@ from typing import Any
 
 from driver_builder.objects import plugin
 from driver_builder.planning.plan_view import PlanSettings
-from driver_builder.status.status import timestamp
 from kube_api.client import Object
 from kube_api.resources import PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, SERVICE_ACCOUNTS
+from kube_api.timestamps import timestamp
 from tests.support.driver_builder.factories import NAMESPACE, SETTINGS
 from tests.support.driver_builder.model_world import World
 
