@@ -47,7 +47,8 @@ def test_a_change_that_is_done_and_changes_nothing_is_a_failure() -> None:
     card = world.cards[0]
     create = card.create
 
-    def other(_profile: str, start: int, _compute: tuple[int, ...]) -> None:
+    def other(profile: str, start: int, compute: tuple[int, ...]) -> None:
+        assert (profile, compute) == ("3g.20gb", (3,))
         create("1g.5gb", start, (1,))
 
     card.create = other  # type: ignore[method-assign]
