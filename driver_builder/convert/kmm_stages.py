@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from driver_builder.api.spec_reader import Reader
-from driver_builder.api.spec_rules import DRA_DRIVER, OBJECT_NAME, STAGE_VARIABLES, TEXT
+from driver_builder.api.spec_rules import DRA_DRIVER, MAX_ITEMS, OBJECT_NAME, STAGE_ENV_NAME, STAGE_VARIABLES, TEXT
 from driver_builder.convert.remarks import Remarks, is_given
 from driver_builder.objects import dra_plugin
 
@@ -85,15 +85,19 @@ def _env(container: Reader, remarks: Remarks) -> list[Json]:
     """Return the variables with a value, after those that KMM sets besides; the given ones win."""
     given: dict[str, str] = {}
     for item in container.objects("env"):
-        name, value, source = item.text("name", TEXT) or "", item.text("value", TEXT) or "", item.raw("valueFrom")
-        if name in STAGE_VARIABLES:
-            remarks.warning(item.path, f"{name} is set by driver-builder")
+        value, source = item.text("value", TEXT) or "", item.raw("valueFrom")
+        if (ours := item.raw("name")) in STAGE_VARIABLES:
+            remarks.warning(item.path, f"{ours} is set by driver-builder")
         elif is_given(source):
             remarks.error(item.path, "is not supported: write a value to stages.devicePlugin.dra.env, or set it in the "
                           "image", "valueFrom")  # fmt: skip
-        else:
+        elif name := item.needed("name", STAGE_ENV_NAME):
             given[name] = value
-    return [{"name": name, **({"value": value} if value else {})} for name, value in {**_SET_BY_KMM, **given}.items()]
+    every = {**_SET_BY_KMM, **given}
+    if len(every) > MAX_ITEMS:
+        words = f"there are {len(every)} with those that KMM sets: leave variables out until there are {MAX_ITEMS}"
+        remarks.error(container.path, words, "env")
+    return [{"name": name, **({"value": value} if value else {})} for name, value in every.items()]
 
 
 def _is_foreign(

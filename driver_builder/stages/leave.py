@@ -17,6 +17,7 @@ from driver_builder.planning.actions import Action, HoldNode, LabelNode
 from driver_builder.planning.kept_modules import KeptModules
 from driver_builder.planning.plan_view import Alone, DriverPlan, DriverView, unguarded
 from driver_builder.removal.removal import Removal
+from driver_builder.rollout.draining import Draining, draining_of, parse_draining
 from driver_builder.rollout.hold_node import TAKES
 from driver_builder.rollout.node_lock import lock_of
 from driver_builder.stages.stage_view import LEAVE_SECONDS, LOOK_SECONDS, StageView
@@ -65,7 +66,7 @@ def hold_back(
     """Let the stages leave first where a driver is taken from a node.
 
     ``admitted`` are the plans before nodes were prepared: ``run`` goes where a node is locked, and not while its next
-    image is pulled; with a DRA driver where it is drained. Of a driver whose work ends in an error ``alone`` returns
+    image is pulled; with a DRA driver once it is drained. Of a driver whose work ends in an error ``alone`` returns
     the plan.
     """
     return tuple(
@@ -99,7 +100,8 @@ def _held_back(before: DriverPlan, part: DriverPlan, snapshot: Snapshot) -> Driv
     words: list[str] = []
     for name in sorted(taken):
         node = nodes[name]
-        if name not in going and (is_last or not (name in locked or _is_locked(node, part.driver.key, snapshot.now))):
+        is_held = name in locked or _is_locked(node, part.driver.key, snapshot.now)
+        if name not in going and not (_is_drained(node, part) if is_last else is_held):
             continue
         first += stages.take_run(node, "the driver is replaced there")
         if not stages.has_left(node):
@@ -108,7 +110,9 @@ def _held_back(before: DriverPlan, part: DriverPlan, snapshot: Snapshot) -> Driv
         elif stages.users(name):
             late = f"did not leave within {int(LEAVE_SECONDS)} seconds"
             words.append(f"{name}: its device plugin {late}: {', '.join(stages.users(name))}")
-    staying = [action for action in part.actions if not _waits(action, left, stages, taken)]
+    # A plugin that leaves last may have devices of those open that depend on its driver.
+    staying = [action for action in part.actions
+               if not (_waits(action, left, stages, taken) or (is_last and _unloads(action, left)))]  # fmt: skip
     wave, times = part.wave, [part.requeue_at, snapshot.now + LOOK_SECONDS if left else None]
     if words and wave is not None:
         wave = replace(wave, message="; ".join(filter(None, (*words, wave.message))))
@@ -127,12 +131,32 @@ def _leaves_last(part: DriverPlan) -> bool:
     return drain is not None and drain.plugin_leaves_last
 
 
+def _is_drained(node: Node, part: DriverPlan) -> bool:
+    """Return whether a node is drained for a driver, or is with what is done now."""
+    written = (
+        _record_in(action) for action in part.actions if isinstance(action, HoldNode) and action.node == node.name
+    )
+    every = (*written, draining_of(node))
+    return any(item is not None and item.driver == part.driver.key and item.is_drained for item in every)
+
+
+def _record_in(action: HoldNode) -> Draining | None:
+    text = action.annotations.get(names.DRAINING_ANNOTATION)
+    return parse_draining(text) if text is not None else None
+
+
 def _waits(action: Action, left: Mapping[str, str], stages: StageView, taken: set[str]) -> bool:
     """Return whether an action is left out: it takes the driver, or lets stages run where it is taken."""
     if isinstance(action, TAKES):
         return action.node in left
     is_label = isinstance(action, LabelNode) and action.node in taken and action.label in stages.labels.values()
     return is_label and isinstance(action, LabelNode) and action.version is not None
+
+
+def _unloads(action: Action, left: Mapping[str, str]) -> bool:
+    """Return whether an action lets a driver yield on one of some nodes."""
+    is_hold = isinstance(action, HoldNode) and action.node in left
+    return is_hold and isinstance(action, HoldNode) and action.annotations.get(names.YIELDING_ANNOTATION) is not None
 
 
 def _takes_lock(action: HoldNode) -> bool:

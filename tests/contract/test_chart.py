@@ -304,6 +304,12 @@ def test_an_image_is_a_reference_with_a_tag_or_a_digest(image: str) -> None:
     assert container(found, "driver-builder")["image"] == "driverwright/driver-builder:2"
 
 
+@pytest.mark.parametrize("key", ["deviceAgentAccounts", "draDriverAccounts"])
+def test_values_of_an_earlier_version_are_enough(key: str) -> None:
+    """With ``--reuse-values`` an upgrade has none of the keys that are new."""
+    assert manifests.render({"driverBuilder": {key: None}}) == manifests.render()
+
+
 # ---------------------------------------------------------------- what every rendering has to be
 
 

@@ -14,7 +14,7 @@ from driver_builder.cluster import resource_slices
 from driver_builder.cluster.resource_slices import SECONDS, SliceCache
 from driver_builder.observed.resource_slices import SlicesUnread
 from kube_api.client import Listing, Object, WatchEvent
-from kube_api.errors import NotFound, Unreachable
+from kube_api.errors import Gone, KubeApiError, NotFound, ServerUnavailable, TooManyRequests, Unreachable
 from kube_api.resources import RESOURCE_SLICES
 from tests.support.driver_builder.factories import driver
 from tests.support.driver_builder.memory_client import MemoryClient
@@ -125,6 +125,28 @@ def test_without_the_right_to_read_them_that_is_said() -> None:
     assert found == {}
     assert unread is not None
     assert (unread.is_unserved, "ResourceSlices may not be read: " in unread.message) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(ServerUnavailable("500", status=500), id="one that it cannot decode"),
+        pytest.param(Gone("410", status=410), id="a list that took too long"),
+        pytest.param(TooManyRequests("429", status=429), id="too many requests"),
+        pytest.param(KubeApiError("405", status=405), id="no such method"),
+    ],
+)
+def test_a_list_that_fails_stops_no_other_driver(fault: KubeApiError) -> None:
+    """What is not known is said, and asked for again: the rest of the cluster is read."""
+    server, cache = served("v1")
+    server.faults = [fault]
+    found, unread = cache.read([with_dra()])
+    assert found == {}
+    assert unread is not None
+    assert (unread.is_unserved, "ResourceSlices were not read: " in unread.message) == (False, True)
+    server.now += SECONDS
+    found, unread = cache.read([with_dra()])
+    assert (set(found), unread) == ({GPU}, None)
 
 
 def test_a_server_that_does_not_answer_is_an_error() -> None:

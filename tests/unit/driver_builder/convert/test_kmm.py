@@ -370,6 +370,12 @@ def test_a_dra_driver_without_an_account_has_the_default_one_as_with_kmm() -> No
                      id="mounts"),
         pytest.param({"container": {**PLUGIN, "env": [{**NODE, "name": "A"}]}}, ".container.env.0.valueFrom", True,
                      id="a variable from elsewhere"),
+        pytest.param({"container": {**PLUGIN, "env": [{"name": "a.b", "value": "c"}]}}, ".container.env.0.name", True,
+                     id="a name that no stage has"),
+        pytest.param({"container": {**PLUGIN, "env": [{"value": "c"}]}}, ".container.env.0.name", True,
+                     id="a variable without a name"),
+        pytest.param({"container": {**PLUGIN, "env": [{"name": f"A{number}"} for number in range(62)]}},
+                     ".container.env", True, id="too many with those that KMM sets"),
         pytest.param({"driverName": None}, ".driverName", True, id="no name"),
     ],
 )  # fmt: skip

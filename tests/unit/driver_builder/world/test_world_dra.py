@@ -182,6 +182,23 @@ def test_a_drain_ends_the_claims_before_the_dra_driver_leaves() -> None:
     assert "rollout" not in world.status()
 
 
+def test_it_leaves_before_the_drivers_that_depend_on_its_own() -> None:
+    """It may have devices of theirs open: otherwise none could be unloaded, and the node kept its driver for ever."""
+    world = fleet("a", rollout=DRAIN)
+    world.add_driver("other", dependsOn=[{"name": "edu"}])
+    turns(world, 20)
+    path = world.use("a")
+    world.seen.clear()
+    upgrade(world)
+    for _ in range(60):
+        world.in_use = {"a"} if world.dra_drivers_on("a") else set()
+        turns(world, 1)
+    assert path not in world.client.objects
+    assert [what for _, what in world.seen] == ["user", "plugin", "load", "load"]
+    assert labels(world) == EVERY
+    assert "rollout" not in world.status()
+
+
 def test_without_a_drain_it_leaves_as_every_plugin_does() -> None:
     """The module goes after it."""
     world = fleet("a")
