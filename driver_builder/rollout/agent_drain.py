@@ -29,7 +29,7 @@ from driver_builder.rollout.drain_request import (
     parse_drain_request,
     render_answer,
 )
-from driver_builder.rollout.draining import Draining, draining_of, has_taint, render_draining
+from driver_builder.rollout.draining import Draining, draining_of, has_taint, parse_draining, render_draining
 from driver_builder.rollout.hold_node import LOOK_SECONDS, POLL_SECONDS, Step, restoration
 from driver_builder.rollout.node_lock import lock_of
 from kube_api import names
@@ -154,8 +154,16 @@ def _release(node: Node, snapshot: Snapshot) -> HoldNode | None:
     if not (is_own or left):
         return None
     is_over = is_agents and lock is not None and lock.is_expired(snapshot.now)
-    action = restoration(node, HOLDER, record if is_own else None, is_own_lock=is_over)
+    action = _given_back(node, record if is_own else None, snapshot.now, is_own_lock=is_over)
     return replace(action, annotations={**action.annotations, **left}, why="its device agent asks for no drain")
+
+
+def _given_back(node: Node, record: Draining | None, now: float, *, is_own_lock: bool) -> HoldNode:
+    """Give a node back as it was, and a driver its record that leaves the node alone."""
+    action = restoration(node, HOLDER, record, is_own_lock=is_own_lock)
+    if record is None or not parse_draining(record.behind).is_resting(now):
+        return action
+    return replace(action, annotations={**action.annotations, names.DRAINING_ANNOTATION: record.behind})
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,9 +210,10 @@ class _Drains:
 
     def _begin(self, item: Asking) -> Step:
         """Keep new pods away from a node, and record since when; what a driver has left there is restored with it."""
-        since = item.record.since if item.record is not None and item.record.driver == HOLDER else 0
-        labels = item.record.labels if item.record is not None else {}
-        begun = Draining(driver=HOLDER, since=since if 0 < since <= self.now else int(self.now), labels=labels)
+        record = item.record or Draining()
+        since = record.since if record.driver == HOLDER and 0 < record.since <= self.now else int(self.now)
+        behind = render_draining(record) if record.is_resting(self.now) else record.behind
+        begun = Draining(driver=HOLDER, since=since, labels=record.labels, behind=behind)
         hold = self._hold(item, {names.DRAINING_ANNOTATION: render_draining(begun)}, "drain it for its device agent")
         return self._said(item, DrainState.DRAINING, "new pods are kept away", replace(hold, taint=True))
 
@@ -244,7 +253,7 @@ class _Drains:
         record = item.record
         if record is None or not (record.driver == HOLDER or record.is_lost):
             return self._said(item, DrainState.FAILED, why)
-        back = restoration(item.node, HOLDER, record, is_own_lock=False)
+        back = _given_back(item.node, record, self.now, is_own_lock=False)
         return self._said(item, DrainState.FAILED, why, replace(back, why=f"release it: {printable(why)}"))
 
     def _said(self, item: Asking, state: DrainState, message: str, hold: HoldNode | None = None) -> Step:

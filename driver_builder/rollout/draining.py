@@ -17,6 +17,8 @@ PAUSED = "paused-for-driver-upgrade"
 """The value of a label that keeps a DaemonSet away; NVIDIA's driver manager uses the same one."""
 
 MAX_LABELS = 64
+MAX_BEHIND = 4096
+"""Characters of the record of another driver: its reason has 500 at most."""
 _LATEST = 1 << 33
 """Seconds since the epoch: the year 2242."""
 
@@ -28,7 +30,7 @@ class Draining:
     ``labels`` are the values that paused labels had. ``is_drained`` says that nothing uses the driver any more,
     ``note`` what was left out. After the deadline ``failed`` says why, and until ``retry_at`` the node is left alone:
     then nothing of ours is there but this record. ``dependent`` is the driver that could not be unloaded there, if that
-    was why.
+    was why. ``behind`` is the record of a driver that leaves the node alone, while it is drained for its agent.
     """
 
     driver: str = ""
@@ -39,6 +41,7 @@ class Draining:
     failed: str = ""
     retry_at: int = 0
     dependent: str = ""
+    behind: str = ""
 
     @property
     def is_lost(self) -> bool:
@@ -77,6 +80,7 @@ def parse_draining(text: str) -> Draining:
             failed=printable(str(content.get("failed") or "")),
             retry_at=_time(content.get("retryAt")),
             dependent=printable(str(content.get("dependent") or ""), 317),
+            behind=str(content.get("behind") or "")[:MAX_BEHIND],
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return Draining()
@@ -100,5 +104,6 @@ def render_draining(record: Draining) -> str:
         "failed": record.failed,
         "retryAt": record.retry_at,
         "dependent": record.dependent,
+        "behind": record.behind,
     }
     return json.dumps({key: value for key, value in content.items() if value}, separators=(",", ":"))

@@ -287,6 +287,11 @@ def test_the_schema_refuses(values: Json, word: str) -> None:
         manifests.render(values)
 
 
+def test_values_of_a_version_without_agents_drains_are_enough() -> None:
+    """With ``--reuse-values`` an upgrade has no keys that are new."""
+    assert manifests.render({"driverBuilder": {"agentDrains": None}}) == manifests.render()
+
+
 @pytest.mark.parametrize(
     "image",
     [

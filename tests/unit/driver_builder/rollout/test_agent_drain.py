@@ -322,6 +322,33 @@ def test_labels_that_a_driver_has_left_paused_come_back_in_the_end() -> None:
     assert back.labels == {label: "true"}
 
 
+RESTS = Draining(driver=DRIVER, failed="pod apps/x did not leave", retry_at=int(NOW + 600), dependent="a/b")
+
+
+@pytest.mark.parametrize(
+    ("changes", "rests"),
+    [
+        pytest.param({"lock_text": lock(ago=900)}, True, id="the lock has ended"),
+        pytest.param({"text": None}, True, id="the request is gone"),
+        pytest.param({"text": "{"}, True, id="the request is refused"),
+        pytest.param({"text": None, "now": NOW + 601}, False, id="its time is over"),
+    ],
+)
+def test_a_driver_that_leaves_the_node_alone_does_so_afterwards(changes: dict[str, Any], *, rests: bool) -> None:
+    """Its own drain has failed, and would begin anew, with its evictions, as often as an agent asks."""
+    resting = replace(asking(record=RESTS), taints=())
+    (hold,) = decided(resting, pod("a")).answers
+    assert isinstance(hold, HoldNode)
+    record = parse_draining(hold.annotations[names.DRAINING_ANNOTATION] or "")
+    assert (record.driver, record.failed) == (HOLDER, "")
+    now = changes.pop("now", NOW)
+    found = decided(asking(record=record, **changes), now=now)
+    (back,) = found.released or found.answers
+    assert isinstance(back, HoldNode)
+    text = back.annotations[names.DRAINING_ANNOTATION]
+    assert (back.taint, text and parse_draining(text)) == (False, RESTS if rests else None)
+
+
 def test_a_drain_that_began_while_a_clock_was_ahead_counts_from_now() -> None:
     """It would have no end."""
     (hold,) = decided(asking(record=begun(-9000), answer=said(DrainState.DRAINING)), pod("a")).answers
