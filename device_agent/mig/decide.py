@@ -169,7 +169,9 @@ def _with_users(case: Case, due: tuple[Target, ...], touched: frozenset[str]) ->
     if sight.unknown:
         why = f"it is not known who has devices: {sight.unknown}"
         return case.waits(why, looks=True, renews=False) if touched else case.pends(why)
-    if sight.users is None or sight.users.at < max(sight.shown.since if is_held else 0.0, sight.clock - _FRESH_SECONDS):
+    is_booting = all(one.waits_for_boot for one in due)  # then nothing goes before the boot
+    fresh = max(sight.shown.since if is_held else 0.0, 0.0 if is_booting else sight.clock - _FRESH_SECONDS)
+    if sight.users is None or sight.users.at < fresh:
         return case.waits("users are being looked at", looks=True, begins=due, hides=bool(case.before))
     users = case.users(due)
     if not users:
