@@ -32,7 +32,10 @@ PLAIN = "nvidia: {}\n"
 
 
 async def get(port: int | str, path: str = "/metrics") -> str | None:
-    """Read a page, with its head; None while nobody listens."""
+    """Read a page, with its head; None while nobody listens.
+
+    Empty where nothing comes: asyncio loses a connection that it takes in the moment in which its server is closed.
+    """
     try:
         opened = asyncio.open_unix_connection(port) if isinstance(port, str) else asyncio.open_connection("::1", port)
         reader, writer = await opened
@@ -40,7 +43,10 @@ async def get(port: int | str, path: str = "/metrics") -> str | None:
         return None
     writer.write(f"GET {path} HTTP/1.0\r\n\r\n".encode())
     try:
-        return (await reader.read()).decode()
+        async with asyncio.timeout(10):
+            return (await reader.read()).decode()
+    except TimeoutError:
+        return ""
     except ConnectionError:
         return None
     finally:
