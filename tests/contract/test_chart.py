@@ -287,11 +287,6 @@ def test_the_schema_refuses(values: Json, word: str) -> None:
         manifests.render(values)
 
 
-def test_values_of_a_version_without_agents_drains_are_enough() -> None:
-    """With ``--reuse-values`` an upgrade has no keys that are new."""
-    assert manifests.render({"driverBuilder": {"agentDrains": None}}) == manifests.render()
-
-
 @pytest.mark.parametrize(
     "image",
     [
@@ -309,10 +304,19 @@ def test_an_image_is_a_reference_with_a_tag_or_a_digest(image: str) -> None:
     assert container(found, "driver-builder")["image"] == "driverwright/driver-builder:2"
 
 
-@pytest.mark.parametrize("key", ["deviceAgentAccounts", "draDriverAccounts"])
-def test_values_of_an_earlier_version_are_enough(key: str) -> None:
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"driverBuilder": {"deviceAgentAccounts": None}},
+        {"driverBuilder": {"draDriverAccounts": None}},
+        {"driverBuilder": {"agentDrains": None}},
+        {"deviceAgent": {"nvidia": {"mig": None}}},
+    ],
+    ids=str,
+)
+def test_values_of_an_earlier_version_are_enough(values: Json) -> None:
     """With ``--reuse-values`` an upgrade has none of the keys that are new."""
-    assert manifests.render({"driverBuilder": {key: None}}) == manifests.render()
+    assert manifests.render(values) == manifests.render()
 
 
 # ---------------------------------------------------------------- what every rendering has to be

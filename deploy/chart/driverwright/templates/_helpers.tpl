@@ -146,7 +146,7 @@ driverwright.io/exporter: 'true'
 {{/* The ConfigMap with MIG layouts, by its name; empty where none are made. Refuses values that do not fit each other. */}}
 {{- define "mig-layouts" -}}
 {{- $nvidia := .Values.deviceAgent.nvidia -}}
-{{- if $nvidia.mig.enabled -}}
+{{- if ($nvidia.mig | default dict).enabled -}}
 {{- if not $nvidia.enabled -}}
 {{- fail "deviceAgent.nvidia.mig.enabled: MIG layouts are those of NVIDIA's devices: set deviceAgent.nvidia.enabled as well" -}}
 {{- end -}}
