@@ -20,7 +20,7 @@ from nvml_inventory.errors import NvmlInventoryError
 from nvml_inventory.inventory import read_inventory
 from nvml_inventory.values import Absent, Card, Inventory, Unreadable
 
-_FOR_DEVICES = frozenset({"minor", "nvlinks", "gi", "ci"})
+_FOR_DEVICES = frozenset({"minor", "nvlinks", "gi", "ci", "pci_id", "mig_pending"})
 """No feature is made of these; rules would see numbers that change with a boot."""
 
 _PRODUCT_NAME = "sys/devices/virtual/dmi/id/product_name"
