@@ -55,11 +55,15 @@ def connect_as_agent(ground: Testbed, account: str, folder: Path) -> Client:
     asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}}
     (folder / "token").write_text(admin(ground).create(path, asked)["status"]["token"])
     (folder / "ca.crt").write_bytes(Path(ground.ca_file).read_bytes())
-    server = urlsplit(ground.api_server)
-    environment = {"KUBERNETES_SERVICE_HOST": str(server.hostname), "KUBERNETES_SERVICE_PORT": str(server.port)}
-    client = connect_with_token(environment, str(folder))
+    client = connect_with_token(pods_environment(ground), str(folder))
     assert client is not None
     return client
+
+
+def pods_environment(ground: Testbed) -> dict[str, str]:
+    """Return where a pod's environment says that the API server is."""
+    server = urlsplit(ground.api_server)
+    return {"KUBERNETES_SERVICE_HOST": str(server.hostname), "KUBERNETES_SERVICE_PORT": str(server.port)}
 
 
 def install(client: Client) -> None:

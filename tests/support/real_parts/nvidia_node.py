@@ -25,7 +25,7 @@ from tests.nvml import build
 from tests.nvml.machine import FakeMachine
 from tests.nvml.models import A100_40
 from tests.support.programs import require_program
-from tests.support.real_parts import nvml_of_test
+from tests.support.real_parts import agent_of_test, nvml_of_test
 from tests.support.real_parts.cluster_setup import FIELD_MANAGER, documents, path_of
 from tests.support.real_parts.device_agent import SECONDS, Json, Place
 from tests.unit.device_agent.device_nodes.driver_texts import ACCESS, INFORMATION, PARAMS
@@ -59,13 +59,15 @@ class Node:
     """The node. ``machine``: its cards, to be changed; ``plugins``: a link to the kubelet's folder of sockets.
 
     ``flags``: of the agent, beside those that it always has. ``log``: the file in which it logs; None: where this does.
+    ``account``: folder with the files of its service account; None: it has none. ``environment``: what it needs more.
+    ``changes_mig``: the cards' MIG mode and instances may be changed, by the container ``nvml`` as well.
     """
 
-    def __init__(self, folder: Path, place: Place) -> None:
+    def __init__(self, folder: Path, place: Place, *, changes_mig: bool = False) -> None:
         require_program("gcc")
         self.place = place
         self.folder = folder
-        self.machine = FakeMachine(folder / "machine", A100_40, len(CARDS))
+        self.machine = FakeMachine(folder / "machine", A100_40, len(CARDS), changes_mig=changes_mig)
         for one, other in PAIRS:
             self.machine.connect(one, other, links=12)
         self._library = build(folder)
@@ -74,11 +76,15 @@ class Node:
         self._pods: list[str] = []
         self.flags: dict[str, object] = {}
         self.log: Path | None = None
+        self.account: Path | None = None
+        self.environment: dict[str, str] = {}
         self._write("proc/devices", _DEVICES)
         self._write(f"{_DRIVER}/params", PARAMS)
         self._write("proc/sys/kernel/random/boot_id", "a-boot\n")
         for card in CARDS:
             self.number(card, card)
+        if changes_mig:
+            self.machine.write_proc(folder / _DRIVER)
         self.configure("nvidia: {}\n")
         self.plugins = self.link("p", "device-plugins")
 
@@ -133,11 +139,12 @@ class Node:
             "socket": self._pages, "state-dir": self.folder / "state", "interval": "2s",
             "nvml-socket": self.folder / nvml_of_test.SOCKET, **self.flags,
         }  # fmt: skip
+        agent = ("device_agent", "run") if self.account is None else (agent_of_test.__name__, str(self.account))
         arguments = {
-            "agent": ("device_agent", "run", *(f"--{flag}={value}" for flag, value in flags.items())),
+            "agent": (*agent, *(f"--{flag}={value}" for flag, value in flags.items())),
             "nvml": (nvml_of_test.__name__, str(self.folder), str(self._library)),
         }
-        environment = {**os.environ, **self.machine.environment()}
+        environment = {**os.environ, **self.machine.environment(), **self.environment}
         with ExitStack() as stack:
             log = stack.enter_context(self.log.open("ab")) if self.log is not None and name == "agent" else None
             command = [sys.executable, "-m", *arguments[name]]
@@ -217,14 +224,17 @@ class Node:
 
 
 @contextmanager
-def node_with_cards(ground: Testbed, folder: Path) -> Iterator[Node]:
-    """Have the node on which nothing runs yet; what was started ends with it. The folder's path is short."""
+def node_with_cards(ground: Testbed, folder: Path, *, changes_mig: bool = False) -> Iterator[Node]:
+    """Have the node on which nothing runs yet; what was started ends with it. The folder's path is short.
+
+    ``changes_mig``: as :class:`Node` has it.
+    """
     if Path("/proc/driver/nvidia").exists():
         pytest.skip("NVIDIA's driver is loaded here, and its device nodes are no test's")
     place = Place(ground, ground.host_node_name, RESOURCE)
     for obj in documents("namespace.yaml"):
         place.client.apply(path_of(obj), obj, field_manager=FIELD_MANAGER)
-    node = Node(folder, place)
+    node = Node(folder, place, changes_mig=changes_mig)
     try:
         yield node
     finally:
