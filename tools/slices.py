@@ -64,6 +64,7 @@ SLICES: Mapping[str, tuple[str, ...]] = {
     "MIG": (
         "tests/unit/device_agent/mig/test_decide_histories_long.py",
         "tests/unit/device_agent/nvidia/test_mig_with_nvml.py",
+        "tests/cluster/test_mig_long.py",
     ),
 }
 """What each runs: files, and folders without what another slice names."""

@@ -15,7 +15,7 @@ from tests.support.real_parts.agent_account import install_account
 from tests.support.real_parts.cards_with_pods import CardsWithPods, kubelet_with_cgroups
 from tests.support.real_parts.cluster_setup import connect_as_agent, pods_environment
 from tests.support.real_parts.device_agent import SECONDS, Json
-from tests.support.real_parts.nvidia_node import CARDS, Node, node_with_cards
+from tests.support.real_parts.nvidia_node import CARDS, COMMON, Node, node_with_cards
 
 WHOLE, ONE, TWO = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "nvidia.com/mig-2g.10gb"
 MIXED, SINGLE = "mixed", "single"
@@ -147,6 +147,18 @@ class MigCards(CardsWithPods):
             f"point {point}", lambda: mig.points() >= point or None, timeout=SECONDS, every=0.005,
             seen=lambda: f"{mig.points()}; {self.said_of()}",
         )  # fmt: skip
+
+    def instance_of(self, pod: str) -> tuple[int, str, set[str]]:
+        """Return card and profile of a pod's only instance, and the nodes that it sees besides its card's."""
+        nodes, (uuid,) = self.node.seen_by(pod)
+        machine = self.node.machine
+        ((card, profile),) = (
+            (card, one.profile)
+            for card in CARDS
+            for one in machine.mig.gpu(machine.uuid(card)).instances
+            if uuid in one.uuids
+        )
+        return card, profile, nodes - {*COMMON, f"nvidia{machine.gpus[card].facts['minor']}"}
 
     def life(self, pod: str) -> tuple[str, int]:
         """Return a running pod's container, and how often it was started again."""
