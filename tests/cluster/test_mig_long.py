@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from testbed.testbed import Testbed
-from tests.support.real_parts.device_agent import NAMESPACE
+from tests.support.real_parts.device_agent import NAMESPACE, SECONDS
 from tests.support.real_parts.mig_cards import MIXED, SINGLE, MigCards, mig_cards
 from tests.support.real_parts.nvidia_node import CAPABILITIES, CARDS
 
@@ -84,9 +84,13 @@ def test_with_the_strategy_single_all_instances_are_gpus(cards: MigCards) -> Non
 
 def die_of_change(cards: MigCards, point: int) -> None:
     """Have the process killed that changes a card."""
+    before = cards.changing_pid()
     cards.node.machine.die_at(point)
     cards.ask(next(key for key in PROFILES if key != cards.said_of()[0]))
     cards.wait_for_point(point)
+    cards.place.cluster.wait(
+        "it is another one", lambda: cards.changing_pid() not in ("", before) or None, timeout=SECONDS
+    )
 
 
 def killed(name: str) -> Callable[[MigCards, int], None]:
@@ -132,7 +136,9 @@ def test_a_pod_of_another_card_lives_through_the_change(cards: MigCards) -> None
     other = min({*CARDS} - mine)
     entry = {"devices": [other], "mig-enabled": True, "mig-devices": {"1g.5gb": 7}}
     cards.write(**{"one-card": [entry]})
+    before = len(cards.changes())
     took = cards.makes("one-card")
+    assert all(cards.node.machine.uuid(other) in line for line in cards.changes()[before:])
     cards.offers(whole=3, one=7)
     assert [len(cards.layout(card)) for card in CARDS] == [7 if card == other else 0 for card in CARDS]
     assert cards.life("neighbour") == life

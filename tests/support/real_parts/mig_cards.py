@@ -140,6 +140,11 @@ class MigCards(CardsWithPods):
         """Return what was changed until now."""
         return self.node.machine.mig.changes()
 
+    def changing_pid(self) -> str:
+        """Return the process that changes cards: the child of the container's; empty while there is none."""
+        nvml = self.node.pid("nvml")
+        return Path(f"/proc/{nvml}/task/{nvml}/children").read_text().strip()
+
     def wait_for_point(self, point: int) -> None:
         """Wait until so many points of changes were passed."""
         mig = self.node.machine.mig
