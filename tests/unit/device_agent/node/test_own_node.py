@@ -101,7 +101,10 @@ class Server:
         if verb == "GET":
             items = [self.node, {"metadata": {"name": "other", "labels": {GPU_PROFILE_LABEL: "theirs"}}}]
             return Answer(200, {"metadata": {"resourceVersion": "7"}, "items": [item for item in items if item]})
-        self._write(json.loads(body or ""))
+        written = json.loads(body or "")
+        if verb == "PATCH" and self.node is None:  # what the agent last saw of it may be older
+            return Answer(404, {"message": 'nodes "n" not found'})
+        self._write(written)
         return Answer(200, self.node or {})
 
     def _write(self, body: Json) -> None:
