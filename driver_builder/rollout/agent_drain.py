@@ -19,20 +19,12 @@ from driver_builder.observed.node_pods import NodePod, NodePods
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning.actions import Action, EvictPod, HoldNode
 from driver_builder.rollout.drain import MANIFEST, Progress, Reasons, progress
-from driver_builder.rollout.drain_request import (
-    HOLDER,
-    DrainAnswer,
-    DrainRequest,
-    DrainState,
-    digest_of,
-    parse_answer,
-    parse_drain_request,
-    render_answer,
-)
+from driver_builder.rollout.drain_request import DrainRequest, parse_drain_request
 from driver_builder.rollout.draining import Draining, draining_of, has_taint, parse_draining, render_draining
 from driver_builder.rollout.hold_node import LOOK_SECONDS, POLL_SECONDS, Step, restoration
 from driver_builder.rollout.node_lock import lock_of
 from kube_api import names
+from kube_api.drain_contract import HOLDER, DrainAnswer, DrainState, digest_of, parse_answer, render_answer
 from kube_api.node_lock import LOCK_SECONDS, Lock
 from kube_api.text import first_few, printable
 

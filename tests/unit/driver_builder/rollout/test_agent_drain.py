@@ -13,9 +13,9 @@ from driver_builder.observed.node_pods import EvictionRefused, NodePod, NodePods
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning.actions import EvictPod, HoldNode
 from driver_builder.rollout.agent_drain import MAX_NODES, AgentDrainsDone, agent_drains, read_first
-from driver_builder.rollout.drain_request import HOLDER, DrainAnswer, DrainState, digest_of, parse_answer, render_answer
 from driver_builder.rollout.draining import PAUSED, Draining, parse_draining, render_draining
 from kube_api import names
+from kube_api.drain_contract import HOLDER, DrainAnswer, DrainState, digest_of, parse_answer, render_answer
 from kube_api.timestamps import timestamp
 from tests.support.driver_builder.factories import NAMESPACE, NOW, node
 
