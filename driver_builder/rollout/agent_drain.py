@@ -19,7 +19,7 @@ from driver_builder.observed.node_pods import NodePod, NodePods
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning.actions import Action, EvictPod, HoldNode
 from driver_builder.rollout.drain import MANIFEST, Progress, Reasons, progress
-from driver_builder.rollout.drain_request import DrainRequest, parse_drain_request
+from driver_builder.rollout.drain_request import DrainRequest, read_drain_request
 from driver_builder.rollout.draining import Draining, draining_of, has_taint, parse_draining, render_draining
 from driver_builder.rollout.hold_node import LOOK_SECONDS, POLL_SECONDS, Step, restoration
 from driver_builder.rollout.node_lock import lock_of
@@ -95,10 +95,9 @@ def _in_turn(every: Iterable[Asking]) -> list[Asking]:
 
 def _request(item: Asking, settings: AgentDrains) -> DrainRequest | str:
     """Return what is asked for, or why that cannot be."""
-    try:
-        request = parse_drain_request(item.text)
-    except ValueError as error:
-        return f"{names.DRAIN_REQUEST_ANNOTATION}: {error}"
+    request = read_drain_request(item.text)
+    if isinstance(request, str):
+        return f"{names.DRAIN_REQUEST_ANNOTATION}: {request}"
     if (wrong := next((name for name in request.resources if not settings.allows(name)), None)) is not None:
         return (
             f"{names.DRAIN_REQUEST_ANNOTATION}: resources: --agent-drain-resources of driver-builder allows no {wrong}"
@@ -170,9 +169,9 @@ class _Drains:
 
     def step(self, item: Asking, is_its_turn: bool) -> Step:
         """Decide what comes next on a node whose agent asks."""
-        request = _request(item, self.settings)
         if item.answer is not None and item.is_refused:
             return self._refused(item, item.answer.message)
+        request = _request(item, self.settings)
         if isinstance(request, str):
             return self._refused(item, request)
         found = self.snapshot.node_pods.get(item.node.name) if is_its_turn else None

@@ -10,6 +10,7 @@ from typing import Any
 
 from driver_builder.api.spec_reader import shown
 from driver_builder.api.spec_rules import DURATION, EXTENDED_RESOURCE, OBJECT_NAME, Rule, seconds
+from driver_builder.memo import remembers_texts
 from driver_builder.model.permissions import MAX_NAMESPACE
 from kube_api.drain_contract import MAX_PODS, MAX_REQUEST, MAX_RESOURCES
 from kube_api.text import printable
@@ -25,6 +26,15 @@ class DrainRequest:
     pods: frozenset[tuple[str, str]]
     resources: tuple[str, ...]
     deadline_seconds: float
+
+
+@remembers_texts
+def read_drain_request(text: str) -> DrainRequest | str:
+    """Return a request, or what is wrong with it: names the field, its value and what to write."""
+    try:
+        return parse_drain_request(text)
+    except ValueError as error:
+        return str(error)
 
 
 def parse_drain_request(text: str) -> DrainRequest:

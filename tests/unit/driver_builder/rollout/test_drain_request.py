@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.observed.inventory import read_node
-from driver_builder.rollout.drain_request import DrainRequest, parse_drain_request
+from driver_builder.rollout.drain_request import DrainRequest, parse_drain_request, read_drain_request
 from kube_api import names
 from kube_api.drain_contract import MAX_PODS, MAX_REQUEST, MAX_RESOURCES
 
@@ -90,6 +90,14 @@ def test_any_text_is_a_request_or_a_value_error(text: str) -> None:
     assert 1 <= len(found.pods) <= MAX_PODS
     assert all("/" in name for name in found.resources)
     assert 10.0 <= found.deadline_seconds <= 6 * 3600.0
+
+
+@pytest.mark.parametrize("text", [text_of(), text_of(pods=[]), "{"], ids=["good", "no pods", "cut off"])
+def test_a_request_is_parsed_once(text: str) -> None:
+    """Each reconcile reads it twice, and so does the next one; the same text has the same result, also a wrong one."""
+    found = read_drain_request(text)
+    assert read_drain_request("".join(list(text))) is found
+    assert isinstance(found, str) is (text != text_of())
 
 
 def test_a_request_that_is_too_long_is_there_and_cannot_be_read() -> None:
