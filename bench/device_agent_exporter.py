@@ -44,6 +44,7 @@ from tests.unit.device_agent.nvml_container.node_folder import NodeFolder  # noq
 from tests.unit.device_agent.nvml_container.running import Client, answers, wait_for  # noqa: E402
 
 GPUS, SHARES = 8, 4
+REFERENCE = "pynvml with prometheus_client"
 MOST_POD, MOST_NVML = 48.0, 16.0
 REST_SECONDS = 30.0
 """Longer than two looks at the GPUs and ten samples of their use."""
@@ -173,16 +174,11 @@ async def measure(folder: Path, gpus: int, rest: float, scrapes: int) -> Found:
         with nvml(node) as supervisor, agent(node) as resident, running(
             script, *library_path, environment=node.environment
         ) as reference:  # fmt: skip
-            page = await asyncio.to_thread(wait_for_pods, port, len(node.pods))
+            await asyncio.to_thread(wait_for_pods, port, len(node.pods))
             await asyncio.sleep(rest)
             processes = {"agent": resident, "nvml, supervisor": supervisor, "nvml, child": child_of(supervisor)}
-            weights = {name: weigh(pid) for name, pid in processes.items()}
-            ours = Exporter(weights, count(page), await asyncio.to_thread(scrape, port, resident, scrapes))
-            theirs = Exporter(
-                {"pynvml with prometheus_client": weigh(reference.pid)},
-                count(get(other)),
-                await asyncio.to_thread(scrape, other, reference.pid, scrapes),
-            )
+            ours = await asyncio.to_thread(exporter, processes, port, scrapes)
+            theirs = await asyncio.to_thread(exporter, {REFERENCE: reference.pid}, other, scrapes)
     return Found(alone, ours, theirs)
 
 
@@ -239,18 +235,14 @@ async def kubelet(node: Node) -> AsyncIterator[None]:
         await pods.stop()
 
 
-def wait_for_pods(port: int, pods: int) -> str:
-    """Wait until the page has the memory of so many pods; returns the page."""
-    found = ""
+def wait_for_pods(port: int, pods: int) -> None:
+    """Wait until the page has the memory of so many pods."""
 
     def is_complete() -> bool:
-        nonlocal found
-        found = get(port)
-        used = (line for line in found.splitlines() if line.startswith("DCGM_FI_DEV_FB_USED{"))
+        used = (line for line in get(port).splitlines() if line.startswith("DCGM_FI_DEV_FB_USED{"))
         return sum('pod="p' in line for line in used) == pods
 
     wait_for(is_complete, "the series of all pods")
-    return found
 
 
 def get(port: int) -> str:
@@ -265,6 +257,12 @@ def get(port: int) -> str:
 def count(page: str) -> int:
     """Count the series of a page."""
     return sum(not line.startswith("#") for line in page.splitlines())
+
+
+def exporter(processes: Mapping[str, int], port: int, scrapes: int) -> Exporter:
+    """Weigh the processes of an exporter, the first of which has the port, and scrape it."""
+    weights = {name: weigh(pid) for name, pid in processes.items()}
+    return Exporter(weights, count(get(port)), scrape(port, next(iter(processes.values())), scrapes))
 
 
 def scrape(port: int, pid: int, times: int) -> float:

@@ -27,22 +27,20 @@ sys.path.insert(0, str(REPOSITORY))
 from bench.device_agent_exporter import (  # noqa: E402
     INSTANCES,
     MOST_POD,
+    REFERENCE,
     SHARES,
-    Exporter,
     Found,
     Node,
     agent,
-    count,
-    get,
+    exporter,
     kubelet,
     lines,
     measure_nvml,
     nvml,
-    scrape,
     total,
     wait_for_pods,
 )
-from bench.device_agent_memory import START, child_of, running, weigh  # noqa: E402
+from bench.device_agent_memory import START, child_of, running  # noqa: E402
 from kube_api.names import GPU_PROFILE_LABEL, GPU_PROFILE_STATE_LABEL, MIG_CONFIG_LABEL, MIG_STATE_LABEL  # noqa: E402
 from testbed.pki import CertificateAuthority  # noqa: E402
 from testbed.ports import free_ports  # noqa: E402
@@ -162,18 +160,13 @@ async def measure(folder: Path, gpus: int, mig: int, rest: float, scrapes: int) 
         ):
             await asyncio.to_thread(wait_for, api.has_settled, "the layout")
             await asyncio.to_thread(wait_for, lambda: len(node.machine.limits()) == gpus * SHARES, "the limits")
-            page = await asyncio.to_thread(wait_for_pods, port, len(node.pods))
+            await asyncio.to_thread(wait_for_pods, port, len(node.pods))
             instances = sum(len(node.machine.mig.gpu(node.machine.uuid(gpus + at)).instances) for at in range(mig))
             assert instances == mig * INSTANCES
             await asyncio.sleep(rest)
             processes = {"agent": resident, "nvml, supervisor": supervisor, "nvml, child": child_of(supervisor)}
-            weights = {name: weigh(pid) for name, pid in processes.items()}
-            ours = Exporter(weights, count(page), await asyncio.to_thread(scrape, port, resident, scrapes))
-            theirs = Exporter(
-                {"pynvml with prometheus_client": weigh(reference.pid)},
-                count(get(other)),
-                await asyncio.to_thread(scrape, other, reference.pid, scrapes),
-            )
+            ours = await asyncio.to_thread(exporter, processes, port, scrapes)
+            theirs = await asyncio.to_thread(exporter, {REFERENCE: reference.pid}, other, scrapes)
     return Found(by_itself, ours, theirs)
 
 
