@@ -17,20 +17,22 @@ stands what the machine's processors worked meanwhile: on a machine that does no
 """
 
 import argparse
+import fcntl
 import os
 import resource
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "build" / "tests"
+LOCK = ROOT / "build" / "tests.lock"
 
 sys.path.insert(0, str(ROOT))
 
@@ -58,6 +60,8 @@ HOTPLUG = "tests/kernel/test_worker_hotplug.py"
 """As above. The others need an engine at most, and that of a cluster does."""
 AS_IT_GOES = ("-p", "tests.as_it_goes")
 STAT = Path("/proc/stat")
+USAGE = 2
+"""The exit status where nothing was run."""
 SLOWEST = 10
 NO_TESTS = 5
 """pytest's exit status when nothing was selected."""
@@ -236,10 +240,35 @@ def asked() -> tuple[str, str | None]:
     return options.command or "test", options.slice
 
 
+@contextmanager
+def locked() -> Iterator[bool]:
+    """Keep other runs from this checkout's results; False where one is at work: each would remove what others write."""
+    LOCK.parent.mkdir(parents=True, exist_ok=True)
+    with LOCK.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
 def main() -> int:
-    """Run all parts; 1 when one of them found something."""
-    began, worked_before = time.monotonic(), worked(STAT.read_text())
+    """Run all parts; 1 when one of them found something, 2 where another run is at work in this checkout."""
     command, name = asked()
+    with locked() as is_alone:
+        if is_alone:
+            return run(command, name)
+    print(
+        f"make {command}: another run is at work in {ROOT}: wait for its end, or use a checkout of its own for each",
+        file=sys.stderr,
+    )
+    return USAGE
+
+
+def run(command: str, name: str | None) -> int:
+    """Run the parts of a command; 1 when one of them found something."""
+    began, worked_before = time.monotonic(), worked(STAT.read_text())
     # Whoever ends this process ends the others, too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     RESULTS.mkdir(parents=True, exist_ok=True)

@@ -20,10 +20,11 @@ from device_agent.mig.answers import LATE_SECONDS, answered
 from device_agent.mig.case import LATER, SOON, Case
 from device_agent.mig.change import change
 from device_agent.mig.drain import drain
-from device_agent.mig.node_write import FAILED, HOLDER, PENDING, SUCCESS, Said, lock_of, write_of
+from device_agent.mig.node_write import FAILED, PENDING, SUCCESS, Said, lock_of, write_of
 from device_agent.mig.record import BETWEEN, CHANGING, IDLE, RESTORING, Record, parse_record
 from device_agent.mig.targets import Target, described, targets_asked, targets_before
 from device_agent.mig.values import Memory, NodeMig, Sight, Step
+from kube_api.drain_contract import HOLDER
 from kube_api.names import MIG_ANNOTATION
 from kube_api.text import first_few
 

@@ -483,7 +483,7 @@ def test_driver_builder_may_read_claims_only_where_it_may_drain(builder: Client,
     }  # fmt: skip
     rights = tuple(documents("driver-builder/drain.yaml"))
     try:
-        wait_for("the group is served", lambda: "ResourceClaims are not seen" in seen().unseen)
+        wait_for("the group is served", lambda: "ResourceClaims may not be read" in seen().unseen)
         assert "is forbidden" in seen().unseen
 
         def is_made() -> bool:

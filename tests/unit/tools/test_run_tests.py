@@ -91,3 +91,17 @@ def test_a_nice_value_is_that_of_the_process_and_of_its_session() -> None:
         group = Path(f"/proc/{process.pid}/autogroup")
         assert not group.exists() or group.read_text().endswith(f" nice {run_tests.AFTER}\n")
         process.communicate(b"\n")
+
+
+def test_a_second_run_in_a_checkout_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would remove the results of the first one, which goes on; afterwards there is room for the next."""
+    monkeypatch.setattr(run_tests, "LOCK", tmp_path / "build/tests.lock")
+    monkeypatch.setattr(run_tests, "run", lambda *_: 0)
+    monkeypatch.setattr(sys, "argv", ["run_tests", "--test-slice"])
+    with run_tests.locked() as is_alone:
+        assert is_alone
+        assert run_tests.main() == 2
+    assert "make test-slice: another run is at work in" in capsys.readouterr().err
+    assert run_tests.main() == 0

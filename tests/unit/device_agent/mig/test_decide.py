@@ -7,6 +7,7 @@ import pytest
 from device_agent.mig.values import MigSettings
 from kube_api.names import (
     DRAIN_REQUEST_ANNOTATION,
+    DRAIN_STATE_ANNOTATION,
     GPU_DEPLOY_PREFIX,
     LOCK_ANNOTATION,
     MIG_ANNOTATION,
@@ -544,3 +545,23 @@ def test_a_label_that_changes_while_what_was_before_is_made_again_is_tried() -> 
     world.pods.clear()
     settled(world)
     assert (world.state, world.devices("3g.20gb")) == ("success", 2)
+
+
+def test_an_answer_that_nobody_removes_is_said() -> None:
+    """It is not taken for the one to the next request. Without a driver-builder it would be waited for in silence."""
+    world = a100s(1, settings=DRAIN)
+    assert world.run_pod("a/x", "GPU-0")
+    world.annotations[DRAIN_STATE_ANNOTATION] = '{"state":"drained","message":"","request":"0123456789abcdef"}'
+    world.ask("sevens")
+    for _ in range(5):
+        world.step()
+        world.clock += 2
+    assert world.states == ["pending"]
+    assert "pods use what goes on card 0: a/x; driver-builder has not removed" in str(world.record["message"])
+    assert "remove annotation driverwright.io/drain-state" in str(world.record["message"])
+    assert world.leftovers == []
+    del world.annotations[DRAIN_STATE_ANNOTATION]
+    world.touch()
+    for _ in range(20):
+        world.round()
+    assert (world.evicted, world.devices("1g.5gb")) == (["a/x"], 7)
