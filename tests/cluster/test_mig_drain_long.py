@@ -178,12 +178,12 @@ def test_a_budget_that_refuses_keeps_pod_and_layout_until_it_allows(drained: Dra
             assert f"{name} stays: " in message
             assert "budget" in message
             assert (cards.changes(), cards.life(name)) == (before, life)
-            drained.assert_given_back()
             for _ in range(2):
                 wait_for_lock(cards, is_there=True)
                 wait_for_lock(cards, is_there=False)
             assert (cards.changes(), cards.life(name)) == (before, life)
         refused = [one for one in history.faces if isinstance(one, Seen)]
+        assert any(one.answer == "failed" and not one.is_tainted for one in refused)
         assert {one.state for one in refused if one.has_lock} == {"pending"}
         assert not any(one.is_paused for one in refused)
         user.release()

@@ -100,8 +100,12 @@ class Evictable:
     def __exit__(self, *_: object) -> None:
         self.release()
         self._client.delete(f"{self._sets}/{self.name}")
-        self.end()
-        self._place.cluster.wait(f"{self.name} is gone", lambda: not self._pods() or None, timeout=SECONDS)
+
+        def is_gone() -> bool | None:
+            self.end()
+            return not self._pods() or None
+
+        self._place.cluster.wait(f"{self.name} is gone", is_gone, timeout=SECONDS)
 
     def keep(self) -> None:
         """Have a budget that refuses evictions, and wait until it counts the pod."""
