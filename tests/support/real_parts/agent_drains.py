@@ -172,4 +172,6 @@ class Evictable:
         return {pod["metadata"]["uid"] for pod in self._pods()}
 
     def _pods(self) -> list[Json]:
-        return self._client.list(PODS.path(namespace=NAMESPACE), label_selector=f"app={self.name}").items
+        found = self._client.list(PODS.path(namespace=NAMESPACE), label_selector=f"app={self.name}").items
+        # The kubelet fails those that come while the agent is not registered.
+        return [pod for pod in found if pod["status"].get("phase") != "Failed"]
