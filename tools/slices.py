@@ -66,6 +66,8 @@ SLICES: Mapping[str, tuple[str, ...]] = {
         "tests/unit/device_agent/nvidia/test_mig_with_nvml.py",
         "tests/cluster/test_mig_long.py",
     ),
+    "MIG-drains-and-boots": ("tests/cluster/test_mig_drain_long.py", "tests/cluster/test_mig_boot_long.py"),
+    "MIG-kills": ("tests/cluster/test_mig_kills_long.py",),
 }
 """What each runs: files, and folders without what another slice names."""
 BY_HAND = ("tests/api/test_soak.py",)

@@ -17,10 +17,19 @@ _GRACE_SECONDS = 300.0
 """After the deadline: so long driver-builder may take to say that it has failed."""
 
 
+def is_draining(case: Case) -> bool:
+    """Return whether a drain is asked for now: with the lock, driver-builder keeps new pods away."""
+    return case.node.drain_request is not None and has_lock(case.node, case.sight.now)
+
+
 def drain(case: Case, users: Collection[Holding], why: str) -> Step:
-    """Ask for a drain, or wait for it. The lock is released between tries."""
+    """Ask for a drain, or wait for it. The lock is released between tries.
+
+    A pod that has left has no name for as long as the kubelet takes to remove it: the request stays as it was, and with
+    it the taint, or the next pod would come in its place.
+    """
     node, sight = case.node, case.sight
-    is_asked = node.drain_request is not None and has_lock(node, sight.now)
+    is_asked = is_draining(case)
     if not is_asked and node.drain_state is not None:
         left = f"{why}; {_LEFT}"
         return case.waits(left, looks=True) if case.before else case.pends(left)
@@ -34,7 +43,7 @@ def drain(case: Case, users: Collection[Holding], why: str) -> Step:
         state=PENDING,
         record=case.new_record(DRAINING, case.before, why),
         locks=True,
-        request=drain_request(users, sight.settings.deadline),
+        request=drain_request(users, sight.settings.deadline) if any(one.pod for one in users) else node.drain_request,
         pauses=bool(case.before),
     )
     memory = replace(case.memory, drains_since=since)

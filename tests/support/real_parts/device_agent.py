@@ -83,29 +83,43 @@ class Place:
         )
 
     def start_pod(
-        self, name: str, image: str, command: list[str], *, user: int = 65534, count: int = 1, restart: str = "Never"
+        self,
+        name: str,
+        image: str,
+        command: list[str],
+        *,
+        user: int = 65534,
+        count: int = 1,
+        restart: str = "Never",
+        beside: tuple[str, ...] = (),
     ) -> None:
-        """Start a pod without capabilities that requests devices. ``restart``: its ``restartPolicy``."""
+        """Start a pod without capabilities that requests devices, and one of each other resource ``beside``.
+
+        ``restart``: its ``restartPolicy``.
+        """
+        spec = self.pod_spec(image, command, user=user, limits={self.resource: count, **dict.fromkeys(beside, 1)})
+        spec |= {"restartPolicy": restart, "tolerations": [{"operator": "Exists"}]}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
+        self.client.create(PODS.path(namespace=NAMESPACE), body)
+
+    def pod_spec(self, image: str, command: list[str], *, user: int, limits: dict[str, int]) -> Json:
+        """Describe a pod of this node without capabilities."""
         container = {
             "name": "main",
             "image": image,
             "imagePullPolicy": "IfNotPresent",
             "command": command,
-            "resources": {"limits": {self.resource: str(count)}},
+            "resources": {"limits": {resource: str(count) for resource, count in limits.items()}},
             "securityContext": {
                 "runAsUser": user, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]},
             },
         }  # fmt: skip
-        spec = {
+        return {
             "containers": [container],
             "hostNetwork": True,
-            "restartPolicy": restart,
             "terminationGracePeriodSeconds": 1,
             "nodeSelector": {"kubernetes.io/hostname": self.node},
-            "tolerations": [{"operator": "Exists"}],
         }
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
-        self.client.create(PODS.path(namespace=NAMESPACE), body)
 
     def pod(self, name: str) -> Json:
         """Read a pod."""

@@ -163,6 +163,48 @@ def test_a_drain_that_a_budget_refuses_changes_nothing() -> None:
     assert settled(world).state == "success"
 
 
+def test_a_pod_that_has_left_and_is_not_removed_yet_keeps_the_drain() -> None:
+    """The kubelet names it no more. Lock and request stay as they were, so that no pod comes in its place."""
+    world = a100s(2, settings=DRAIN)
+    world.pods = {"a/one": ("nvidia.com/gpu", "GPU-0")}
+    world.ask("first")
+    while not world.evicted:
+        world.round()
+    asked = world.annotations[DRAIN_REQUEST_ANNOTATION]
+    world.pods = {"": ("nvidia.com/gpu", "GPU-0")}
+    for _ in range(20):
+        world.round()
+        assert (world.state, world.annotations[DRAIN_REQUEST_ANNOTATION], world.changes) == ("pending", asked, [])
+        assert LOCK_ANNOTATION in world.annotations
+        assert world.drain_since is not None
+    world.pods.clear()
+    settled(world)
+    assert (world.state, world.devices("3g.20gb"), world.evicted) == ("success", 2, ["a/one"])
+
+
+def test_podresources_that_does_not_answer_for_a_moment_keeps_the_drain() -> None:
+    """Nobody that has left comes back meanwhile; where it stays so, the lock ends by itself."""
+    world = a100s(1, settings=DRAIN)
+    world.pods = {"a/kept": ("nvidia.com/gpu", "GPU-0")}
+    world.guarded = {"a/kept"}
+    world.ask("sevens")
+    while DRAIN_REQUEST_ANNOTATION not in world.annotations:
+        world.round()
+    lock = world.annotations[LOCK_ANNOTATION]
+    world.unknown = "the kubelet does not answer"
+    for _ in range(20):
+        step = world.round()
+        assert (world.annotations[LOCK_ANNOTATION], world.changes) == (lock, [])
+    assert "the kubelet does not answer" in step.why
+    world.clock += 600
+    for _ in range(3):
+        world.round()
+    assert (world.leftovers, "does not answer" in str(world.record["message"])) == ([], True)
+    world.unknown = ""
+    world.guarded.clear()
+    assert settled(world).state == "success"
+
+
 def test_a_driver_builder_that_never_answers_keeps_no_lock() -> None:
     """After the deadline and five minutes the lock goes, and it is tried again."""
     world = a100s(1, settings=MigSettings(drain=True, deadline=60), drains=False)
