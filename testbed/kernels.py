@@ -53,17 +53,22 @@ class KernelPackage:
     @property
     def vmlinuz(self) -> Path:
         """The kernel image."""
-        return self.tree / "boot" / f"vmlinuz-{self.release}"
+        return self._file("vmlinuz")
 
     @property
     def config(self) -> Path:
         """The kernel's configuration."""
-        return self.tree / "boot" / f"config-{self.release}"
+        return self._file("config")
 
     @property
     def modules(self) -> Path:
         """The folder of the kernel's modules."""
         return self.tree / "lib/modules" / self.release
+
+    def _file(self, name: str) -> Path:
+        """Return a file beside the modules, where packages from 6.19 on have it, else in /boot."""
+        beside = self.modules / name
+        return beside if beside.exists() else self.tree / "boot" / f"{name}-{self.release}"
 
 
 def parse_image_packages(search: str, flavour: str = CLOUD) -> list[str]:

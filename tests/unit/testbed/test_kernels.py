@@ -1,10 +1,13 @@
 """Choosing kernels whose modules refuse each other."""
 
+from pathlib import Path
+
 import pytest
 
 from testbed import kernels
 from testbed.errors import TestbedError
 from testbed.kernels import (
+    KernelPackage,
     choose_releases,
     codename_of,
     module_layout,
@@ -62,6 +65,22 @@ def test_the_parts_of_an_image_package_are_those_of_its_kernel() -> None:
     )
     assert parse_parts(shown, release) == [f"linux-{part}-{release}" for part in ("base", "binary", "modules")]
     assert parse_parts("Package: linux-image-x\nDepends: kmod, linux-base (>= 4.12)\n", release) == []
+
+
+@pytest.mark.parametrize("place", ["boot/{name}-{release}", "usr/lib/modules/{release}/{name}"])
+def test_image_and_configuration_are_where_the_packages_have_them(tmp_path: Path, place: str) -> None:
+    """In /boot, or beside the modules, which may be below /usr."""
+    release = "7.2.12+deb13-cloud-amd64"
+    files = {name: tmp_path / place.format(name=name, release=release) for name in ("vmlinuz", "config")}
+    (tmp_path / "lib").symlink_to("usr/lib")
+    for name, path in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+    kernel = KernelPackage(
+        release=release, codename="trixie", version="1", image_package="", headers_package="",
+        module_layout_crc="", symvers=tmp_path, tree=tmp_path,
+    )  # fmt: skip
+    assert (kernel.vmlinuz.read_text(), kernel.config.read_text()) == ("vmlinuz", "config")
 
 
 def test_a_kernel_without_modversions_takes_modules_of_its_release_only() -> None:
