@@ -1,8 +1,8 @@
 """The scenario on a testbed, with nodes that it boots.
 
-Two nodes come up, one with Debian 12 and one with 13; workers label them; the edu DriverContainer is applied; an image is built,
-verified and pushed for each kernel; both nodes load it and become ready; a workload runs; one node reboots into a third
-kernel and is ready again; an annotation forces a rebuild; everything is taken away without a trace.
+Two nodes come up, one with Debian 12 and one with 13; workers label them; the edu DriverContainer is applied; an image
+is built, verified and pushed for each kernel; both nodes load it and become ready; a workload runs; one node reboots
+into a third kernel and is ready again; an annotation forces a rebuild; everything is taken away without a trace.
 """
 
 import re

@@ -155,9 +155,10 @@ def run_to_its_end(client: Client, cluster: Cluster, pod: dict[str, Any]) -> dic
 def test_pods_prepare_their_node_and_take_everything_away_when_asked(
     booted: Scenario, guest: Guest, tmp_path: Path
 ) -> None:
-    """Firmware, modules that make room or come first, a blacklist; a pod that ends leaves it all, one that unloads nothing.
+    """Firmware, modules that make room or come first, a blacklist; a pod that ends leaves all, one that unloads none.
 
-    Debian 13's own modules are compressed with xz, those of this Debian 12 are not. With the least privileges: everything that a pod does to its node works with them.
+    Debian 13's own modules are compressed with xz, those of this Debian 12 are not. With the least privileges:
+    everything that a pod does to its node works with them.
     """
     kernel, loader, cluster, client = guest.kernel, booted.images["loader"], booted.cluster, booted.cluster.client
     image, identity = build(booted.ground, kernel, tmp_path)
