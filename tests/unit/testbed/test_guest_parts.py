@@ -83,6 +83,12 @@ def test_only_libraries_are_followed_from_the_roots() -> None:
     ]
 
 
+def test_a_library_by_another_name_is_followed_too() -> None:
+    """Debian 13's kmod needs zlib1g by way of OpenSSL."""
+    depends = {"kmod": ["libssl3t64", "debconf"], "libssl3t64": ["zlib1g"]}
+    assert library_closure(depends, ["kmod"]) == ["kmod", "libssl3t64", "zlib1g"]
+
+
 def test_dependencies_are_read_from_apt_cache() -> None:
     """Pre-dependencies count, virtual packages do not."""
     text = (
