@@ -11,13 +11,15 @@ from rich.table import Table
 from testbed import places
 from testbed.api import is_node_ready
 from testbed.errors import TestbedError
-from testbed.kernels import available_releases, choose_kernels
+from testbed.kernels import GENERIC, available_releases, choose_kernels, newest_release
 from testbed.kube_binaries import ensure_kube_binaries
 from testbed.packages import refreshed_apt
 from testbed.progress import Progress, for_terminal
 from testbed.testbed import Testbed
 
 _console = Console(highlight=False, soft_wrap=True)
+_OTHER = "trixie"
+"""The Debian release that guests can have beside the tree's."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -121,6 +123,9 @@ def _kernels(options: argparse.Namespace, progress: Progress) -> None:
     for release, version in available_releases(refreshed_apt()).items():
         mark = f"* module_layout {chosen[release].module_layout_crc}" if release in chosen else ""
         _console.print(f"{release:40} {version:24} {mark}", markup=False)
+    stock = available_releases(refreshed_apt(_OTHER), GENERIC)
+    newest = newest_release(stock, GENERIC)
+    _console.print(f"{newest:40} {stock[newest]:24} with a system of {_OTHER}", markup=False)
 
 
 def _attach(options: argparse.Namespace, progress: Progress) -> Testbed:

@@ -34,7 +34,7 @@ from tests.support.real_parts import rpm_archive
 _ROOT = Path(__file__).parents[1]
 OWN_TEMPLATE = "docs/templates.md"
 _EXAMPLE = re.compile(r"```dockerfile\n(.*?)```\n", re.DOTALL)
-_KERNELS = 3
+_KERNELS = 2
 _DEBIANS = {"bookworm": "12", "trixie": "13"}
 _OTHER = "trixie"
 """The Debian release whose stock kernel the tests have beside those of the tree."""

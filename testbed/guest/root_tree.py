@@ -16,7 +16,8 @@ from testbed.kernels import KernelPackage
 from testbed.packages import PrivateApt
 from testbed.progress import Step
 
-_PACKAGES = ("base-files", "netbase", "kmod", "containerd", "crun", "busybox-static", "socat")
+# From Debian 13 on kmod opens liblzma by itself and does not depend on it; every installation has it.
+_PACKAGES = ("base-files", "netbase", "kmod", "liblzma5", "containerd", "crun", "busybox-static", "socat")
 _NOT_NEEDED = ("doc", "man", "locale", "perl5", "bash-completion", "info", "lintian")
 _KMOD_TOOLS = ("depmod", "insmod", "lsmod", "modinfo", "modprobe", "rmmod")
 _CNI = '{"cniVersion":"0.3.1","name":"lo","plugins":[{"type":"loopback"}]}'
@@ -49,7 +50,7 @@ def library_closure(depends: Mapping[str, Iterable[str]], roots: Sequence[str]) 
         if package in found:
             continue
         found.append(package)
-        waiting += [need for need in depends.get(package, ()) if need.startswith("lib")]
+        waiting += [need for need in depends.get(package, ()) if need.startswith(("lib", "zlib"))]
     return found
 
 
