@@ -23,6 +23,7 @@ from testbed.fixtures import (
     parts_ground,
     scheduling_ground,
 )
+from tests.recording import Recorder
 from tests.support.chain import BrokenChainError, Chains
 from tests.support.examples import IS_FAST
 
@@ -58,8 +59,9 @@ zoneinfo.reset_tzpath()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let tests that build on each other end with the first one that fails."""
+    """Let tests that build on each other end with the first one that fails, and record what tests ran on."""
     config.pluginmanager.register(Chains())
+    config.pluginmanager.register(Recorder())
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -51,17 +51,19 @@ from testbed.kernels import available_releases, newest_release
 from testbed.packages import refreshed_apt
 from testbed.ports import free_ports
 from testbed.testbed import Testbed
+from tests.recording import Say, plain
 from tests.support.driver_builder import factories
 from tests.support.loopback import ALLOWED, ALLOWING, LOOPBACK
 from tests.support.real_parts import build_network, libraries
 from tests.support.real_parts.build_bench import LeapingClock
 from tests.support.real_parts.cluster_setup import Json, admin, as_service_account, create_quietly, install
-from tests.support.real_parts.images import derive
+from tests.support.real_parts.images import derive, said
 from tools import product_images
 
 NAMESPACE = "driverwright"
 REPOSITORY = "job-builds/probe"
 MODULE_SOURCE = Path(__file__).parents[1] / "data" / "modules"
+TELL = '. /etc/os-release; buildah --version; echo "$PRETTY_NAME"'
 SECRET, TOKEN = "job-build-token", "s3cret-of-the-vendor-0123456789"
 QUICK_TEMPLATE = """\
 FROM {{ base_image }} AS build
@@ -204,7 +206,7 @@ def wait_until(what: str, check: Callable[[], object]) -> None:
 
 
 @pytest.fixture(scope="module")
-def place(ground: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Place:
+def place(ground: Testbed, tmp_path_factory: pytest.TempPathFactory, tested_on: Say) -> Place:
     """Both images of a build's pod, the base image in the registry, accounts and rights as deployed, a build Secret."""
     root = admin(ground)
     install(root)
@@ -219,6 +221,8 @@ def place(ground: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Place:
             api, registry, base_image=base, say=lambda _: None, names=("driver-builder", "buildah"), keep=True
         )
         base_image = product_images.push_base_image(api, registry, base_image=base)
+        builder, system = said(api, images["buildah"], TELL).splitlines()
+    tested_on("builder", builder=f"buildah {plain(builder.removeprefix('buildah version '))}", base=system)
     templates = tmp_path_factory.mktemp("templates")
     (templates / "quick.Dockerfile.j2").write_text(QUICK_TEMPLATE)
     (templates / "staged.Dockerfile.j2").write_text(STAGED_TEMPLATE)
