@@ -6,6 +6,7 @@ and written again as the sources of a private apt (`packages.PrivateApt`) or of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -36,6 +37,11 @@ def parse_index_targets(text: str) -> list[dict[str, str]]:
         if fields:
             targets.append(fields)
     return targets
+
+
+def parse_simulation(text: str) -> dict[str, str]:
+    """Return package -> version of what `apt-get --simulate install` says that it would install."""
+    return dict(re.findall(r"^Inst (\S+) \((\S+) ", text, re.MULTILINE))
 
 
 def debian_archives(targets: Iterable[dict[str, str]], codename: str) -> list[Archive]:

@@ -13,6 +13,7 @@ from testbed.api import is_node_ready
 from testbed.errors import TestbedError
 from testbed.kernels import GENERIC, available_releases, choose_kernels, newest_release
 from testbed.kube_binaries import ensure_kube_binaries
+from testbed.newer_kubernetes import NotBuiltError, ensure_newer_kubernetes
 from testbed.packages import refreshed_apt
 from testbed.progress import Progress, for_terminal
 from testbed.testbed import Testbed
@@ -51,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         return added
 
     command("prepare", _prepare, "build Kubernetes where this machine has none: the first `up` would do it")
+    command("prepare-newer", _prepare_newer, "build the rules of a newer Kubernetes, where Debian sid has them")
     up = command("up", _up, "start a testbed that runs until `down`")
     up.add_argument("--no-host-node", action="store_true", help="do not register this machine as a node")
     _ground_option(command("status", _status, "show what runs and how to reach it"))
@@ -95,6 +97,16 @@ def _ground_option(parser: argparse.ArgumentParser) -> None:
 def _prepare(_options: argparse.Namespace, progress: Progress) -> None:
     binaries = ensure_kube_binaries(progress)
     _console.print(f"Kubernetes {binaries.release}: {binaries.folder}")
+
+
+def _prepare_newer(_options: argparse.Namespace, progress: Progress) -> None:
+    """Say what there is; that there is nothing is no error, as nothing but tests asks for it."""
+    try:
+        newer = ensure_newer_kubernetes(progress)
+    except NotBuiltError as error:
+        _console.print(f"no rules of a newer Kubernetes: {error}", markup=False)
+    else:
+        _console.print(f"rules of {newer}: {newer.folder}")
 
 
 def _up(options: argparse.Namespace, progress: Progress) -> None:

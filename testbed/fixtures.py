@@ -10,13 +10,16 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from testbed.custom_resources import CustomResources
+from testbed.newer_kubernetes import NewerKubernetes, NotBuiltError, ensure_newer_kubernetes
 from testbed.packages import why_unsupported
+from testbed.progress import PlainLines, warn
 from testbed.testbed import Testbed
 from tools import warm_layers
 
 __all__ = [
-    "control_plane_ground", "engine_ground", "ground", "own_control_plane", "own_ground", "parts_ground",
-    "scheduling_ground",
+    "control_plane_ground", "custom_resources", "engine_ground", "ground", "newer_kubernetes", "own_control_plane",
+    "own_ground", "parts_ground", "scheduling_ground",
 ]  # fmt: skip
 
 running: list[Testbed] = []
@@ -99,3 +102,32 @@ def engine_ground(request: pytest.FixtureRequest) -> Testbed:
     """A container engine with the Debian base image, and a registry: the cluster's, where the session has one."""
     found: Testbed = request.getfixturevalue("ground" if "ground" in _needed(request) else "parts_ground")
     return found
+
+
+@pytest.fixture(scope="session")
+def newer_kubernetes(request: pytest.FixtureRequest) -> NewerKubernetes:
+    """Programs with the rules of a newer Kubernetes, of Debian sid; where they cannot be had, the reason is printed."""
+    if reason := why_unsupported():
+        pytest.skip(reason)
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        try:
+            found = ensure_newer_kubernetes(PlainLines())
+        except NotBuiltError as error:
+            warn(f"nothing newer than the testbed's Kubernetes judges what is tested: {error}")
+            pytest.skip(f"no rules of a newer Kubernetes: {error}")
+        warn(f"rules of {found}")
+    return found
+
+
+@pytest.fixture(scope="session")
+def custom_resources(
+    request: pytest.FixtureRequest, newer_kubernetes: NewerKubernetes, control_plane_ground: Testbed
+) -> Iterator[CustomResources]:
+    """A newer Kubernetes' server of custom resources, beside the session's API server."""
+    made = CustomResources(control_plane_ground, newer_kubernetes)
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        made.bring_up(PlainLines())
+    yield made
+    made.end()

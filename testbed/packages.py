@@ -194,6 +194,20 @@ class PrivateApt:
         except CommandError as error:
             raise archive_faults.explained(f"`apt-cache {' '.join(arguments)[:300]}`", error) from error
 
+    def closure(self, packages: Sequence[str]) -> dict[str, str]:
+        """Return package -> version of packages and all that they depend on, as on a machine that has none.
+
+        Raises:
+            ArchiveError: the lists lack one of them.
+        """
+        nothing = ("-o", "Dir::State::status=/dev/null")
+        argv = ["apt-get", *self._options, *nothing, "--simulate", "--no-install-recommends", "install", *packages]
+        try:
+            output = run(argv)
+        except CommandError as error:
+            raise archive_faults.explained(f"`apt-get --simulate install {' '.join(packages)}`", error) from error
+        return apt_sources.parse_simulation(output)
+
     def source(self, package: str, version: str, folder: Path) -> Path:
         """Download and unpack a source package; return the folder of its tree.
 

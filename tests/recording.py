@@ -30,9 +30,20 @@ WITH_SERVERS = {*WITH_NODES, "control_plane_ground", "own_control_plane", "sched
 WITH_ENGINE = {*WITH_NODES, "engine_ground"}
 """The fixtures of testbeds by what a test that asks for one of them uses."""
 
+RECORDER = "recorder of what tests ran on"
+"""The plugin's name."""
+
 _OF_DEBIAN = re.compile(r"\d[\w.+~-]*-amd64")
 _UNREACHABLE = (OSError, ApiError, DockerException, requests.RequestException)
 _CONTROL_GROUPS_2 = Path("/sys/fs/cgroup/cgroup.controllers")
+
+
+@pytest.fixture(scope="session")
+def tested_on(request: pytest.FixtureRequest) -> Say:
+    """Give `Recorder.say`."""
+    recorder = request.config.pluginmanager.get_plugin(RECORDER)
+    assert isinstance(recorder, Recorder)
+    return recorder.say
 
 
 class Recorder:
@@ -41,14 +52,9 @@ class Recorder:
     def __init__(self) -> None:
         self._said: list[Found] = []
 
-    @pytest.fixture(scope="session")
-    def tested_on(self) -> Say:
+    def say(self, part: str, **told: str) -> None:
         """Record a part that no testbed knows, of the test that runs next: its kind, and what it told, by field."""
-
-        def say(part: str, **told: str) -> None:
-            self._said.append(Found.of(part, told))
-
-        return say
+        self._said.append(Found.of(part, told))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(

@@ -4,7 +4,8 @@ Five processes run side by side. One has the tests that share the cluster of thr
 those that need a cluster whose only node is this machine and those that boot kernels, one those with an engine, one
 those with an API server, and one the unit tests: these four are shown when they end. Tests with real parts wait for
 more than half of their time, and the unit tests take what processor time that leaves: they run after the others. Before
-all of them runs the build of Kubernetes, where this machine has none: three of the five wait for it.
+all of them runs the build of Kubernetes, where this machine has none: three of the five wait for it. After all of them
+runs that of the rules of a newer one, for which tests wait that come last.
 
 ``make unit`` has the unit tests alone, without those that play worlds, on all cores (``tests.side_by_side``).
 
@@ -46,6 +47,7 @@ BESIDE_OTHERS = f"--processes={len(os.sched_getaffinity(0)) + 1}"
 """One process of unit tests more than there are cores: their tests wait too, and in the end nothing else runs."""
 BEFORE, AFTER = -5, 5
 """Nice values: a third of what others get, and three times as much. Unit tests have deadlines: none may starve."""
+LAST = 15
 HOST = (
     "tests/cluster/test_device_agent.py",
     "tests/cluster/test_device_sources.py",
@@ -108,6 +110,9 @@ class Ended:
 
 KUBERNETES = Part("kubernetes", ("prepare",), module="testbed", niceness=BEFORE)
 """What a fresh machine takes longest for. It begins a hundred seconds sooner than a testbed would get there."""
+NEWER_KUBERNETES = Part("newer-kubernetes", ("prepare-newer",), module="testbed", niceness=LAST)
+"""What few tests ask for, and these last: it takes what the others leave. Where Debian sid has no such packages, or
+they do not build, it says so and ends well: those tests are skipped."""
 BY_HAND = "by-hand"
 UNIT_ALONE = Part("unit", (*UNIT, f"--ignore={WORLDS}", "-m", "not long"))
 
@@ -225,7 +230,7 @@ def chosen(command: str, name: str | None) -> list[tuple[Part, ...]]:
     if command == "test-slice":
         return [(sliced(name or slices.due()), KUBERNETES)]
     first, *others = stages(long=command == "test-long")
-    return [(*first, KUBERNETES), *others]
+    return [(*first, KUBERNETES, NEWER_KUBERNETES), *others]
 
 
 def asked() -> tuple[str, str | None]:

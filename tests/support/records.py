@@ -116,6 +116,8 @@ TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
     "kernels": ("kernel", ("kernel",)),
     "engines": ("engine", ("engine", "API", "storage")),
     "builders": ("builder", ("builder", "base")),
+    "newer rules": ("rules", ("rules", "Kubernetes", "package")),
+    "kubectls": ("kubectl", ("kubectl",)),
     "machines": ("machine", ("system", "kernel", "control groups")),
 }
 """Table -> the part that it has a row of for each record, and its columns: fields of that part."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.recording import as_property, of_engine, of_node, plain
+from tests.recording import Say, as_property, of_engine, of_node, plain
 from tests.support.records import Found
 
 
@@ -60,3 +60,8 @@ def test_a_part_is_written_on_one_line() -> None:
     """As a property of a JUnit file."""
     name, value = as_property(Found.of("node", {"kernel": "6.1.0-57-amd64", "Kubernetes": "1.20"}))
     assert (name, value) == ("tested on node", "{kernel: 6.1.0-57-amd64, Kubernetes: '1.20'}\n")
+
+
+def test_any_test_may_say_what_it_ran_on(tested_on: Say) -> None:
+    """The fixture is one that this pytest makes without a warning."""
+    assert callable(tested_on)

@@ -82,6 +82,14 @@ def test_the_build_of_kubernetes_comes_before_the_others_and_unit_tests_after_th
     assert run_tests.BEFORE < 0 < run_tests.AFTER
 
 
+def test_the_rules_of_a_newer_kubernetes_are_built_when_nothing_else_runs() -> None:
+    """Beside the parts of ``make test``, not before them; slices ask for none of these."""
+    ((*_, last),) = run_tests.chosen("test", None)
+    assert last == run_tests.NEWER_KUBERNETES
+    assert last.niceness > run_tests.AFTER
+    assert all(run_tests.NEWER_KUBERNETES not in stage for stage in run_tests.chosen("test-slice", "waves"))
+
+
 def test_a_nice_value_is_that_of_the_process_and_of_its_session() -> None:
     """Where the kernel groups by session, that of the process alone changes nothing."""
     command = [sys.executable, "-c", "input()"]
