@@ -50,6 +50,8 @@ from tests.support.real_parts.build_bench import LeapingClock
 from tests.support.real_parts.libraries import VERSION_FILE
 from tests.support.real_parts.libraries import served as served_libraries
 
+pytestmark = pytest.mark.every_engine
+
 MODULE_SOURCE = Path(__file__).parents[1] / "data" / "modules"
 BASE_IMAGE = "debian:bookworm-slim"
 QUICK_KERNEL = "6.1.0-55-cloud-amd64"

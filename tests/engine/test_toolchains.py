@@ -27,6 +27,8 @@ from tests.support.real_parts.apt_repository import Archive, served_headers
 from tests.support.real_parts.build_bench import BuildBench
 from tests.support.real_parts.images import derive
 
+pytestmark = pytest.mark.every_engine
+
 STAGED_TEMPLATE = """\
 FROM {{ base_image }} AS headers
 RUN echo installing the headers; mkdir /facts; echo "{{ kernel_version }} SMP" >/facts/vermagic; \\
@@ -80,6 +82,7 @@ def toolchain_tag(request: BuildRequest) -> str:
     return f"toolchain-{toolchain_key(request)}"
 
 
+@pytest.mark.every_engine(always=True)
 def test_the_second_build_for_a_kernel_installs_nothing(engine_ground: Testbed, staged: Path) -> None:
     """The engine pulls what the first build has left in the registry, with the driver's password where it wants one."""
     registry = engine_ground.registry
