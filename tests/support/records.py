@@ -24,7 +24,7 @@ _HEAD = """\
 # What tests ran on, as the running parts told it, and when each file of tests passed on it last.
 # Written by make records from the results of test runs: not by hand.
 """
-_MARKS = re.compile(r"(<!-- tested: ([a-z ]+), by make records -->\n).*?(<!-- end -->)", re.DOTALL)
+_MARKS = re.compile(r"(<!-- tested: ([\w ]+), by make records -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

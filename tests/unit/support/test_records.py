@@ -112,6 +112,13 @@ def test_a_page_gets_its_tables_and_keeps_the_rest() -> None:
     )
 
 
+@pytest.mark.parametrize("name", [*records.TABLES, records.SUMMARY])
+def test_every_table_is_written_between_its_marks(name: str) -> None:
+    """Also with capitals in its name, and where nothing was recorded."""
+    page = f"<!-- tested: {name}, by make records -->\nold\n<!-- end -->\n"
+    assert with_tables(page, {}) == page.replace("old", table({}, name))
+
+
 @pytest.mark.parametrize(
     ("row", "cell", "wrong"),
     [
