@@ -273,7 +273,9 @@ def test_a_document_is_found_by_the_image_it_refers_to(
     assert client.inspect(repository, digest) == Present(digest=digest, labels=LABELS)
 
 
-def test_a_signature_lies_beside_its_image(any_registry: Registry | CraneRegistry, repository: str, image: ImageArchive) -> None:
+def test_a_signature_lies_beside_its_image(
+    any_registry: Registry | CraneRegistry, repository: str, image: ImageArchive
+) -> None:
     """Where cosign looks for it; a second key signs beside the first, and neither signs twice."""
     client = client_of(any_registry)
     signed = ImageRef(any_registry.host, repository, client.push(repository, image))
@@ -303,7 +305,9 @@ def test_papers_are_attached_with_the_password_too(
         client_of(registry).fetch_manifest(repository, signature_tag(digest))
 
 
-def test_annotations_are_read_without_the_config(any_registry: Registry | CraneRegistry, repository: str, image: ImageArchive) -> None:
+def test_annotations_are_read_without_the_config(
+    any_registry: Registry | CraneRegistry, repository: str, image: ImageArchive
+) -> None:
     """The registry keeps the manifest to the byte."""
     client = client_of(any_registry)
     manifest = client.fetch_manifest(repository, client.push(repository, image))
