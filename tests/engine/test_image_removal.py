@@ -28,8 +28,7 @@ from driver_builder.retention.record import PushedImage, Record
 from driver_builder.retention.recorder import record_path
 from kube_api.client import Client
 from testbed import places
-from testbed.crane_registry import SUITE, CraneRegistry
-from testbed.errors import ArchiveError
+from testbed.crane_registry import CraneRegistry
 from testbed.packages import ensure_packages, why_unsupported
 from testbed.ports import free_ports
 from testbed.process import Processes
@@ -59,17 +58,6 @@ def registry(processes: Processes) -> Registry:
     ensure_packages(PACKAGES)
     made = Registry(processes, free_ports(1)[0])
     made.bring_up(Silent())
-    return made
-
-
-@pytest.fixture(scope="module")
-def crane(processes: Processes) -> CraneRegistry:
-    """Another program's."""
-    made = CraneRegistry(processes, free_ports(1)[0])
-    try:
-        made.bring_up(Silent())
-    except ArchiveError as error:
-        pytest.skip(f"no crane of {SUITE}: {error}")
     return made
 
 

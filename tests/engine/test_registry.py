@@ -22,8 +22,7 @@ from driver_builder.registry.image_signature import has_signature, push_signatur
 from driver_builder.registry.referrers import fallback_tag, push_referrer, referrers_of
 from driver_builder.registry.registry import INDEX_TYPE, RegistryClient
 from testbed import places
-from testbed.crane_registry import SUITE, CraneRegistry
-from testbed.errors import ArchiveError
+from testbed.crane_registry import CraneRegistry
 from testbed.packages import ensure_packages, why_unsupported
 from testbed.ports import free_ports
 from testbed.process import Processes
@@ -55,18 +54,11 @@ def registry(processes: Processes) -> Registry:
     return registry
 
 
-@pytest.fixture(scope="module", params=["docker-registry", "crane"])
-def any_registry(request: pytest.FixtureRequest, processes: Processes) -> Registry | CraneRegistry:
+@pytest.fixture(params=["registry", "crane"])
+def any_registry(request: pytest.FixtureRequest) -> Registry | CraneRegistry:
     """Each of two programs, for what all registries do alike."""
-    if request.param == "docker-registry":
-        found: Registry = request.getfixturevalue("registry")
-        return found
-    other = CraneRegistry(processes, free_ports(1)[0])
-    try:
-        other.bring_up(Silent())
-    except ArchiveError as error:
-        pytest.skip(f"no crane of {SUITE}: {error}")
-    return other
+    found: Registry | CraneRegistry = request.getfixturevalue(request.param)
+    return found
 
 
 @pytest.fixture
