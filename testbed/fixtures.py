@@ -10,7 +10,10 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from testbed import engine_kind
 from testbed.custom_resources import CustomResources
+from testbed.engine_kind import EngineKind
+from testbed.errors import ArchiveError, UnsupportedMachineError
 from testbed.newer_kubernetes import NewerKubernetes, NotBuiltError, ensure_newer_kubernetes
 from testbed.packages import why_unsupported
 from testbed.progress import PlainLines, warn
@@ -27,7 +30,13 @@ running: list[Testbed] = []
 
 
 def _ground(
-    request: pytest.FixtureRequest, *, control_plane: bool, nodes: bool, engine: bool, admission: Sequence[str] = ()
+    request: pytest.FixtureRequest,
+    *,
+    control_plane: bool,
+    nodes: bool,
+    engine: bool,
+    admission: Sequence[str] = (),
+    kind: EngineKind = engine_kind.OF_TREE,
 ) -> Iterator[Testbed]:
     if reason := why_unsupported():
         pytest.skip(reason)
@@ -40,7 +49,8 @@ def _ground(
             engine=engine,
             host_node=nodes,
             admission=admission,
-            preparation=warm_layers.preparation() if engine else None,
+            kind=kind,
+            preparation=warm_layers.preparation() if engine and kind is engine_kind.OF_TREE else None,
         )
     running.append(ground)
     try:
@@ -98,10 +108,21 @@ def own_control_plane(request: pytest.FixtureRequest) -> Iterator[Testbed]:
 
 
 @pytest.fixture(scope="session")
-def engine_ground(request: pytest.FixtureRequest) -> Testbed:
-    """A container engine with the Debian base image, and a registry: the cluster's, where the session has one."""
-    found: Testbed = request.getfixturevalue("ground" if "ground" in _needed(request) else "parts_ground")
-    return found
+def engine_ground(request: pytest.FixtureRequest) -> Iterator[Testbed]:
+    """A container engine with the Debian base image, and a registry: the cluster's, where the session has one.
+
+    With an engine's kind as its parameter: such an engine, which begins with the base image alone.
+    """
+    kind: EngineKind = getattr(request, "param", engine_kind.OF_TREE)
+    if not kind.of_sid or why_unsupported():
+        yield request.getfixturevalue("ground" if "ground" in _needed(request) else "parts_ground")
+        return
+    try:
+        with PlainLines().step(f"Provide the container engine of {engine_kind.SUITE}") as step:
+            engine_kind.programs(step)
+    except (ArchiveError, UnsupportedMachineError) as error:
+        pytest.skip(f"no container engine of {engine_kind.SUITE}: {error}")
+    yield from _ground(request, control_plane=False, nodes=False, engine=True, kind=kind)
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from testbed import base_image, control_plane, engine, host_node, places, registry, small_image, warm_root
+from testbed import base_image, control_plane, engine, engine_kind, host_node, places, registry, small_image, warm_root
 from testbed.api import Api
 from testbed.control_plane import ControlPlane
 from testbed.engine import Engine
+from testbed.engine_kind import EngineKind
 from testbed.errors import TestbedError
 from testbed.guest.guest import Guest
 from testbed.guest.guests import Guests
@@ -67,6 +68,7 @@ class Testbed:
         preparation: Preparation | None = None,
         outlive_harness: bool = False,
         admission: Sequence[str] = (),
+        kind: EngineKind = engine_kind.OF_TREE,
     ) -> Testbed:
         """Bring up a testbed of the parts asked for.
 
@@ -76,6 +78,7 @@ class Testbed:
         host_node      this machine as a node; needs all of the above
         preparation    what the engine has done before; without one it has the base image alone
         admission      further admission plugins of the API server
+        kind           which engine, and how it is started; a preparation is for that of the tree
         """
         require_supported_machine()
         places.remove_remains()
@@ -90,6 +93,7 @@ class Testbed:
             ports=dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True)),
             admin_token=secrets.token_urlsafe(24),
             admission=list(admission),
+            engine_kind=kind.name,
             host_node_name=f"host-{folder.name}" if host_node and control_plane and nodes and engine else "",
             registry_user=registry_auth[0] if registry_auth else "",
             registry_password=registry_auth[1] if registry_auth else "",
@@ -152,10 +156,18 @@ class Testbed:
     def _bring_up_engine(self, part: Engine, preparation: Preparation) -> None:
         archive = base_image.base_image_archive(self._progress)
 
-        def fill() -> None:
+        def begin() -> None:
             part.bring_up(self._progress)
             with closing(part.client()) as client:
                 base_image.import_base_image(client, archive)
+
+        if self._state.engine_kind:
+            # Nothing of it is kept: a few tests use it.
+            begin()
+            return
+
+        def fill() -> None:
+            begin()
             preparation.prepare(part.socket, step)
             part.stop()
 
@@ -173,7 +185,7 @@ class Testbed:
         self._binaries = binaries
         if state.engine:
             auth = (state.registry_user, state.registry_password) if state.registry_user else None
-            self._engine = Engine(processes)
+            self._engine = Engine(processes, engine_kind.KINDS[state.engine_kind])
             self._registry = Registry(processes, state.ports["registry"], auth, remember=self._remember_auth)
         if binaries:
             self._control_plane = ControlPlane(

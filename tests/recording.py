@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ class Recorder:
         """Add it to what is left of a test that passed."""
         report = yield
         if call.when == "call" and report.passed:
-            found = [*self._said, *_kernels(), *_parts_of(set(getattr(item, "fixturenames", ())))]
+            found = [*self._said, *_kernels(), *_parts_of(getattr(item, "funcargs", {}))]
             item.user_properties += map(as_property, dict.fromkeys([*found, *(_machine() if found else ())]))
         if call.when == "call":
             self._said.clear()
@@ -78,11 +78,12 @@ def as_property(found: Found) -> tuple[str, object]:
     )
 
 
-def _parts_of(fixtures_of_test: set[str]) -> Iterator[Found]:
+def _parts_of(fixtures_of_test: Mapping[str, object]) -> Iterator[Found]:
     """Ask the parts that a test used; one that does not answer, which a test may have wanted, tells nothing."""
     for ground in fixtures.running:
+        used = {name for name, value in fixtures_of_test.items() if value is ground}
         for asked, ask in ((WITH_SERVERS, _servers), (WITH_NODES, _nodes), (WITH_ENGINE, _engines)):
-            if asked & fixtures_of_test:
+            if asked & used:
                 try:
                     yield from list(ask(ground))
                 except _UNREACHABLE:

@@ -121,8 +121,8 @@ def sliced(name: str) -> Part:
     """Return the part that runs a slice of the long tests."""
     paths = slices.BY_HAND if name == BY_HAND else slices.SLICES[name]
     only_python = paths[0].startswith(UNIT[:2])
-    tier = (*UNIT[2:], "-m", "long or costly") if only_python else ("-m", "long")
-    return Part(name, (*slices.arguments(paths), *tier))
+    tier = "long or costly" if only_python else "long"
+    return Part(name, (*slices.arguments(paths), *(UNIT[2:] if only_python else ()), "-m", slices.tests(name, tier)))
 
 
 def stages(*, long: bool) -> list[tuple[Part, ...]]:

@@ -33,9 +33,22 @@ def files_of(part: run_tests.Part) -> set[Path]:
 
 @pytest.mark.parametrize("long", [False, True], ids=["make test", "make test-long"])
 def test_each_file_is_run_by_one_part(long: bool) -> None:
-    """None is left out, and none is run twice."""
-    counts = Counter(file for stage in run_tests.stages(long=long) for part in stage for file in files_of(part))
+    """None is left out, and none is run twice, but for tests that slices take out of files by their marker."""
+    parts = [part for stage in run_tests.stages(long=long) for part in stage if part.name not in slices.MARKERS]
+    counts = Counter(file for part in parts for file in files_of(part))
     assert counts == Counter(run_tests.ROOT.joinpath("tests").rglob("test_*.py"))
+
+
+def test_tests_with_a_newer_engine_are_run_by_slices_of_their_own() -> None:
+    """The other slices leave them out, and these take their files without what another slice names."""
+    parts = {part.name: part for stage in run_tests.stages(long=True) for part in stage}
+    chosen = {name: part.arguments[part.arguments.index("-m") + 1] for name, part in parts.items()}
+    assert {name for name, words in chosen.items() if words == "(long) and new_engine"} == set(slices.MARKERS)
+    others = {words for name, words in chosen.items() if name not in slices.MARKERS}
+    assert others == {"(long) and not new_engine", "(long or costly) and not new_engine"}
+    by_name = {name: {file.name for file in files_of(parts[name])} for name in slices.MARKERS}
+    assert by_name["new-buildah"] == {"test_job_builder.py"}
+    assert "test_docker_builder.py" in by_name["new-engines"]
 
 
 def test_each_slice_has_its_turn_as_the_branch_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
