@@ -321,6 +321,13 @@ class Testbed:
         """Return kernels that refuse each other's modules, oldest first; guests added later can boot each of them."""
         return self._guests.kernels(count) if self._guests else choose_kernels(count, self._progress)
 
+    def stock_kernel(self, codename: str) -> KernelPackage:
+        """Return the newest kernel of an ordinary installation of a Debian release, such as `trixie`.
+
+        A guest that boots it has the packages of that release.
+        """
+        return self.guests.stock_kernel(codename)
+
     def preload(self, images: Sequence[str]) -> None:
         """Put images of the testbed's registry onto the disk of the guests that are added from now on."""
         self.guests.preload(images)

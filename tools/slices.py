@@ -17,6 +17,7 @@ SLICES: Mapping[str, tuple[str, ...]] = {
     "engine": ("tests/engine",),
     "release": ("tests/engine/test_release.py", "tests/engine/test_offline_build.py"),
     "kernels": ("tests/kernel", "tests/cluster/test_nvidia_devices_long.py"),
+    "Debian-13": ("tests/kernel/test_debian_13.py",),
     "waves": ("tests/cluster/test_waves.py",),
     "stages": ("tests/cluster/test_stages.py",),
     "dependent-drivers": ("tests/cluster/test_dependent_drivers.py",),

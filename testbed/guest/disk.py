@@ -1,4 +1,4 @@
-"""Disk images: a template with the guests' root file system, cached, and sparse copies of it."""
+"""Disk images: a template with a Debian release's root file system, cached, and sparse copies of it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from testbed.progress import Progress
 PACKAGES = ("e2fsprogs", "kmod", "busybox-static")
 _FREE_MIB = 768
 _RECIPE = Path(root_tree.__file__).read_bytes()
-_TEMPLATES_KEPT = 4
+_TEMPLATES_KEPT = 6
 
 
 def ensure_root_disk(kubelet: Path, kernels: Sequence[KernelPackage], progress: Progress) -> Path:
-    """Return the template of the guests' first disk, which can boot each of the kernels."""
-    with progress.step(f"Provide the guests' disk ({len(kernels)} kernels)") as step:
-        apt = refreshed_apt()
+    """Return the template of guests' first disk: the system that the kernels are of, which can boot each of them."""
+    (codename,) = {kernel.codename for kernel in kernels}
+    with progress.step(f"Provide the disk of guests with {codename} ({len(kernels)} kernels)") as step:
+        apt = refreshed_apt(codename)
         packages = root_tree.packages_with_versions(apt)
         inputs = (sorted(packages.items()), str(kubelet), sorted(kernel.tree.name for kernel in kernels), _RECIPE)
         name = f"guest-disks/{hashlib.sha256(repr(inputs).encode()).hexdigest()[:16]}"

@@ -21,6 +21,7 @@ from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry import RegistryClient
 from kube_api.resources import DEPLOYMENTS, DRIVER_CONTAINERS, PODS
 from testbed.guest.guest import Guest
+from testbed.kernels import KernelPackage
 from tests.support.loopback import LOOPBACK
 from tests.support.real_parts.cluster_setup import documents
 
@@ -302,6 +303,15 @@ def pod_uids(scenario: Scenario) -> dict[str, str]:
 def hold_device(guest: Guest, file: str) -> None:
     """Let a process of a guest, whose id is in a file then, use the driver's device; it is open when this returns."""
     guest.check(f"exec 3</dev/edu0; sleep 100000 <&3 >/dev/null 2>&1 & echo $! >{file}")
+
+
+def replace_guest(scenario: Scenario, name: str, kernel: KernelPackage) -> None:
+    """Boot a fresh guest in the place of another one, with the system that its kernel is of; wait for its labels."""
+    scenario.ground.guests.remove(name)
+    guest = scenario.ground.add_guest(name, kernel)
+    scenario.guests[name] = guest
+    guest.wait_ready(timeout=SETTLE_SECONDS)
+    scenario.wait_for_kernel_label(guest, SILENT)
 
 
 def live_module(guest: Guest) -> str:
