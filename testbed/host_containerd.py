@@ -8,24 +8,18 @@ not seen here.
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed import runtime_wrapper
-from testbed.cache import cache_root, cached_folder, kept_folder
+from testbed import runtime_wrapper, unpacked
 from testbed.command import environment, run
-from testbed.errors import ArchiveError, CommandError, UnsupportedMachineError
-from testbed.packages import refreshed_apt, unpack
+from testbed.errors import CommandError, UnsupportedMachineError
 from testbed.process import Processes
-from testbed.progress import Step, warn
+from testbed.progress import Step
 from testbed.registry import Registry
 
-PACKAGES = ("runc",)
-SUITE = "sid"
-PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr")
-_PACKAGE = "containerd"
+SUITE, PACKAGES = "sid", ("containerd",)
 _NAME = "host-containerd"
 _READY_TIMEOUT = 240.0
 _LOOPBACK = {"cniVersion": "0.3.1", "name": "lo", "plugins": [{"type": "loopback"}]}
@@ -124,57 +118,19 @@ disabled_plugins = {json.dumps([*unused, "io.containerd.internal.v1.opt"])}
 """
 
 
-# ------------------------------------------------------------------ its programs
-
-
 def ensure_containerd(step: Step) -> Path:
-    """Return the folder of containerd's programs, the newest that sid has, or those that were unpacked before.
+    """Return the folder of containerd's programs: of the newest version that sid has, or that was unpacked before.
 
     Raises:
-        UnsupportedMachineError: there are none, or they do not run here: sid moves.
+        UnsupportedMachineError: it does not run here: sid moves.
+        ArchiveError: there is none.
     """
-    try:
-        folder = _newest(step)
-    except (ArchiveError, UnsupportedMachineError) as error:
-        before = _unpacked_before()
-        if before is None:
-            raise
-        warn(f"{before.name} is used, which was unpacked before:\n{error}")
-        folder = before
+    folder = unpacked.packages("containerd", SUITE, PACKAGES, step) / "usr/bin"
     try:
         step.detail(run([folder / "containerd", "--version"]).strip())
     except CommandError as error:
-        hint = "a Kubernetes before 1.24 needs none, and guests have their own: python -m testbed up --no-host-node"
-        raise UnsupportedMachineError(f"{folder.name} of {SUITE} does not run here:\n{error}", hint=hint) from error
+        hint = (
+            "a Kubernetes before 1.24 needs none of it, and guests have their own: python -m testbed up --no-host-node"
+        )
+        raise UnsupportedMachineError(f"containerd of {SUITE} does not run here:\n{error}", hint=hint) from error
     return folder
-
-
-def _newest(step: Step) -> Path:
-    apt = refreshed_apt(SUITE)
-    version = parse_version(apt.cache("show", "--no-all-versions", _PACKAGE))
-
-    def make(folder: Path) -> None:
-        step.detail(f"unpacking {_PACKAGE} {version} of {SUITE}")
-        for deb in apt.download([_PACKAGE], folder / "debs"):
-            unpack(deb, folder / "unpacked")
-        for name in PROGRAMS:
-            (folder / "unpacked/usr/bin" / name).rename(folder / name)
-        run(["rm", "-rf", folder / "debs", folder / "unpacked"])
-
-    return cached_folder(f"containerd-{version}", make, step)
-
-
-def _unpacked_before() -> Path | None:
-    found = filter(None, (kept_folder(path.name) for path in cache_root().glob("containerd-*")))
-    return max(found, key=lambda folder: folder.stat().st_mtime, default=None)
-
-
-def parse_version(show: str) -> str:
-    """Return the version of a package from what `apt-cache show` prints.
-
-    Raises:
-        UnsupportedMachineError: the archives do not have it.
-    """
-    if match := re.search(r"^Version: (\S+)$", show, re.MULTILINE):
-        return match[1]
-    raise UnsupportedMachineError(f"the Debian archives of this machine have no {_PACKAGE} of {SUITE}")

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from testbed import unpacked
 from testbed.errors import UnsupportedMachineError
-from testbed.host_containerd import configuration, hosts_text, parse_version
+from testbed.host_containerd import configuration, ensure_containerd, hosts_text
+from testbed.progress import Silent
 
 FOLDER = Path("/testbed/hostd")
 
@@ -32,12 +34,13 @@ def test_images_come_from_the_testbeds_registry() -> None:
     assert list(read["host"]) == ["http://127.0.0.1:5000"]
 
 
-def test_the_newest_version_that_apt_shows_is_taken() -> None:
-    """It names the folder of the cache."""
-    assert parse_version("Package: containerd\nArchitecture: amd64\nVersion: 2.1.9+ds1-5\n") == "2.1.9+ds1-5"
-
-
-def test_archives_without_it_are_named() -> None:
-    """Sid moves."""
-    with pytest.raises(UnsupportedMachineError, match="no containerd of sid"):
-        parse_version("")
+def test_one_that_does_not_run_here_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sid moves: its programs may want a newer libc. The hint says what goes without it."""
+    monkeypatch.setattr(unpacked, "packages", lambda *_: tmp_path)
+    program = tmp_path / "usr/bin/containerd"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho version GLIBC_2.99 not found\nexit 1\n")
+    program.chmod(0o755)
+    with Silent().step("") as step, pytest.raises(UnsupportedMachineError, match="GLIBC_2.99 not found") as caught:
+        ensure_containerd(step)
+    assert "--no-host-node" in caught.value.hint
