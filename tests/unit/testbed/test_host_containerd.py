@@ -41,6 +41,6 @@ def test_one_that_does_not_run_here_is_refused(tmp_path: Path, monkeypatch: pyte
     program.parent.mkdir(parents=True)
     program.write_text("#!/bin/sh\necho version GLIBC_2.99 not found\nexit 1\n")
     program.chmod(0o755)
-    with Silent().step("") as step, pytest.raises(UnsupportedMachineError, match="GLIBC_2.99 not found") as caught:
+    with Silent().step("") as step, pytest.raises(UnsupportedMachineError, match="not found") as caught:
         ensure_containerd(step)
     assert "--no-host-node" in caught.value.hint
