@@ -20,6 +20,7 @@ class ApiError(Exception):
     def __init__(self, status: int, body: str) -> None:
         super().__init__(f"HTTP {status}: {body[:500]}")
         self.status = status
+        self.body = body
 
 
 class Api:
