@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from testbed import containerd, runtime_wrapper
 from testbed.command import environment, run
@@ -40,9 +41,9 @@ class HostContainerd:
         self._write_files(pause_image)
         # It takes the shim that it finds first, and the tree has that of another version.
         path = f"{programs}:{environment()['PATH']}"
-        command = [programs / "containerd", "--config", self._folder / "config.toml"]
+        command: list[str | Path] = [programs / "containerd", "--config", self._folder / "config.toml"]
         self._processes.spawn(_NAME, command, env={"PATH": path})
-        ctr = [programs / "ctr", "--address", self._socket, "--namespace", "k8s.io"]
+        ctr: list[str | Path] = [programs / "ctr", "--address", self._socket, "--namespace", "k8s.io"]
 
         def answers() -> bool:
             return self._socket.exists() and "Server:" in run([*ctr, "version"], check=False)
