@@ -151,7 +151,9 @@ class Site:
     @staticmethod
     def _body(name: str, node: Json) -> Json:
         of_server = {"name": name, "uid": None, "managedFields": None}
-        conditions = [*node["status"]["conditions"], DISK_PRESSURE]
+        # One that was last heard of under the Node of that name before it would be tainted as not ready.
+        heard = {"lastHeartbeatTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        conditions = [one | heard for one in (*node["status"]["conditions"], DISK_PRESSURE)]
         body = merged(node, {"metadata": of_server, "status": {"conditions": conditions}})
         return {"apiVersion": "v1", "kind": "Node", **body}
 
