@@ -147,6 +147,8 @@ class Site:
 
     def _create_node(self, name: str, node: Json) -> None:
         self.root.create(NODES.path(), self._body(name, node))
+        # The API server adds one to each new Node, for the kubelet to be waited for.
+        self.root.patch(NODES.path(name=name), {"spec": {"taints": node["spec"]["taints"]}})
 
     @staticmethod
     def _body(name: str, node: Json) -> Json:
