@@ -152,7 +152,7 @@ class ControlPlane:
         client = self.etcd_server
         peer = f"http://127.0.0.1:{self._ports['etcd-peer']}"
         return [
-            "etcd",
+            self._binaries.etcd,
             f"--data-dir={self._folder}/etcd",
             f"--listen-client-urls={client}",
             f"--advertise-client-urls={client}",

@@ -17,7 +17,7 @@ from testbed.engine_kind import EngineKind
 from testbed.errors import TestbedError
 from testbed.guest.guest import Guest
 from testbed.guest.guests import Guests
-from testbed.host_node import HostNode, require_dockershim
+from testbed.host_node import HostNode
 from testbed.kernels import KernelPackage, choose_kernels
 from testbed.kube_binaries import KubeBinaries, ensure_kube_binaries
 from testbed.packages import ensure_packages, installed_version, require_supported_machine
@@ -100,8 +100,6 @@ class Testbed:
         )
         ensure_packages(_packages_of(state))
         binaries = ensure_kube_binaries(progress) if state.control_plane else None
-        if binaries and state.host_node_name:
-            require_dockershim(binaries)
         state.binaries = str(binaries.folder) if binaries else ""
         ground = cls(Processes.start(folder, outlive_harness=outlive_harness), state, progress)
         try:
@@ -207,6 +205,7 @@ class Testbed:
                 self.binaries,
                 self.control_plane,
                 self.engine,
+                self.registry,
                 name=state.host_node_name,
                 port=state.ports["kubelet"],
             )

@@ -28,6 +28,7 @@ SLICES: Mapping[str, tuple[str, ...]] = {
         "tests/cluster/test_job_builder.py",
         "tests/cluster/test_device_agent.py",
         "tests/cluster/test_device_sources.py",
+        "tests/cluster/test_dra_on_node.py",
         "tests/cluster/test_job_kernel_discovery.py",
     ),
     "new-engines": ("tests/engine",),

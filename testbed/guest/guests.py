@@ -171,8 +171,7 @@ class Guests:
     def _root_disk(self, known: Sequence[KernelPackage]) -> Path:
         releases = tuple(kernel.release for kernel in known)
         if releases not in self._root_disks:
-            kubelet = self._binaries.path("kubelet")
-            self._root_disks[releases] = disk.ensure_root_disk(kubelet, known, self._progress)
+            self._root_disks[releases] = disk.ensure_root_disk(self._binaries, known, self._progress)
         return self._root_disks[releases]
 
     def _images_disk(self) -> Path:

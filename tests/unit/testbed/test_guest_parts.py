@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from testbed.guest import cpio, initramfs
-from testbed.guest.guest_files import containerd_configuration
+from testbed.guest.guest_files import containerd_files
 from testbed.guest.initramfs import load_order, module_name, parse_modules_dep
 from testbed.guest.machine import Machine, command_line
 from testbed.guest.root_tree import library_closure, parse_depends
@@ -156,7 +156,12 @@ def test_emulation_is_asked_for_and_extra_words_come_last() -> None:
 
 
 def test_image_names_are_the_same_in_guest_and_host() -> None:
-    """Both names of the host's registry lead to it."""
-    text = containerd_configuration(5000, "127.0.0.1:5000/pause:1")
+    """Both names of the host's registry lead to it, for containerd of either form."""
+    (old,) = containerd_files(minor=23, registry_port=5000, pause_image="127.0.0.1:5000/pause:1")
     for host in ("127.0.0.1", "localhost"):
-        assert f'mirrors."{host}:5000"]\n    endpoint = ["http://10.0.2.2:5000"]' in text
+        assert f'mirrors."{host}:5000"]\n    endpoint = ["http://10.0.2.2:5000"]' in old.content.decode()
+    new, *hosts = containerd_files(minor=24, registry_port=5000, pause_image="127.0.0.1:5000/pause:1")
+    folder = f"/run/{Path(hosts[0].path).parents[1]}"
+    assert f'config_path = "{folder}"' in new.content.decode()
+    assert {Path(one.path).parent.name for one in hosts} == {"127.0.0.1:5000", "localhost:5000"}
+    assert all('server = "http://10.0.2.2:5000"' in one.content.decode() for one in hosts)
