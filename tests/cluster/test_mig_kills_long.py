@@ -33,7 +33,7 @@ PROFILES: dict[str, dict[str, int]] = {
 }
 POINTS = 150
 """About as many as a change of three cards has: before and after each instance and compute instance, and the mode."""
-LONGEST = 12.0
+LONGEST = 6.0
 """Seconds after the label: about as long as a change takes on a machine with nothing else to do."""
 VICTIMS = (("agent",), ("nvml",), ("child",), ("agent", "nvml"))
 
