@@ -120,13 +120,16 @@ class Site:
         """Apply the policy and wait until it refuses."""
         for path, obj in self.case.applied():
             self.root.apply(path, obj, field_manager=FIELD_MANAGER)
-        act = next(iter(self.case.must_not.values()))
-        wait_for("the policy is in force", lambda: self.refusal(act) is not None, every=0.1)
+        wait_for("the policy is in force", lambda: self._first_refusal() is not None, every=0.1)
 
     def lift(self) -> None:
-        """Delete the policy."""
+        """Delete the policy and wait until it refuses no more: another case may be of the same account."""
         for path, _ in self.case.applied():
             self.root.delete(path)
+        wait_for("the policy is lifted", lambda: self._first_refusal() is None, every=0.1)
+
+    def _first_refusal(self) -> KubeApiError | None:
+        return self.refusal(next(iter(self.case.must_not.values())))
 
     def refusal(self, act: Act) -> KubeApiError | None:
         """Do something to Nodes that are as the act wants them; return how it was refused."""
