@@ -20,7 +20,7 @@ in_tree = @$(if $(TREE),$(1),tools/machine make --no-print-directory $@)
 PYTEST := $(BIN)/python -m pytest
 LONG_BENCHES := bench/driver_matrix.py bench/nvidia_case.py
 
-.PHONY: help venv demo test test-long test-slice unit pytest integration e2e fuzz lint format docs manifests images release bench driver-matrix nvidia-case clean
+.PHONY: help venv demo test test-long test-slice unit pytest integration e2e fuzz lint format docs records manifests images release bench driver-matrix nvidia-case clean
 
 help: ## Show this help
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -57,6 +57,9 @@ lint: $(READY) ## Check formatting, types, import layers, dependencies, YAML, Do
 
 format: $(READY) ## Format the code and apply automatic fixes
 	@$(BIN)/ruff check --fix-only --quiet . ; $(BIN)/ruff format .
+
+records: $(READY) ## Take what the last test run (make test, make test-slice) ran on, and write the tables of what was tested
+	@$(BIN)/python -m tests.records_page
 
 docs: $(READY) ## Write docs/reasons.md from the table of reasons
 	@$(BIN)/python -m tests.reasons_page

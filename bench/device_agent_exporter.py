@@ -36,6 +36,7 @@ from testbed.ports import free_ports  # noqa: E402
 from tests.nvml import build  # noqa: E402
 from tests.nvml.gpu import USE  # noqa: E402
 from tests.nvml.machine import FakeMachine  # noqa: E402
+from tests.nvml.mig_file import Gi, MigGpu  # noqa: E402
 from tests.nvml.models import A100_40  # noqa: E402
 from tests.unit.device_agent.kubelet_stand_in import Kubelet  # noqa: E402
 from tests.unit.device_agent.nvidia.pods import Pods  # noqa: E402
@@ -43,24 +44,29 @@ from tests.unit.device_agent.nvml_container.node_folder import NodeFolder  # noq
 from tests.unit.device_agent.nvml_container.running import Client, answers, wait_for  # noqa: E402
 
 GPUS, SHARES = 8, 4
+REFERENCE = "pynvml with prometheus_client"
 MOST_POD, MOST_NVML = 48.0, 16.0
 REST_SECONDS = 30.0
 """Longer than two looks at the GPUs and ten samples of their use."""
 SCRAPES = 500
-RESOURCE = "nvidia.com/gpu.shared"
-PROFILE = {"version": "v1", "sharing": {"timeSlicing": {
-    "renameByDefault": True, "resources": [{"name": "nvidia.com/gpu", "replicas": SHARES}]}}}  # fmt: skip
+INSTANCES, MIG_SHARES = 7, 2
+RESOURCE, MIG_RESOURCE = "nvidia.com/gpu.shared", "nvidia.com/mig-1g.5gb.shared"
+PROFILE = {"version": "v1", "sharing": {"timeSlicing": {"renameByDefault": True, "resources": [
+    {"name": "nvidia.com/gpu", "replicas": SHARES}, {"name": "nvidia.com/mig-1g.5gb", "replicas": MIG_SHARES},
+]}}}  # fmt: skip
 
 NVML = """
 import json, sys
 sys.path[:0] = json.loads(sys.argv[1])
 from device_agent.cli.start import without_tls
 without_tls()
+import os
 from device_agent.nvml_container.run import end_on_sigterm, supervise
-from device_agent.nvml_container.settings import Places, Settings
+from device_agent.nvml_container.settings import Places, build_settings
 end_on_sigterm()
 folder, socket = sys.argv[2:]
-sys.exit(supervise(Settings(socket, places=Places(root=folder, proc_root=folder))))
+settings = build_settings({"socket": socket}, os.environ)
+sys.exit(supervise(settings._replace(places=Places(root=folder, proc_root=folder))))
 """
 """``device-agent nvml``, with processes of a folder in place of ``/proc``."""
 
@@ -82,40 +88,66 @@ class Found(NamedTuple):
 
 
 class Node:
-    """A folder in place of a node: GPUs that pods share, each pod with one process."""
+    """A folder in place of a node: GPUs that pods share, each pod with one process.
 
-    def __init__(self, folder: Path, gpus: int) -> None:
+    ``mig``: so many GPUs beside them are in MIG mode, with seven instances each, which pods share as well. The last one
+    of these has none yet.
+    """
+
+    def __init__(self, folder: Path, gpus: int, mig: int = 0) -> None:
         self.folder = folder
         self.library = build(folder)
-        self.machine = FakeMachine(folder / "machine", A100_40, gpus)
+        self.machine = FakeMachine(folder / "machine", A100_40, gpus + mig, changes_mig=mig > 0)
         self.root = folder / "host"
-        node = NodeFolder(self.root)
-        self.names = [f"p{number}" for number in range(gpus * SHARES)]
-        self.devices = [f"{self.machine.uuid(gpu)}::{share}" for gpu in range(gpus) for share in range(SHARES)]
+        self.files = NodeFolder(self.root)
+        self.held = {RESOURCE: [f"{self.machine.uuid(gpu)}::{share}" for gpu in range(gpus) for share in range(SHARES)]}
         with self.machine.at_once():
-            for gpu in range(gpus):
+            for gpu in range(gpus + mig):
                 self.machine.set_use(gpu, **USE)
-            for number, name in enumerate(self.names):
-                uid, pid = str(uuid.UUID(int=number + 1)), 1000 + number
-                node.pod(f"default/{name}", uid)
-                node.process(pid, uid)
-                self.machine.add_process(number // SHARES, pid, (1 + number % SHARES) << 30, 5)
+            for number in range(gpus * SHARES):
+                self._add_process(number, number // SHARES, (1 + number % SHARES) << 30)
+            if mig:
+                self.held[MIG_RESOURCE] = [*self._partition(range(gpus, gpus + mig - 1))]
         self.environment = {
             "PATH": os.environ["PATH"],
             "LD_LIBRARY_PATH": str(folder),
-            "NODE_NAME": "node",
+            "NODE_NAME": "n",
             **self.machine.environment(),
         }
 
-    def write_configuration(self, port: int) -> None:
+    @property
+    def pods(self) -> list[str]:
+        """Return the names of all pods."""
+        return [f"p{number}" for number in range(sum(map(len, self.held.values())))]
+
+    def _partition(self, gpus: range) -> Iterator[str]:
+        number = len(self.held[RESOURCE])
+        for gpu in gpus:
+            placed = tuple(Gi(7 + place, "1g.5gb", place, (1,)) for place in range(INSTANCES))
+            self.machine.mig.set(self.machine.uuid(gpu), MigGpu(1, 1, placed))
+            for one in self.machine.mig.gpu(self.machine.uuid(gpu)).instances:
+                for share in range(MIG_SHARES):
+                    self._add_process(number, gpu, 1 << 30, one.uuids[0])
+                    number += 1
+                    yield f"{one.uuids[0]}::{share}"
+
+    def _add_process(self, number: int, gpu: int, memory: int, mig: str = "") -> None:
+        uid, pid = str(uuid.UUID(int=number + 1)), 1000 + number
+        self.files.pod(f"default/p{number}", uid)
+        self.files.process(pid, uid)
+        self.machine.add_process(gpu, pid, memory, 5, mig=mig)
+
+    def write_configuration(self, port: int, nvidia: str = "{}", memory: str = "watch") -> None:
         """Write what the agent reads: its configuration, the profile, and that the pods' devices were given."""
         exporter = json.dumps({"enabled": True, "port": port, "perPod": True})
-        (self.folder / "config.yaml").write_text(f"nvidia: {{}}\nexporter: {exporter}\nmemory: {{mode: watch}}\n")
+        config = f"nvidia: {nvidia}\nexporter: {exporter}\nmemory: {{mode: {memory}}}\n"
+        (self.folder / "config.yaml").write_text(config)
         (self.folder / "profiles").mkdir()
         (self.folder / "profiles/default").write_text(json.dumps(PROFILE))
         given = [
-            {"resource": RESOURCE, "id": device, "identity": ["x"], "shares": SHARES, "at": 1.0}
-            for device in self.devices
+            {"resource": resource, "id": device, "identity": ["x"], "shares": shares, "at": 1.0}
+            for resource, shares in ((RESOURCE, SHARES), (MIG_RESOURCE, MIG_SHARES))
+            for device in self.held.get(resource, ())
         ]
         content = {"version": 1, "boot": read_boot_id("/"), "given": given}
         (self.folder / "allocations.json").write_text(json.dumps(content))
@@ -142,16 +174,11 @@ async def measure(folder: Path, gpus: int, rest: float, scrapes: int) -> Found:
         with nvml(node) as supervisor, agent(node) as resident, running(
             script, *library_path, environment=node.environment
         ) as reference:  # fmt: skip
-            page = await asyncio.to_thread(wait_for_pods, port, len(node.names))
+            await asyncio.to_thread(wait_for_pods, port, len(node.pods))
             await asyncio.sleep(rest)
             processes = {"agent": resident, "nvml, supervisor": supervisor, "nvml, child": child_of(supervisor)}
-            weights = {name: weigh(pid) for name, pid in processes.items()}
-            ours = Exporter(weights, count(page), await asyncio.to_thread(scrape, port, resident, scrapes))
-            theirs = Exporter(
-                {"pynvml with prometheus_client": weigh(reference.pid)},
-                count(get(other)),
-                await asyncio.to_thread(scrape, other, reference.pid, scrapes),
-            )
+            ours = await asyncio.to_thread(exporter, processes, port, scrapes)
+            theirs = await asyncio.to_thread(exporter, {REFERENCE: reference.pid}, other, scrapes)
     return Found(alone, ours, theirs)
 
 
@@ -159,9 +186,9 @@ def measure_nvml(node: Node, rest: float) -> dict[str, Weight]:
     """Weigh the container ``nvml`` while no other program of ours runs but this one."""
     with nvml(node) as supervisor:
         client = Client(node.folder / "nvml.sock")
-        client.ask(FOLLOW_USE, tuple(f"default/{name}" for name in node.names))
+        client.ask(FOLLOW_USE, tuple(f"default/{name}" for name in node.pods))
         end = time.monotonic() + rest
-        client.use(lambda use: sum(len(card.processes) for card in use.cards) == len(node.names))
+        client.use(lambda use: sum(len(card.processes) for card in use.cards) == len(node.pods))
         while time.monotonic() < end:
             client.use()
         found = {"nvml, supervisor": weigh(supervisor), "nvml, child": weigh(child_of(supervisor))}
@@ -180,24 +207,25 @@ def nvml(node: Node) -> Iterator[int]:
 
 
 @contextmanager
-def agent(node: Node) -> Iterator[int]:
-    """Run the agent; gives its PID."""
+def agent(node: Node, *more: str, start: str = START) -> Iterator[int]:
+    """Run the agent, with ``more`` arguments; gives its PID."""
     folder = node.folder
     arguments = (
         "run", f"--config={folder}/config.yaml", f"--root={node.root}", f"--plugin-dir={folder}/plugins",
         f"--socket={folder}/agent.sock", "--port=0", f"--nvml-socket={folder}/nvml.sock", f"--state-dir={folder}",
-        f"--profiles={folder}/profiles", f"--pod-resources={folder}/pods.sock", f"--report-dir={folder}",
+        f"--profiles={folder}/profiles", f"--pod-resources={folder}/pods.sock", f"--report-dir={folder}", *more,
     )  # fmt: skip
-    with running("-c", START, PATH, *arguments, environment=node.environment) as process:
+    with running("-c", start, PATH, *arguments, environment=node.environment) as process:
         yield process.pid
 
 
 @asynccontextmanager
 async def kubelet(node: Node) -> AsyncIterator[None]:
-    """Be the node's kubelet, whose pods have all devices."""
+    """Be the node's kubelet, whose pods have devices, one each."""
     (node.folder / "plugins").mkdir()
     plugins, pods = Kubelet(node.folder / "plugins"), Pods(node.folder)
-    pods.run(RESOURCE, *node.devices)
+    for resource, devices in node.held.items():
+        pods.run(resource, *devices)
     await pods.start()
     await plugins.start()
     try:
@@ -207,18 +235,14 @@ async def kubelet(node: Node) -> AsyncIterator[None]:
         await pods.stop()
 
 
-def wait_for_pods(port: int, pods: int) -> str:
-    """Wait until the page has the memory of so many pods; returns the page."""
-    found = ""
+def wait_for_pods(port: int, pods: int) -> None:
+    """Wait until the page has the memory of so many pods."""
 
     def is_complete() -> bool:
-        nonlocal found
-        found = get(port)
-        used = (line for line in found.splitlines() if line.startswith("DCGM_FI_DEV_FB_USED{"))
+        used = (line for line in get(port).splitlines() if line.startswith("DCGM_FI_DEV_FB_USED{"))
         return sum('pod="p' in line for line in used) == pods
 
     wait_for(is_complete, "the series of all pods")
-    return found
 
 
 def get(port: int) -> str:
@@ -233,6 +257,12 @@ def get(port: int) -> str:
 def count(page: str) -> int:
     """Count the series of a page."""
     return sum(not line.startswith("#") for line in page.splitlines())
+
+
+def exporter(processes: Mapping[str, int], port: int, scrapes: int) -> Exporter:
+    """Weigh the processes of an exporter, the first of which has the port, and scrape it."""
+    weights = {name: weigh(pid) for name, pid in processes.items()}
+    return Exporter(weights, count(get(port)), scrape(port, next(iter(processes.values())), scrapes))
 
 
 def scrape(port: int, pid: int, times: int) -> float:
@@ -254,17 +284,17 @@ def alone(weights: Mapping[str, Weight]) -> float:
     return alone_mib([*weights.values()])
 
 
-def lines(found: Found) -> Iterator[str]:
-    """Say what was found."""
+def lines(
+    found: Found, most_pod: str = f" of at most {MOST_POD:.0f}", most_nvml: str = f" of at most {MOST_NVML:.0f}"
+) -> Iterator[str]:
+    """Say what was found; ``most_pod``, ``most_nvml``: behind what the pod has alone, and the container ``nvml``."""
     ours, other = found.ours, found.reference
     for name, weight in ours.weights.items():
         yield f"{name:<32}{weight.pss:6.1f} MiB"
     nvml_part = total(part_of_nvml(ours.weights))
-    yield f"{'nvml in the pod':<32}{nvml_part:6.1f} MiB of at most {MOST_NVML:.0f}"
+    yield f"{'nvml in the pod':<32}{nvml_part:6.1f} MiB{most_nvml}"
     yield f"{'nvml by itself':<32}{total(found.nvml):6.1f} MiB, alone {alone(found.nvml):.1f} MiB"
-    yield (
-        f"{'the pod':<32}{total(ours.weights):6.1f} MiB, alone {alone(ours.weights):.1f} MiB of at most {MOST_POD:.0f}"
-    )
+    yield (f"{'the pod':<32}{total(ours.weights):6.1f} MiB, alone {alone(ours.weights):.1f} MiB{most_pod}")
     (name,) = other.weights
     yield f"{name:<32}{total(other.weights):6.1f} MiB, alone {alone(other.weights):.1f} MiB"
     yield (

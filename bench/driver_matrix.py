@@ -6,6 +6,10 @@ Each driver is built by the product itself: ``DockerBuilder`` with the template 
 a kernel is loaded on it in QEMU, and tried on kernels it was not built for: on the nearest one, and on the nearest
 whose CRCs differ. There, verification and the kernel should say the same.
 
+With ``--debian trixie`` the kernels, packages and base image are those of that Debian release and its backports, and a
+driver is tried on the other kernels of the same run. With ``--plain`` each package is also given to plain dkms on the
+same base image (:mod:`bench.matrix.plain`): both verdicts should be the same.
+
 Results go to a file as they come (``--results``); what is in it is not done again. Ctrl-C ends the run and prints what
 there is. The first build of a kernel installs its headers, the first of all the compiler too.
 """
@@ -19,20 +23,22 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import docker
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
-from bench.matrix import building, drivers, loading, reporting  # noqa: E402
+from bench.matrix import building, drivers, loading, plain, reporting  # noqa: E402
 from bench.matrix.kernels import choose_kernels, elsewhere, known_kernels  # noqa: E402
 from bench.matrix.results import Build, Outcome, Results, Trial, Verdict, default_path  # noqa: E402
 from driver_builder.builds.docker.docker_builder import DockerBuilder  # noqa: E402
 from driver_builder.builds.docker.docker_engine import docker_engine  # noqa: E402
 from driver_builder.errors import TemporaryError  # noqa: E402
 from driver_builder.model.build import BuildRequest  # noqa: E402
-from testbed.base_image import base_image_ref  # noqa: E402
+from testbed.base_image import ensure_base_image  # noqa: E402
 from testbed.errors import TestbedError  # noqa: E402
 from testbed.guest import emulation  # noqa: E402
-from testbed.kernels import find_kernel, find_symvers, parse_symvers  # noqa: E402
+from testbed.kernels import find_kernel, find_symvers, module_layout  # noqa: E402
 from testbed.packages import ensure_packages  # noqa: E402
 from testbed.progress import Progress, for_terminal  # noqa: E402
 from testbed.testbed import Testbed  # noqa: E402
@@ -41,12 +47,13 @@ from testbed.testbed import Testbed  # noqa: E402
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fill the matrix and print it; 1 when an archive, a name or the engine does not do."""
     options = _parser().parse_args(arguments)
-    matrix = Matrix(results=Results(options.results), progress=for_terminal())
+    debian = options.debian
+    matrix = Matrix(results=Results(options.results), progress=for_terminal(), codename=debian, has_plain=options.plain)
     try:
-        chosen_kernels = choose_kernels(options.kernels)
-        versions = drivers.choose_drivers(options.drivers)
+        chosen_kernels = choose_kernels(options.kernels, debian)
+        versions = drivers.choose_drivers(options.drivers, debian)
         wanted = {
-            kernel: [drivers.request(name, version, kernel, base_image_ref()) for name, version in versions.items()]
+            kernel: [drivers.request(name, version, kernel, debian) for name, version in versions.items()]
             for kernel in chosen_kernels
         }
         if not options.known:
@@ -71,9 +78,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--kernels",
         default="newest",
-        help="all, newest (of the oldest series, cloud and generic), so many (the most telling first), or releases"
+        help="all, newest (of the oldest series, cloud and generic), series (the newest cloud kernel of each), so many"
+        " (the most telling first), or releases"
         " (default %(default)s)",
     )
+    parser.add_argument(
+        "--debian", default="", choices=[*drivers.DEBIANS], help="a Debian release (default: the tree's)"
+    )
+    parser.add_argument("--plain", action="store_true", help="give each package to plain dkms as well")
     parser.add_argument("--results", type=Path, default=default_path(), metavar="FILE", help="default %(default)s")
     parser.add_argument("--known", action="store_true", help="build and boot nothing: print what the file has")
     parser.add_argument("-o", "--output", choices=("table", "json", "markdown"), default="table")
@@ -96,25 +108,31 @@ class Matrix:
 
     results: Results
     progress: Progress
+    codename: str = ""
+    has_plain: bool = False
 
     def fill(self, wanted: Mapping[str, Sequence[BuildRequest]]) -> None:
         """Build what is not built, and try what is not tried."""
         ensure_packages(emulation.PACKAGES)
-        symvers = find_symvers(known_kernels(), self.progress)
-        layouts = {release: parse_symvers(path.read_text())["module_layout"] for release, path in symvers.items()}
-        missing = sum(request.key not in self.results.builds for requests in wanted.values() for request in requests)
+        symvers = find_symvers(list(wanted) if self.codename else known_kernels(), self.progress)
+        layouts = {release: module_layout(path.read_text(), release) for release, path in symvers.items()}
+        missing = sum(self._misses(request) for requests in wanted.values() for request in requests)
         done = 0
         with self._builder(is_needed=missing > 0) as builder:
             for kernel, requests in wanted.items():
                 for request in requests:
-                    if request.key not in self.results.builds and builder:
+                    if self._misses(request) and builder:
                         done += 1
                         self._build(builder, request, done, missing)
                 for running in [kernel, *elsewhere(kernel, layouts)]:
                     self._try(requests, running)
 
+    def _misses(self, request: BuildRequest) -> bool:
+        lacks_plain = self.has_plain and plain.is_asked(request) and request.key not in self.results.plains
+        return lacks_plain or request.key not in self.results.builds
+
     @contextmanager
-    def _builder(self, *, is_needed: bool) -> Iterator[DockerBuilder | None]:
+    def _builder(self, *, is_needed: bool) -> Iterator[tuple[DockerBuilder, docker.APIClient] | None]:
         if not is_needed:
             yield None
             return
@@ -122,12 +140,21 @@ class Matrix:
             Testbed.start(control_plane=False, nodes=False, host_node=False, progress=self.progress) as ground,
             docker_engine(ground.engine.socket) as api,
         ):
-            yield DockerBuilder(api)
+            if self.codename:
+                ensure_base_image(api, self.codename, self.progress)
+            yield DockerBuilder(api), api
 
-    def _build(self, builder: DockerBuilder, request: BuildRequest, number: int, count: int) -> None:
+    def _build(
+        self, engine: tuple[DockerBuilder, docker.APIClient], request: BuildRequest, number: int, count: int
+    ) -> None:
         name = f"[{number}/{count}] {request.driver.partition('/')[2]} for {request.target.kernel_version}"
         with self.progress.step(name) as step:
             step.percent(100 * (number - 1) / count)
+            builder, api = engine
+            if self.has_plain and plain.is_asked(request) and request.key not in self.results.plains:
+                self.results.add(plain.ask(api, request))
+            if request.key in self.results.builds:
+                return
             keep = self.results.modules_folder(request.key)
             found = building.build(builder, request, keep=keep, log=step.detail)
         print(f"{name}: {found.outcome} {found.message}".rstrip(), file=sys.stderr, flush=True)

@@ -42,6 +42,9 @@ _SETTLE_SECONDS = 0.05
 _OVERDUE_INTERVALS = 3
 _OVERDUE_SECONDS = 60.0
 _MAX_NAMED = 5
+_GIVE_BACK_SECONDS = 60.0
+_M_ARENA_MAX = -8
+"""A parameter of glibc's ``mallopt`` (malloc.h)."""
 _CONFIG, _KUBELET = "config", "kubelet"
 """What changes of files are called; no source has these names."""
 
@@ -92,7 +95,7 @@ class Agent:
         self._is_config_asked = False
         self._is_config_current = True
         self._reloads = {"success": 0, "failure": 0}
-        self._is_settled = False
+        self._gave_back: float | None = None
 
     async def run(self) -> None:
         """Work until stopped.
@@ -100,6 +103,7 @@ class Agent:
         Raises:
             ConfigurationError: when the port or the socket cannot be had.
         """
+        _use_one_arena()
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
         for source in self._sources:
@@ -185,9 +189,16 @@ class Agent:
     def _on_look(self) -> None:
         if self._gpus is not None:
             self._gpus.answer()
-        if not self._is_settled and all(one.has_looked for one in self._followed):
-            self._is_settled = True
-            _settle()
+        now = self._loop.time()
+        if self._gave_back is None:
+            if not all(one.has_looked for one in self._followed):
+                return
+            _give_back(stays=True)
+        elif now - self._gave_back < _GIVE_BACK_SECONDS:
+            return
+        else:
+            _give_back(stays=False)
+        self._gave_back = now
 
     # --- configuration ------------------------------------------------------------------------------------------------
 
@@ -304,10 +315,18 @@ def _notes(settings: Settings) -> "Notes":
     return Notes(folder_of_files(settings.state_dir))
 
 
-def _settle() -> None:
-    """Give back what starting left behind; what is left now stays, so the collector need not look at it again."""
+def _use_one_arena() -> None:
+    """Have threads take memory from one place: they mostly wait, and what each leaves behind would be 0.3 MiB."""
+    limit = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc has it, musl has one arena
+    if limit is not None:
+        limit(_M_ARENA_MAX, 1)
+
+
+def _give_back(*, stays: bool) -> None:
+    """Give back what is needed no more. ``stays``: what is left is not looked at by the collector again."""
     gc.collect()
-    gc.freeze()
+    if stays:
+        gc.freeze()
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it, musl does not
     if trim is not None:
         trim(0)

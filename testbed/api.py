@@ -20,6 +20,7 @@ class ApiError(Exception):
     def __init__(self, status: int, body: str) -> None:
         super().__init__(f"HTTP {status}: {body[:500]}")
         self.status = status
+        self.body = body
 
 
 class Api:
@@ -35,16 +36,24 @@ class Api:
 
     def text(self, path: str, *, method: str = "GET", body: object = None, kind: str = "application/json") -> str:
         """Send a request and return the answer's text."""
+        return self._answer(path, method, body, kind)[0]
+
+    def warnings(self, path: str, *, method: str, body: object, kind: str = "application/json") -> list[str]:
+        """Send a request and return what the server warns of, as kubectl shows it."""
+        return self._answer(path, method, body, kind)[1]
+
+    def _answer(self, path: str, method: str, body: object, kind: str) -> tuple[str, list[str]]:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind, "Accept": "application/json, */*"}
         request = urllib.request.Request(self.server + path, data=data, headers=headers, method=method)  # noqa: S310
         try:
             with self._opener.open(request, timeout=30) as response:
                 answer: bytes = response.read()
+                warned: list[str] = response.headers.get_all("Warning") or []
         except urllib.error.HTTPError as error:
             with error:
                 raise ApiError(error.code, error.read().decode(errors="replace")) from error
-        return answer.decode(errors="replace")
+        return answer.decode(errors="replace"), warned
 
     def request(self, path: str, *, method: str = "GET", body: object = None, kind: str = "application/json") -> Any:
         """Send a request and return the answer's JSON."""

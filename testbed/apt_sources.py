@@ -6,10 +6,12 @@ and written again as the sources of a private apt (`packages.PrivateApt`) or of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+_WITHOUT_UPDATES = ("sid", "unstable")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -37,6 +39,11 @@ def parse_index_targets(text: str) -> list[dict[str, str]]:
     return targets
 
 
+def parse_simulation(text: str) -> dict[str, str]:
+    """Return package -> version of what `apt-get --simulate install` says that it would install."""
+    return dict(re.findall(r"^Inst (\S+) \((\S+) ", text, re.MULTILINE))
+
+
 def debian_archives(targets: Iterable[dict[str, str]], codename: str) -> list[Archive]:
     """Choose the archives of Debian release `codename`, the base suite first.
 
@@ -54,6 +61,23 @@ def debian_archives(targets: Iterable[dict[str, str]], codename: str) -> list[Ar
             found.append(target["Component"])
     archives = [Archive(uri=uri, suite=suite, components=tuple(found)) for (uri, suite), found in components.items()]
     return sorted(archives, key=lambda archive: suites.index(archive.suite))
+
+
+def archives_of(archives: Sequence[Archive], codename: str, *, backports: bool = False) -> list[Archive]:
+    """Return the archives of another Debian release, which lie beside those of one: the same addresses, other suites.
+
+    Backports are left out unless they are asked for: an ordinary installation does not have them. sid has one suite.
+    """
+    own = archives[0].suite
+    if codename == own:
+        return list(archives)
+    suites = [(codename + archive.suite.removeprefix(own), archive) for archive in archives]
+    suites = [(suite, archive) for suite, archive in suites if not suite.endswith("-backports")]
+    if codename in _WITHOUT_UPDATES:
+        suites = suites[:1]
+    elif backports:
+        suites.append((f"{codename}-backports", archives[0]))
+    return [replace(archive, suite=suite) for suite, archive in suites]
 
 
 def sources_text(archives: Iterable[Archive], types: Iterable[str] = ("deb",)) -> str:

@@ -1,5 +1,6 @@
 """The image `debian:<codename>-slim`, made on this machine, because its registry may not be reachable.
 
+It is that of the tree's release, or of another one that is named: `debian:trixie-slim` for drivers of Debian 13.
 Its apt sources are the machine's own, security archive included, so that a recipe that installs kernel headers works
 in it as it does in the published image, and no recipe has to name a mirror.
 """
@@ -20,7 +21,7 @@ from testbed import apt_sources, archive_faults
 from testbed.cache import cache_root, cached_folder, kept_folder, remove_entry
 from testbed.command import run, run_logged
 from testbed.errors import ArchiveError, CommandError, TestbedError
-from testbed.packages import machine_archives, release_codename
+from testbed.packages import archives_of, machine_archives, release_codename
 from testbed.progress import Progress, Step, warn
 
 PACKAGES = ("debootstrap", "debian-archive-keyring")
@@ -38,23 +39,31 @@ _LEFT_OUT = (
 _CARRIED_OPTIONS = re.compile(r'^Acquire::(Check-Valid-Until|Check-Date|https?::Proxy(::\S+)?) "[^"]*";$')
 
 
-def base_image_ref() -> str:
+def base_image_ref(codename: str = "") -> str:
     """Return the reference under which the image is found: the name of the published one."""
-    return f"debian:{release_codename()}-slim"
+    return f"debian:{codename or release_codename()}-slim"
 
 
-def base_image_archive(progress: Progress) -> Path:
+def base_image_archive(progress: Progress, codename: str = "") -> Path:
     """Return the image's root file system as an archive; the name of its folder says what and how old it is."""
-    with progress.step(f"Provide the base image {base_image_ref()}") as step:
-        return _cached_archive(step)
+    with progress.step(f"Provide the base image {base_image_ref(codename)}") as step:
+        return _cached_archive(codename or release_codename(), step)
 
 
-def import_base_image(client: docker.APIClient, archive: Path) -> None:
+def import_base_image(client: docker.APIClient, archive: Path, codename: str = "") -> None:
     """Give the image to an engine."""
-    repository, tag = base_image_ref().split(":")
+    repository, tag = base_image_ref(codename).split(":")
     answer = client.import_image(str(archive), repository=repository, tag=tag, changes=['CMD ["bash"]'])
     if '"error' in str(answer):
         raise TestbedError(f"the engine refused {archive}: {answer}")
+
+
+def ensure_base_image(client: docker.APIClient, codename: str, progress: Progress) -> str:
+    """Have the image of a Debian release in an engine; return its reference."""
+    reference = base_image_ref(codename)
+    if not client.images(reference):
+        import_base_image(client, base_image_archive(progress, codename), codename)
+    return reference
 
 
 def ensure_image_with_components(client: docker.APIClient, components: Sequence[str], progress: Progress) -> str:
@@ -75,11 +84,11 @@ def ensure_image_with_components(client: docker.APIClient, components: Sequence[
     return reference
 
 
-def _cached_archive(step: Step) -> Path:
-    archives = machine_archives()
+def _cached_archive(codename: str, step: Step) -> Path:
+    archives = archives_of(codename)
     sources = apt_sources.sources_text(archives)
     digest = hashlib.sha256(sources.encode()).hexdigest()[:8]
-    name = f"base-image-{release_codename()}-{digest}"
+    name = f"base-image-{codename}-{digest}"
     today = int(time.time() // 86400)
     kept = _kept_images(f"{name}-*")
     if kept and today - _day(kept[0]) < _STAYS_FRESH_DAYS:
@@ -109,7 +118,7 @@ def _day(folder: Path) -> int:
 
 def _make(folder: Path, archives: list[apt_sources.Archive], step: Step) -> None:
     root, main = folder / "root", archives[0]
-    log = folder.parent / "base-image.log"
+    log = folder.parent / f"base-image-{main.suite}.log"
     log.unlink(missing_ok=True)
     argv = ["debootstrap", "--variant=minbase", f"--keyring={apt_sources.KEYRING}", main.suite, str(root), main.uri]
     try:

@@ -11,13 +11,16 @@ from rich.table import Table
 from testbed import places
 from testbed.api import is_node_ready
 from testbed.errors import TestbedError
-from testbed.kernels import available_releases, choose_kernels
+from testbed.kernels import GENERIC, available_releases, choose_kernels, newest_release
 from testbed.kube_binaries import ensure_kube_binaries
+from testbed.newer_kubernetes import NotBuiltError, ensure_newer_kubernetes
 from testbed.packages import refreshed_apt
 from testbed.progress import Progress, for_terminal
 from testbed.testbed import Testbed
 
 _console = Console(highlight=False, soft_wrap=True)
+_OTHER = "trixie"
+"""The Debian release that guests can have beside the tree's."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
         return added
 
     command("prepare", _prepare, "build Kubernetes where this machine has none: the first `up` would do it")
+    command("prepare-newer", _prepare_newer, "build the rules of a newer Kubernetes, where Debian sid has them")
     up = command("up", _up, "start a testbed that runs until `down`")
     up.add_argument("--no-host-node", action="store_true", help="do not register this machine as a node")
     _ground_option(command("status", _status, "show what runs and how to reach it"))
@@ -95,6 +99,16 @@ def _prepare(_options: argparse.Namespace, progress: Progress) -> None:
     _console.print(f"Kubernetes {binaries.release}: {binaries.folder}")
 
 
+def _prepare_newer(_options: argparse.Namespace, progress: Progress) -> None:
+    """Say what there is; that there is nothing is no error, as nothing but tests asks for it."""
+    try:
+        newer = ensure_newer_kubernetes(progress)
+    except NotBuiltError as error:
+        _console.print(f"no rules of a newer Kubernetes: {error}", markup=False)
+    else:
+        _console.print(f"rules of {newer}: {newer.folder}")
+
+
 def _up(options: argparse.Namespace, progress: Progress) -> None:
     _show(Testbed.up(progress=progress, host_node=not options.no_host_node))
 
@@ -121,6 +135,9 @@ def _kernels(options: argparse.Namespace, progress: Progress) -> None:
     for release, version in available_releases(refreshed_apt()).items():
         mark = f"* module_layout {chosen[release].module_layout_crc}" if release in chosen else ""
         _console.print(f"{release:40} {version:24} {mark}", markup=False)
+    stock = available_releases(refreshed_apt(_OTHER), GENERIC)
+    newest = newest_release(stock, GENERIC)
+    _console.print(f"{newest:40} {stock[newest]:24} with a system of {_OTHER}", markup=False)
 
 
 def _attach(options: argparse.Namespace, progress: Progress) -> Testbed:

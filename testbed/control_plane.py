@@ -74,6 +74,11 @@ class ControlPlane:
         return Api(self.api_server, self._token, self.ca_file)
 
     @property
+    def etcd_server(self) -> str:
+        """The address of etcd."""
+        return f"http://127.0.0.1:{self._ports['etcd']}"
+
+    @property
     def components(self) -> tuple[str, ...]:
         """The names of the components, in the order in which they start."""
         names = ("kubelet-proxy", "etcd", "kube-apiserver", "kube-controller-manager")
@@ -144,10 +149,10 @@ class ControlPlane:
         return commands[name]()
 
     def _etcd(self) -> list[str]:
-        client = f"http://127.0.0.1:{self._ports['etcd']}"
+        client = self.etcd_server
         peer = f"http://127.0.0.1:{self._ports['etcd-peer']}"
         return [
-            "etcd",
+            self._binaries.etcd,
             f"--data-dir={self._folder}/etcd",
             f"--listen-client-urls={client}",
             f"--advertise-client-urls={client}",
@@ -162,7 +167,7 @@ class ControlPlane:
         pki = self._folder / "pki"
         return [
             str(self._binaries.path("kube-apiserver")),
-            f"--etcd-servers=http://127.0.0.1:{self._ports['etcd']}",
+            f"--etcd-servers={self.etcd_server}",
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
             f"--secure-port={self.api_port}",

@@ -22,6 +22,7 @@ from testbed.api import ApiError
 from testbed.command import run, tail
 from testbed.errors import TestbedError
 from testbed.guest.guest import Guest
+from testbed.supervisor import private_folder
 from testbed.testbed import Testbed
 
 _FOLDER = Path(__file__).parents[1] / "build" / "artefacts"
@@ -88,6 +89,7 @@ def _collectors(ground: Testbed) -> Iterator[tuple[str, Callable[[Path], list[st
         yield name, partial(_guest, ground, ground.guest(name))
     if ground.has_engine:
         yield "containers", partial(_containers, ground)
+    yield "pods of this machine", partial(_pods, ground)
 
 
 def _processes(ground: Testbed, folder: Path) -> list[str]:
@@ -223,3 +225,12 @@ def _containers(ground: Testbed, folder: Path) -> list[str]:
     finally:
         client.close()
     return [f"container {item['Names'][0].strip('/')}: {item['Status']}" for item in found if item["State"] != "exited"]
+
+
+def _pods(ground: Testbed, folder: Path) -> list[str]:
+    """What pods of this machine's node wrote; with the engine as its runtime they are links to the logs above."""
+    for path in private_folder(ground.folder, "/var/log/pods").glob("*/*/*.log"):
+        if not path.is_symlink():
+            name = "-".join(path.parts[-3:])
+            (folder / "logs" / f"pod-{name[-120:]}").write_text(tail(path, _LOG_BYTES))
+    return []

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import docker
 
-from testbed import runtime_wrapper
+from testbed import engine_kind, runtime_wrapper
+from testbed.engine_kind import EngineKind
 from testbed.process import Processes
 from testbed.progress import Progress
 
@@ -21,8 +22,9 @@ _STOP_TIMEOUT = 240.0
 class Engine:
     """The container engine of one testbed; containers and builds use the host's network."""
 
-    def __init__(self, processes: Processes) -> None:
+    def __init__(self, processes: Processes, kind: EngineKind = engine_kind.OF_TREE) -> None:
         self._processes = processes
+        self.kind = kind
         self._folder = processes.folder
         self._socket_path = self._folder / "docker.sock"
 
@@ -46,7 +48,8 @@ class Engine:
             launcher = self._folder / "oci-runtime"
             launcher.write_text(runtime_wrapper.launcher_text(sys.executable))
             launcher.chmod(0o755)
-            self._processes.spawn(_NAME, self._command(launcher))
+            variables = engine_kind.variables(self.kind, step)
+            self._processes.spawn(_NAME, self._command(launcher), env=variables)
             self._processes.wait_ready(_NAME, self.is_ready, _READY_TIMEOUT, step)
 
     def _command(self, launcher: Path) -> list[str]:
@@ -59,7 +62,7 @@ class Engine:
             f"--host={self.socket}",
             # No bridge and no rules: nothing of the machine's network is touched.
             *("--bridge=none", "--iptables=false", "--ip6tables=false"),
-            "--storage-driver=overlay2",
+            *engine_kind.flags(self.kind, folder),
             "--exec-opt=native.cgroupdriver=cgroupfs",
             f"--cgroup-parent=/{folder.name}",
             f"--add-runtime=ground={launcher}",

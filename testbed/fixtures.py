@@ -10,13 +10,19 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from testbed import engine_kind
+from testbed.custom_resources import CustomResources
+from testbed.engine_kind import EngineKind
+from testbed.errors import ArchiveError, UnsupportedMachineError
+from testbed.newer_kubernetes import NewerKubernetes, NotBuiltError, ensure_newer_kubernetes
 from testbed.packages import why_unsupported
+from testbed.progress import PlainLines, warn
 from testbed.testbed import Testbed
 from tools import warm_layers
 
 __all__ = [
-    "control_plane_ground", "engine_ground", "ground", "own_control_plane", "own_ground", "parts_ground",
-    "scheduling_ground",
+    "control_plane_ground", "custom_resources", "engine_ground", "ground", "newer_kubernetes", "own_control_plane",
+    "own_ground", "parts_ground", "scheduling_ground",
 ]  # fmt: skip
 
 running: list[Testbed] = []
@@ -24,7 +30,13 @@ running: list[Testbed] = []
 
 
 def _ground(
-    request: pytest.FixtureRequest, *, control_plane: bool, nodes: bool, engine: bool, admission: Sequence[str] = ()
+    request: pytest.FixtureRequest,
+    *,
+    control_plane: bool,
+    nodes: bool,
+    engine: bool,
+    admission: Sequence[str] = (),
+    kind: EngineKind = engine_kind.OF_TREE,
 ) -> Iterator[Testbed]:
     if reason := why_unsupported():
         pytest.skip(reason)
@@ -37,7 +49,8 @@ def _ground(
             engine=engine,
             host_node=nodes,
             admission=admission,
-            preparation=warm_layers.preparation() if engine else None,
+            kind=kind,
+            preparation=warm_layers.preparation() if engine and kind is engine_kind.OF_TREE else None,
         )
     running.append(ground)
     try:
@@ -95,7 +108,47 @@ def own_control_plane(request: pytest.FixtureRequest) -> Iterator[Testbed]:
 
 
 @pytest.fixture(scope="session")
-def engine_ground(request: pytest.FixtureRequest) -> Testbed:
-    """A container engine with the Debian base image, and a registry: the cluster's, where the session has one."""
-    found: Testbed = request.getfixturevalue("ground" if "ground" in _needed(request) else "parts_ground")
+def engine_ground(request: pytest.FixtureRequest) -> Iterator[Testbed]:
+    """A container engine with the Debian base image, and a registry: the cluster's, where the session has one.
+
+    With an engine's kind as its parameter: such an engine, which begins with the base image alone.
+    """
+    kind: EngineKind = getattr(request, "param", engine_kind.OF_TREE)
+    if not kind.of_sid or why_unsupported():
+        yield request.getfixturevalue("ground" if "ground" in _needed(request) else "parts_ground")
+        return
+    try:
+        with PlainLines().step(f"Provide the container engine of {engine_kind.SUITE}") as step:
+            engine_kind.programs(step)
+    except (ArchiveError, UnsupportedMachineError) as error:
+        pytest.skip(f"no container engine of {engine_kind.SUITE}: {error}")
+    yield from _ground(request, control_plane=False, nodes=False, engine=True, kind=kind)
+
+
+@pytest.fixture(scope="session")
+def newer_kubernetes(request: pytest.FixtureRequest) -> NewerKubernetes:
+    """Programs with the rules of a newer Kubernetes, of Debian sid; where they cannot be had, the reason is printed."""
+    if reason := why_unsupported():
+        pytest.skip(reason)
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        try:
+            found = ensure_newer_kubernetes(PlainLines())
+        except NotBuiltError as error:
+            warn(f"nothing newer than the testbed's Kubernetes judges what is tested: {error}")
+            pytest.skip(f"no rules of a newer Kubernetes: {error}")
+        warn(f"rules of {found}")
     return found
+
+
+@pytest.fixture(scope="session")
+def custom_resources(
+    request: pytest.FixtureRequest, newer_kubernetes: NewerKubernetes, control_plane_ground: Testbed
+) -> Iterator[CustomResources]:
+    """A newer Kubernetes' server of custom resources, beside the session's API server."""
+    made = CustomResources(control_plane_ground, newer_kubernetes)
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        made.bring_up(PlainLines())
+    yield made
+    made.end()

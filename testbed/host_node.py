@@ -1,4 +1,4 @@
-"""This machine as a node: a real kubelet on the testbed's container engine.
+"""This machine as a node: a real kubelet on the testbed's container engine, from 1.24 on on a containerd of its own.
 
 Kubelet's folders (/var/lib/kubelet, /var/log/pods, ...) are the testbed's own: the supervisor has put private ones in
 their place, visible to this testbed's processes only, so that several testbeds do not take each other's pods for
@@ -16,12 +16,14 @@ from testbed.api import is_node_ready
 from testbed.command import run
 from testbed.control_plane import ControlPlane
 from testbed.engine import Engine
-from testbed.errors import UnsupportedMachineError
+from testbed.host_containerd import HostContainerd
 from testbed.kube_binaries import KubeBinaries
 from testbed.kubeconfig import node_kubeconfig, write_kubeconfig
 from testbed.pki import CertificateAuthority
 from testbed.process import Processes
 from testbed.progress import Progress
+from testbed.registry import Registry
+from testbed.supervisor import private_folder
 
 BUILDER_LABEL = "node-role.driverwright.test/builder"
 PORTS = ("kubelet",)
@@ -39,6 +41,7 @@ class HostNode:
         binaries: KubeBinaries,
         control_plane: ControlPlane,
         engine: Engine,
+        registry: Registry,
         *,
         name: str,
         port: int,
@@ -48,6 +51,8 @@ class HostNode:
         self._control_plane = control_plane
         self._engine = engine
         self._folder = processes.folder
+        has_dockershim = binaries.minor < kube_release.DOCKERSHIM_UNTIL
+        self._containerd = None if has_dockershim else HostContainerd(processes, registry)
         self.name = name
         self._port = port
 
@@ -56,8 +61,15 @@ class HostNode:
         with progress.step(f"Start this machine as node {self.name}") as step:
             self._write_files()
             make_cgroups(Path("/sys/fs/cgroup"), self._folder.name)
+            if self._containerd:
+                self._containerd.bring_up(pause_image, step)
             self._processes.spawn(_NAME, self._command(pause_image))
             self._processes.wait_ready(_NAME, self.is_ready, _READY_TIMEOUT, step)
+
+    @property
+    def pod_logs(self) -> Path:
+        """The folder with what pods write, ``NAMESPACE_POD_UID/CONTAINER/NUMBER.log``."""
+        return private_folder(self._folder, "/var/log/pods")
 
     def is_ready(self) -> bool:
         """Return whether the node is Ready."""
@@ -103,7 +115,9 @@ class HostNode:
         }
 
     def _command(self, pause_image: str) -> list[str]:
-        folder, values = self._folder, {"engine": self._engine.socket, "pause": pause_image}
+        folder = self._folder
+        endpoint = self._containerd.endpoint if self._containerd else f"unix://{folder}/dockershim.sock"
+        values = {"engine": self._engine.socket, "pause": pause_image}
         return [
             str(self._binaries.path("kubelet")),
             f"--kubeconfig={folder}/host-kubelet.kubeconfig",
@@ -111,18 +125,11 @@ class HostNode:
             f"--hostname-override={self.name}",
             f"--node-labels={BUILDER_LABEL}=",
             f"--cert-dir={folder}/pki/kubelet",
-            f"--container-runtime-endpoint=unix://{folder}/dockershim.sock",
+            f"--container-runtime-endpoint={endpoint}",
             *kube_release.flags(kube_release.HOST, self._binaries.minor, values),
             # What a controller said that was killed twice is still to be read.
             "--maximum-dead-containers-per-container=20",
         ]
-
-
-def require_dockershim(binaries: KubeBinaries) -> None:
-    """Raise where this machine cannot be a node of that release: its kubelet shares the engine's images."""
-    if binaries.minor >= kube_release.DOCKERSHIM_UNTIL:
-        hint = f"use one before 1.{kube_release.DOCKERSHIM_UNTIL}, or guests alone: python -m testbed up --no-host-node"
-        raise UnsupportedMachineError(f"the kubelet of {binaries.release} does not speak to a Docker Engine", hint=hint)
 
 
 def make_cgroups(root: Path, name: str) -> None:

@@ -19,7 +19,7 @@ from testbed import archive_faults
 from testbed.cache import cache_root, cached_folder, kept_folder
 from testbed.command import run
 from testbed.errors import ArchiveError, TestbedError
-from testbed.packages import PrivateApt, ensure_packages, unpack
+from testbed.packages import PrivateApt, ensure_packages, release_codename, unpack
 from testbed.progress import Progress, Step, warn
 
 CLOUD = "cloud-amd64"
@@ -28,6 +28,7 @@ GENERIC = "amd64"
 """The kernel of an ordinary installation."""
 PACKAGES = ("kmod",)
 """What unpacking a kernel needs: depmod."""
+_CODENAMES = {"12": "bookworm", "13": "trixie"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +37,14 @@ class KernelPackage:
 
     release: str
     """All of `uname -r`."""
+    codename: str
+    """The Debian release whose archives have it."""
     version: str
     """The version of the packages."""
     image_package: str
     headers_package: str
     module_layout_crc: str
+    """What its modules must agree with: a CRC, and its release where it was built without MODVERSIONS."""
     symvers: Path
     """The Module.symvers of its headers: the checksums of all its symbols."""
     tree: Path
@@ -49,17 +53,22 @@ class KernelPackage:
     @property
     def vmlinuz(self) -> Path:
         """The kernel image."""
-        return self.tree / "boot" / f"vmlinuz-{self.release}"
+        return self._file("vmlinuz")
 
     @property
     def config(self) -> Path:
         """The kernel's configuration."""
-        return self.tree / "boot" / f"config-{self.release}"
+        return self._file("config")
 
     @property
     def modules(self) -> Path:
         """The folder of the kernel's modules."""
         return self.tree / "lib/modules" / self.release
+
+    def _file(self, name: str) -> Path:
+        """Return a file beside the modules, where packages from 6.19 on have it, else in /boot."""
+        beside = self.modules / name
+        return beside if beside.exists() else self.tree / "boot" / f"{name}-{self.release}"
 
 
 def parse_image_packages(search: str, flavour: str = CLOUD) -> list[str]:
@@ -72,14 +81,25 @@ def parse_image_packages(search: str, flavour: str = CLOUD) -> list[str]:
 
 
 def release_key(release: str) -> tuple[int, ...]:
-    """Order kernel releases by their numbers: 6.1.0-9 before 6.1.0-10 before 6.12.1."""
-    return tuple(int(number) for number in re.findall(r"\d+", release))
+    """Order kernel releases by their numbers: 6.1.0-9 before 6.1.0-10 before 6.12.1+deb13 before 6.12.1+deb13.1.
+
+    Those of the flavour (amd64) do not count.
+    """
+    return tuple(int(number) for number in re.findall(r"\d+", release.removesuffix(flavour_of(release))))
 
 
 def parse_symvers(text: str) -> dict[str, str]:
     """Return symbol -> CRC from a Module.symvers file."""
     fields = (line.split("\t") for line in text.splitlines())
     return {words[1]: words[0] for words in fields if len(words) > 1}
+
+
+def module_layout(symvers: str, release: str) -> str:
+    """Return what modules of a kernel must agree with first: the CRC of module_layout.
+
+    A kernel without MODVERSIONS does not export that symbol, and takes modules of its own release only.
+    """
+    return parse_symvers(symvers).get("module_layout", release)
 
 
 def choose_releases(layouts: Mapping[str, str], count: int) -> list[str]:
@@ -152,23 +172,36 @@ def choose_kernels(count: int, progress: Progress) -> list[KernelPackage]:
                 return given
 
 
-def newest_kernel(flavour: str, progress: Progress) -> KernelPackage:
+def newest_kernel(flavour: str, progress: Progress, codename: str = "") -> KernelPackage:
     """Return the newest kernel of the distribution's own series in a flavour, downloaded and unpacked.
 
+    The distribution is the tree's, or another Debian release.
     Where the archives do not give the newest that they name, it is the next one; at last one of the cache.
     """
     ensure_packages(PACKAGES)
     with progress.step(f"Provide the newest {flavour} kernel") as step:
-        offer = _Offer(flavour, step)
+        offer = _Offer(flavour, step, codename)
         own = min(map(_series, offer.named()), default=())
         while versions := {release: version for release, version in offer.named().items() if _series(release) == own}:
             newest = newest_release(versions, flavour)
             if kernel := offer.kernel(newest, versions[newest]):
                 return kernel
-        kept = _kept_kernels(flavour)
+        kept = _kept_kernels(flavour, codename)
         newest = newest_release(kept, flavour)
         warn(f"kernel {newest} of the cache is used: the archives give no {flavour} kernel")
         return kept[newest]
+
+
+def newest_of_each_series(releases: Collection[str]) -> list[str]:
+    """Return the newest release of each series, the oldest series first."""
+    newest = {_series(name): name for name in sorted(releases, key=release_key)}
+    return [newest[series] for series in sorted(newest)]
+
+
+def series_of(codename: str, flavour: str, progress: Progress) -> list[str]:
+    """Return the newest release of each series in a Debian release and its backports, its own series first."""
+    with progress.step(f"List the {flavour} kernels of {codename}") as step:
+        return newest_of_each_series(_Offer(flavour, step, codename).named())
 
 
 def newest_release(releases: Collection[str], flavour: str = CLOUD) -> str:
@@ -185,7 +218,7 @@ def find_kernel(release: str, progress: Progress) -> KernelPackage:
         return cached
     ensure_packages(PACKAGES)
     with progress.step(f"Provide kernel {release}") as step:
-        offer = _Offer(flavour_of(release), step)
+        offer = _Offer(flavour_of(release), step, codename_of(release))
         while release in (versions := offer.named()):
             if kernel := offer.kernel(release, versions[release]):
                 return kernel
@@ -197,8 +230,8 @@ def find_symvers(releases: Sequence[str], progress: Progress) -> dict[str, Path]
     """Return release -> Module.symvers of kernels of any flavour; of those that the archives do not give, none."""
     with progress.step(f"Read the symbols of {len(releases)} kernels") as step:
         found: dict[str, Path] = {}
-        for flavour in sorted({flavour_of(release) for release in releases}):
-            offer = _Offer(flavour, step)
+        for codename, flavour in sorted({(codename_of(release), flavour_of(release)) for release in releases}):
+            offer = _Offer(flavour, step, codename)
             named = offer.named()
             found |= offer.all_symvers({release: named[release] for release in releases if release in named})
         return {release: found[release] for release in releases if release in found}
@@ -207,6 +240,22 @@ def find_symvers(releases: Sequence[str], progress: Progress) -> dict[str, Path]
 def flavour_of(release: str) -> str:
     """Return the flavour in a release: `cloud-amd64` of `6.1.0-56-cloud-amd64`."""
     return re.sub(r"^\d+\.\d+\.\d+[^-]*-(?:\d+-)?", "", release)
+
+
+def codename_of(release: str) -> str:
+    """Return the Debian release that has a kernel: trixie for `6.12.118+deb13-amd64`, for others the tree's own."""
+    version = re.search(r"\+deb(\d+)", release)
+    return _CODENAMES.get(version[1] if version else "", "") or release_codename()
+
+
+def parse_parts(shown: str, release: str) -> list[str]:
+    """Return the packages that hold the files of a kernel, from what `apt-cache show` prints of its image package.
+
+    From 6.19 on linux-image only depends on them: linux-base (configuration), linux-binary, linux-modules.
+    """
+    needs = re.search(r"^Depends: (.*)$", shown, re.MULTILINE)
+    names = re.findall(r"(?:^|[ ,])(linux-[a-z]+-\S+)", needs[1] if needs else "")
+    return [name for name in names if name.endswith(f"-{release}")]
 
 
 def _cached_kernel(release: str) -> KernelPackage | None:
@@ -220,10 +269,13 @@ def _cached_kernel(release: str) -> KernelPackage | None:
     return None
 
 
-def _kept_kernels(flavour: str) -> dict[str, KernelPackage]:
-    """Return release -> kernel of a flavour of all that are in the cache, with their headers."""
+def _kept_kernels(flavour: str, codename: str = "") -> dict[str, KernelPackage]:
+    """Return release -> kernel of a flavour and Debian release of all that are in the cache, with their headers."""
+    codename = codename or release_codename()
     releases = {name.removeprefix("linux-image-").rpartition("_")[0] for name in _names("linux-image-*_*")}
-    found = {name: _cached_kernel(name) for name in releases if flavour_of(name) == flavour}
+    found = {
+        name: _cached_kernel(name) for name in releases if (flavour_of(name), codename_of(name)) == (flavour, codename)
+    }
     return {name: kernel for name, kernel in found.items() if kernel is not None}
 
 
@@ -238,15 +290,15 @@ def _last_made(name: str) -> float:
 class _Offer:
     """The kernels of a flavour in the archives: those that they name, but for what they turned out not to give."""
 
-    def __init__(self, flavour: str, step: Step) -> None:
+    def __init__(self, flavour: str, step: Step, codename: str = "") -> None:
         self._flavour, self._step = flavour, step
-        self._apt = PrivateApt()
+        self._apt = PrivateApt(codename)
         self._gone: set[tuple[str, str]] = set()
         self._is_away = False
         try:
             self._apt.refresh()
         except ArchiveError as error:
-            if not _kept_kernels(flavour):
+            if not _kept_kernels(flavour, codename):
                 raise
             warn(f"the archives cannot be asked for kernels:\n{error}")
             self._is_away = True
@@ -270,9 +322,13 @@ class _Offer:
         package = f"linux-image-{release}"
 
         def make(folder: Path) -> None:
-            (deb,) = self._apt.download([f"{package}={version}"], folder / "debs")
-            unpack(deb, folder)
+            parts = parse_parts(self._apt.cache("show", f"{package}={version}"), release)
+            for deb in self._apt.download([f"{name}={version}" for name in (package, *parts)], folder / "debs"):
+                unpack(deb, folder)
             run(["rm", "-rf", folder / "debs", folder / "usr/share/doc"])
+            if not (folder / "lib").exists():
+                # Packages from Debian 13 on have it there, and rely on the link of an installed system.
+                (folder / "lib").symlink_to("usr/lib")
             run(["depmod", "--basedir", folder, release])
 
         symvers = self._symvers(release, version)
@@ -306,12 +362,14 @@ def _series(release: str) -> tuple[int, ...]:
 
 
 def _module_layout(symvers: Path) -> str:
-    return parse_symvers(symvers.read_text())["module_layout"]
+    release = symvers.parent.name.removeprefix("linux-headers-").rpartition("_")[0]
+    return module_layout(symvers.read_text(), release)
 
 
 def _package(release: str, *, version: str, symvers: Path, tree: Path) -> KernelPackage:
     return KernelPackage(
         release=release,
+        codename=codename_of(release),
         version=version,
         image_package=f"linux-image-{release}",
         headers_package=f"linux-headers-{release}",

@@ -56,6 +56,12 @@ class KubeBinaries:
         """Return the path of one program."""
         return self.folder / name
 
+    @property
+    def etcd(self) -> str:
+        """The etcd that comes with them, as with a release; without one the tree's."""
+        own = self.folder / "etcd"
+        return str(own) if os.access(own, os.X_OK) else "etcd"
+
 
 def ensure_kube_binaries(progress: Progress) -> KubeBinaries:
     """Return the binaries, building them first when this machine has none (several minutes, once)."""

@@ -78,15 +78,22 @@ def machine_archives() -> list[apt_sources.Archive]:
     return apt_sources.debian_archives(targets, release_codename())
 
 
+def archives_of(codename: str, *, backports: bool = False) -> list[apt_sources.Archive]:
+    """Return the archives of a Debian release, beside those that the tree was made from."""
+    return apt_sources.archives_of(machine_archives(), codename, backports=backports)
+
+
 class PrivateApt:
     """An apt with its own lists and sources, derived from the machine's: sources of packages are switched on here.
 
+    With a ``codename`` it is of another Debian release, backports included, and knows of no installed package.
     What an archive takes away is looked for elsewhere: in lists that are fetched anew, in the other suites, among the
     older versions; and lists that cannot be updated stay in use.
     """
 
-    def __init__(self) -> None:
-        self._root = cache_root() / "apt"
+    def __init__(self, codename: str = "") -> None:
+        self._codename = "" if codename and codename == release_codename() else codename
+        self._root = cache_root() / (f"apt-{self._codename}" if self._codename else "apt")
         self._sources, self._stamp = self._root / "sources.list", self._root / "updated"
         self._lists = self._root / "lists"
         self._is_renewed = False
@@ -98,6 +105,7 @@ class PrivateApt:
             *("-o", "APT::Sandbox::User=root", "-o", "APT::Get::List-Cleanup=false"),
             # apt-get update ends with 0 when it has got nothing.
             *("-o", "APT::Update::Error-Mode=any"),
+            *(("-o", "Dir::State::status=/dev/null") if self._codename else ()),
         ]
 
     def refresh(self) -> None:
@@ -106,8 +114,9 @@ class PrivateApt:
         Raises:
             ArchiveError: there are none then.
         """
-        with locked("apt-lists"):
-            text = apt_sources.sources_text(machine_archives(), ("deb", "deb-src"))
+        archives = archives_of(self._codename, backports=True) if self._codename else machine_archives()
+        with locked(f"{self._root.name}-lists"):
+            text = apt_sources.sources_text(archives, ("deb", "deb-src"))
             age = time.time() - self._stamp.stat().st_mtime if self._stamp.exists() else _LISTS_STAY_FRESH
             if 0 <= age < _LISTS_STAY_FRESH and self._sources.exists() and self._sources.read_text() == text:
                 return
@@ -163,7 +172,7 @@ class PrivateApt:
         if self._is_renewed or not self._sources.exists():
             return False
         self._is_renewed = True
-        with locked("apt-lists"):
+        with locked(f"{self._root.name}-lists"):
             return self._renew()
 
     def cache(self, *arguments: str) -> str:
@@ -184,6 +193,20 @@ class PrivateApt:
             return run(["apt-cache", *self._options, *arguments])
         except CommandError as error:
             raise archive_faults.explained(f"`apt-cache {' '.join(arguments)[:300]}`", error) from error
+
+    def closure(self, packages: Sequence[str]) -> dict[str, str]:
+        """Return package -> version of packages and all that they depend on, as on a machine that has none.
+
+        Raises:
+            ArchiveError: the lists lack one of them.
+        """
+        nothing = ("-o", "Dir::State::status=/dev/null")
+        argv = ["apt-get", *self._options, *nothing, "--simulate", "--no-install-recommends", "install", *packages]
+        try:
+            output = run(argv)
+        except CommandError as error:
+            raise archive_faults.explained(f"`apt-get --simulate install {' '.join(packages)}`", error) from error
+        return apt_sources.parse_simulation(output)
 
     def source(self, package: str, version: str, folder: Path) -> Path:
         """Download and unpack a source package; return the folder of its tree.
@@ -244,9 +267,9 @@ class PrivateApt:
             raise archive_faults.explained(f"`apt-get {' '.join(arguments)[:300]}`", error) from error
 
 
-def refreshed_apt() -> PrivateApt:
-    """Return the private apt with lists of today."""
-    apt = PrivateApt()
+def refreshed_apt(codename: str = "") -> PrivateApt:
+    """Return the private apt of the tree's release, or of another one, with lists of today."""
+    apt = PrivateApt(codename)
     apt.refresh()
     return apt
 

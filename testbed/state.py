@@ -40,6 +40,8 @@ class GroundState:
     admin_token: str
     admission: list[str] = field(default_factory=list)
     """Admission plugins of the API server, beside those that it has in each testbed."""
+    engine_kind: str = ""
+    """The name of the engine's kind."""
     binaries: str = ""
     """The folder of the Kubernetes programs."""
     host_node_name: str = ""

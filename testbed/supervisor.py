@@ -45,6 +45,11 @@ _PRIVATE_FOLDERS = (
 )
 
 
+def private_folder(folder: Path, place: str) -> Path:
+    """Return where the processes of a testbed have one of the private folders, as others see it."""
+    return folder / "private" / place.strip("/").replace("/", "-")
+
+
 # ------------------------------------------------------------------ watch
 
 
@@ -243,7 +248,7 @@ def _fork_and_execute(spec: dict[str, Any]) -> int:
 def serve(folder: Path) -> None:
     """Be process 1 of the testbed."""
     for place in _PRIVATE_FOLDERS:
-        own = folder / "private" / place.strip("/").replace("/", "-")
+        own = private_folder(folder, place)
         own.mkdir(parents=True)
         Path(place).mkdir(parents=True, exist_ok=True)
         subprocess.run(["mount", "--bind", own, place], check=True)

@@ -9,14 +9,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from testbed import base_image, control_plane, engine, host_node, places, registry, small_image, warm_root
+from testbed import base_image, control_plane, engine, engine_kind, host_node, places, registry, small_image, warm_root
 from testbed.api import Api
 from testbed.control_plane import ControlPlane
 from testbed.engine import Engine
+from testbed.engine_kind import EngineKind
 from testbed.errors import TestbedError
 from testbed.guest.guest import Guest
 from testbed.guest.guests import Guests
-from testbed.host_node import HostNode, require_dockershim
+from testbed.host_node import HostNode
 from testbed.kernels import KernelPackage, choose_kernels
 from testbed.kube_binaries import KubeBinaries, ensure_kube_binaries
 from testbed.packages import ensure_packages, installed_version, require_supported_machine
@@ -67,6 +68,7 @@ class Testbed:
         preparation: Preparation | None = None,
         outlive_harness: bool = False,
         admission: Sequence[str] = (),
+        kind: EngineKind = engine_kind.OF_TREE,
     ) -> Testbed:
         """Bring up a testbed of the parts asked for.
 
@@ -76,6 +78,7 @@ class Testbed:
         host_node      this machine as a node; needs all of the above
         preparation    what the engine has done before; without one it has the base image alone
         admission      further admission plugins of the API server
+        kind           which engine, and how it is started; a preparation is for that of the tree
         """
         require_supported_machine()
         places.remove_remains()
@@ -90,14 +93,13 @@ class Testbed:
             ports=dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True)),
             admin_token=secrets.token_urlsafe(24),
             admission=list(admission),
+            engine_kind=kind.name,
             host_node_name=f"host-{folder.name}" if host_node and control_plane and nodes and engine else "",
             registry_user=registry_auth[0] if registry_auth else "",
             registry_password=registry_auth[1] if registry_auth else "",
         )
         ensure_packages(_packages_of(state))
         binaries = ensure_kube_binaries(progress) if state.control_plane else None
-        if binaries and state.host_node_name:
-            require_dockershim(binaries)
         state.binaries = str(binaries.folder) if binaries else ""
         ground = cls(Processes.start(folder, outlive_harness=outlive_harness), state, progress)
         try:
@@ -152,10 +154,18 @@ class Testbed:
     def _bring_up_engine(self, part: Engine, preparation: Preparation) -> None:
         archive = base_image.base_image_archive(self._progress)
 
-        def fill() -> None:
+        def begin() -> None:
             part.bring_up(self._progress)
             with closing(part.client()) as client:
                 base_image.import_base_image(client, archive)
+
+        if self._state.engine_kind:
+            # Nothing of it is kept: a few tests use it.
+            begin()
+            return
+
+        def fill() -> None:
+            begin()
             preparation.prepare(part.socket, step)
             part.stop()
 
@@ -173,7 +183,7 @@ class Testbed:
         self._binaries = binaries
         if state.engine:
             auth = (state.registry_user, state.registry_password) if state.registry_user else None
-            self._engine = Engine(processes)
+            self._engine = Engine(processes, engine_kind.KINDS[state.engine_kind])
             self._registry = Registry(processes, state.ports["registry"], auth, remember=self._remember_auth)
         if binaries:
             self._control_plane = ControlPlane(
@@ -195,6 +205,7 @@ class Testbed:
                 self.binaries,
                 self.control_plane,
                 self.engine,
+                self.registry,
                 name=state.host_node_name,
                 port=state.ports["kubelet"],
             )
@@ -320,6 +331,13 @@ class Testbed:
     def kernels(self, count: int) -> list[KernelPackage]:
         """Return kernels that refuse each other's modules, oldest first; guests added later can boot each of them."""
         return self._guests.kernels(count) if self._guests else choose_kernels(count, self._progress)
+
+    def stock_kernel(self, codename: str) -> KernelPackage:
+        """Return the newest kernel of an ordinary installation of a Debian release, such as `trixie`.
+
+        A guest that boots it has the packages of that release.
+        """
+        return self.guests.stock_kernel(codename)
 
     def preload(self, images: Sequence[str]) -> None:
         """Put images of the testbed's registry onto the disk of the guests that are added from now on."""

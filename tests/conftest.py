@@ -16,19 +16,22 @@ from hypothesis.internal.conjecture import providers
 from testbed import diagnosis, fixtures
 from testbed.fixtures import (
     control_plane_ground,
+    custom_resources,
     engine_ground,
     ground,
+    newer_kubernetes,
     own_control_plane,
     own_ground,
     parts_ground,
     scheduling_ground,
 )
+from tests.recording import RECORDER, Recorder, tested_on
 from tests.support.chain import BrokenChainError, Chains
 from tests.support.examples import IS_FAST
 
 __all__ = [
-    "control_plane_ground", "engine_ground", "ground", "own_control_plane", "own_ground", "parts_ground",
-    "scheduling_ground",
+    "control_plane_ground", "custom_resources", "engine_ground", "ground", "newer_kubernetes", "own_control_plane",
+    "own_ground", "parts_ground", "scheduling_ground", "tested_on",
 ]  # fmt: skip
 
 REAL_PARTS = ("api", "engine", "kernel", "cluster")
@@ -58,8 +61,9 @@ zoneinfo.reset_tzpath()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let tests that build on each other end with the first one that fails."""
+    """Let tests that build on each other end with the first one that fails, and record what tests ran on."""
     config.pluginmanager.register(Chains())
+    config.pluginmanager.register(Recorder(), RECORDER)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -76,6 +80,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(folder)
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(WITH_REAL_PARTS))
+    # A fresh machine builds these programs while the other tests run.
+    items.sort(key=lambda item: "newer_kubernetes" in getattr(item, "fixturenames", ()))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -4,7 +4,8 @@ Five processes run side by side. One has the tests that share the cluster of thr
 those that need a cluster whose only node is this machine and those that boot kernels, one those with an engine, one
 those with an API server, and one the unit tests: these four are shown when they end. Tests with real parts wait for
 more than half of their time, and the unit tests take what processor time that leaves: they run after the others. Before
-all of them runs the build of Kubernetes, where this machine has none: three of the five wait for it.
+all of them runs the build of Kubernetes, where this machine has none: three of the five wait for it. After all of them
+runs that of the rules of a newer one, for which tests wait that come last.
 
 ``make unit`` has the unit tests alone, without those that play worlds, on all cores (``tests.side_by_side``).
 
@@ -17,20 +18,22 @@ stands what the machine's processors worked meanwhile: on a machine that does no
 """
 
 import argparse
+import fcntl
 import os
 import resource
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "build" / "tests"
+LOCK = ROOT / "build" / "tests.lock"
 
 sys.path.insert(0, str(ROOT))
 
@@ -44,6 +47,7 @@ BESIDE_OTHERS = f"--processes={len(os.sched_getaffinity(0)) + 1}"
 """One process of unit tests more than there are cores: their tests wait too, and in the end nothing else runs."""
 BEFORE, AFTER = -5, 5
 """Nice values: a third of what others get, and three times as much. Unit tests have deadlines: none may starve."""
+LAST = 15
 HOST = (
     "tests/cluster/test_device_agent.py",
     "tests/cluster/test_device_sources.py",
@@ -58,6 +62,8 @@ HOTPLUG = "tests/kernel/test_worker_hotplug.py"
 """As above. The others need an engine at most, and that of a cluster does."""
 AS_IT_GOES = ("-p", "tests.as_it_goes")
 STAT = Path("/proc/stat")
+USAGE = 2
+"""The exit status where nothing was run."""
 SLOWEST = 10
 NO_TESTS = 5
 """pytest's exit status when nothing was selected."""
@@ -104,6 +110,9 @@ class Ended:
 
 KUBERNETES = Part("kubernetes", ("prepare",), module="testbed", niceness=BEFORE)
 """What a fresh machine takes longest for. It begins a hundred seconds sooner than a testbed would get there."""
+NEWER_KUBERNETES = Part("newer-kubernetes", ("prepare-newer",), module="testbed", niceness=LAST)
+"""What few tests ask for, and these last: it takes what the others leave. Where Debian sid has no such packages, or
+they do not build, it says so and ends well: those tests are skipped."""
 BY_HAND = "by-hand"
 UNIT_ALONE = Part("unit", (*UNIT, f"--ignore={WORLDS}", "-m", "not long"))
 
@@ -112,8 +121,8 @@ def sliced(name: str) -> Part:
     """Return the part that runs a slice of the long tests."""
     paths = slices.BY_HAND if name == BY_HAND else slices.SLICES[name]
     only_python = paths[0].startswith(UNIT[:2])
-    tier = (*UNIT[2:], "-m", "long or costly") if only_python else ("-m", "long")
-    return Part(name, (*slices.arguments(paths), *tier))
+    tier = "long or costly" if only_python else "long"
+    return Part(name, (*slices.arguments(paths), *(UNIT[2:] if only_python else ()), "-m", slices.tests(name, tier)))
 
 
 def stages(*, long: bool) -> list[tuple[Part, ...]]:
@@ -221,7 +230,7 @@ def chosen(command: str, name: str | None) -> list[tuple[Part, ...]]:
     if command == "test-slice":
         return [(sliced(name or slices.due()), KUBERNETES)]
     first, *others = stages(long=command == "test-long")
-    return [(*first, KUBERNETES), *others]
+    return [(*first, KUBERNETES, NEWER_KUBERNETES), *others]
 
 
 def asked() -> tuple[str, str | None]:
@@ -236,10 +245,35 @@ def asked() -> tuple[str, str | None]:
     return options.command or "test", options.slice
 
 
+@contextmanager
+def locked() -> Iterator[bool]:
+    """Keep other runs from this checkout's results; False where one is at work: each would remove what others write."""
+    LOCK.parent.mkdir(parents=True, exist_ok=True)
+    with LOCK.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+
+
 def main() -> int:
-    """Run all parts; 1 when one of them found something."""
-    began, worked_before = time.monotonic(), worked(STAT.read_text())
+    """Run all parts; 1 when one of them found something, 2 where another run is at work in this checkout."""
     command, name = asked()
+    with locked() as is_alone:
+        if is_alone:
+            return run(command, name)
+    print(
+        f"make {command}: another run is at work in {ROOT}: wait for its end, or use a checkout of its own for each",
+        file=sys.stderr,
+    )
+    return USAGE
+
+
+def run(command: str, name: str | None) -> int:
+    """Run the parts of a command; 1 when one of them found something."""
+    began, worked_before = time.monotonic(), worked(STAT.read_text())
     # Whoever ends this process ends the others, too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     RESULTS.mkdir(parents=True, exist_ok=True)

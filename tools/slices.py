@@ -17,6 +17,7 @@ SLICES: Mapping[str, tuple[str, ...]] = {
     "engine": ("tests/engine",),
     "release": ("tests/engine/test_release.py", "tests/engine/test_offline_build.py"),
     "kernels": ("tests/kernel", "tests/cluster/test_nvidia_devices_long.py"),
+    "Debian-13": ("tests/kernel/test_debian_13.py",),
     "waves": ("tests/cluster/test_waves.py",),
     "stages": ("tests/cluster/test_stages.py",),
     "dependent-drivers": ("tests/cluster/test_dependent_drivers.py",),
@@ -27,8 +28,11 @@ SLICES: Mapping[str, tuple[str, ...]] = {
         "tests/cluster/test_job_builder.py",
         "tests/cluster/test_device_agent.py",
         "tests/cluster/test_device_sources.py",
+        "tests/cluster/test_dra_on_node.py",
         "tests/cluster/test_job_kernel_discovery.py",
     ),
+    "new-engines": ("tests/engine",),
+    "new-buildah": ("tests/cluster/test_job_builder.py",),
     "without-an-engine": ("tests/cluster/test_without_an_engine.py",),
     "controller": ("tests/api", "tests/kernel/test_worker_hotplug.py"),
     "units": ("tests/contract", "tests/unit"),
@@ -66,14 +70,26 @@ SLICES: Mapping[str, tuple[str, ...]] = {
         "tests/unit/device_agent/nvidia/test_mig_with_nvml.py",
         "tests/cluster/test_mig_long.py",
     ),
+    "MIG-drains-and-boots": ("tests/cluster/test_mig_drain_long.py", "tests/cluster/test_mig_boot_long.py"),
+    "MIG-kills": ("tests/cluster/test_mig_kills_long.py",),
 }
 """What each runs: files, and folders without what another slice names."""
+MARKERS: Mapping[str, str] = {"new-engines": "new_engine", "new-buildah": "new_engine"}
+"""Slices that take the tests with a marker out of files which others run without them."""
 BY_HAND = ("tests/api/test_soak.py",)
+
+
+def tests(name: str, tier: str) -> str:
+    """Return the expression by which pytest takes a slice's tests of a tier, such as ``long``."""
+    if marker := MARKERS.get(name):
+        return f"({tier}) and {marker}"
+    return " and not ".join((f"({tier})", *sorted(set(MARKERS.values()))))
 
 
 def arguments(paths: tuple[str, ...]) -> tuple[str, ...]:
     """Return pytest's arguments for the paths of a slice."""
-    others = {path for named in (*SLICES.values(), BY_HAND) for path in named} - set(paths)
+    plain = [named for name, named in SLICES.items() if name not in MARKERS]
+    others = {path for named in (*plain, BY_HAND) for path in named} - set(paths)
     below = sorted(other for other in others if any(Path(other).is_relative_to(path) for path in paths))
     return (*paths, *(f"--ignore={path}" for path in below))
 

@@ -23,9 +23,9 @@ from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.model.build import BuildRequest, ModuleSpec, OwnTemplate, SourceFiles
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.templates.templates import HEADERS_STAGE, render, templates_directory
-from testbed.base_image import base_image_ref
+from testbed.base_image import base_image_archive, base_image_ref, ensure_base_image
 from testbed.errors import TestbedError
-from testbed.kernels import CLOUD, KernelPackage, choose_kernels, newest_kernel, parse_candidates
+from testbed.kernels import CLOUD, GENERIC, KernelPackage, choose_kernels, newest_kernel, parse_candidates
 from testbed.packages import PrivateApt
 from testbed.progress import PlainLines, Progress, Step
 from testbed.warm_root import Preparation
@@ -34,7 +34,10 @@ from tests.support.real_parts import rpm_archive
 _ROOT = Path(__file__).parents[1]
 OWN_TEMPLATE = "docs/templates.md"
 _EXAMPLE = re.compile(r"```dockerfile\n(.*?)```\n", re.DOTALL)
-_KERNELS = 3
+_KERNELS = 2
+_DEBIANS = {"bookworm": "12", "trixie": "13"}
+_OTHER = "trixie"
+"""The Debian release whose stock kernel the tests have beside those of the tree."""
 _TOOLS = (
     *("gcc", "gcc-12", "libc6-dev", "libzstd-dev", "make", "kmod", "busybox-static", "dkms", "dnf", "zypper"),
     *("dwarves",),
@@ -43,15 +46,19 @@ _TOOLS = (
 
 def preparation(progress: Progress | None = None) -> Preparation:
     """Return what the engines of the tests are made to do before their data is kept."""
-    kernels = _kernels(progress or PlainLines())
+    progress = progress or PlainLines()
+    kernels = _kernels(progress)
+    other_base = base_image_archive(progress, _OTHER).parent.name
     requests = [_request(kernel) for kernel in kernels]
     versions = parse_candidates(PrivateApt().cache("policy", *_TOOLS))
     recipes = [_headers_stage(request) for request in requests]
     others = [*_of_the_product(), *_of_templates(kernels[0])]
-    parts = (sorted(versions.items()), [(kernel.release, kernel.version) for kernel in kernels], recipes, others)
+    of_kernels = [(kernel.release, kernel.version) for kernel in kernels]
+    parts = (sorted(versions.items()), of_kernels, recipes, others, other_base)
 
     def prepare(address: str, step: Step) -> None:
         with docker_engine(address) as api:
+            ensure_base_image(api, _OTHER, progress)
             for number, request in enumerate(requests):
                 step.detail(f"installing compiler and headers of {request.target.kernel_version}")
                 DockerBuilder(api).kernel_facts(request, log=lambda _: None, cancelled=threading.Event())
@@ -109,7 +116,8 @@ def _build(api: docker.APIClient, dockerfile: str, tag: str) -> None:
 
 
 def _kernels(progress: Progress) -> list[KernelPackage]:
-    found = {kernel.release: kernel for kernel in (newest_kernel(CLOUD, progress), *choose_kernels(_KERNELS, progress))}
+    own = (newest_kernel(CLOUD, progress), *choose_kernels(_KERNELS, progress))
+    found = {kernel.release: kernel for kernel in (*own, newest_kernel(GENERIC, progress, _OTHER))}
     return list(found.values())
 
 
@@ -118,9 +126,9 @@ def _request(kernel: KernelPackage) -> BuildRequest:
         recipe=f"headers-{kernel.release}",
         driver="testbed/headers",
         version="1",
-        target=KernelTarget(KernelVersion(kernel.release), "debian", "12", "amd64"),
+        target=KernelTarget(KernelVersion(kernel.release), "debian", _DEBIANS[kernel.codename], "amd64"),
         template="debian",
-        base_image="debian:bookworm-slim",
+        base_image=base_image_ref(kernel.codename),
         source=SourceFiles(files={"Makefile": b""}),
         modules=(ModuleSpec(name="none"),),
     )

@@ -18,7 +18,11 @@ NAMES = ("sm_clock", "memory_clock", "temperature", "power", "busy", "memory_bus
 
 def read(nvml: Any, gpu: Any) -> tuple[float, ...]:
     """Read the values of a GPU, in the order of :data:`NAMES`."""
-    busy, memory = nvml.nvmlDeviceGetUtilizationRates(gpu), nvml.nvmlDeviceGetMemoryInfo(gpu)
+    memory = nvml.nvmlDeviceGetMemoryInfo(gpu)
+    try:
+        busy = nvml.nvmlDeviceGetUtilizationRates(gpu)
+    except nvml.NVMLError_NotSupported:  # in MIG mode
+        busy = nvml.c_nvmlUtilization_t()
     return (
         nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM),
         nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM),

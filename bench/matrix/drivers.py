@@ -7,14 +7,15 @@ from pathlib import Path
 from driver_builder.model.build import BuildRequest, ModuleSpec, Source, SourceFiles, SourcePackage
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.templates import templates
-from testbed.apt_sources import parse_os_release
+from testbed.base_image import base_image_ref
 from testbed.errors import TestbedError
 from testbed.kernels import parse_candidates
-from testbed.packages import PrivateApt
+from testbed.packages import PrivateApt, release_codename
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TEMPLATE = "debian"
 EDU = "edu"
+DEBIANS = {"bookworm": "12", "trixie": "13"}
 
 
 def _modules(*names: str) -> tuple[ModuleSpec, ...]:
@@ -41,7 +42,7 @@ DRIVERS: Mapping[str, tuple[ModuleSpec, ...]] = {
 FEW_DRIVERS = (EDU, "v4l2loopback-dkms", "jool-dkms")
 
 
-def choose_drivers(wanted: str) -> dict[str, str]:
+def choose_drivers(wanted: str, codename: str = "") -> dict[str, str]:
     """Choose drivers by name, or all that are in the archives; gives the version of each.
 
     Raises:
@@ -50,24 +51,27 @@ def choose_drivers(wanted: str) -> dict[str, str]:
     names = list(DRIVERS) if wanted == "all" else wanted.split(",")
     if unknown := sorted(set(names) - DRIVERS.keys()):
         raise TestbedError(f"no driver {', '.join(unknown)} here", hint=f"there are {', '.join(DRIVERS)}")
-    versions = {EDU: "1.0.0", **parse_candidates(PrivateApt().cache("policy", *(n for n in DRIVERS if n != EDU)))}
+    versions = {EDU: "1.0.0", **_candidates(codename)}
     absent = [name for name in names if name not in versions]
     if absent and wanted != "all":
         raise TestbedError(f"the archives have no {', '.join(absent)}", hint="see what apt-cache policy says")
     return {name: versions[name] for name in names if name in versions}
 
 
-def request(driver: str, version: str, kernel: str, base_image: str) -> BuildRequest:
+def _candidates(codename: str) -> dict[str, str]:
+    return parse_candidates(PrivateApt(codename).cache("policy", *(name for name in DRIVERS if name != EDU)))
+
+
+def request(driver: str, version: str, kernel: str, codename: str = "") -> BuildRequest:
     """Ask for what the controller would ask for; the key changes with package, recipe, kernel and wanted modules."""
-    release = parse_os_release(Path("/etc/os-release").read_text())
-    target = KernelTarget(KernelVersion(kernel), release["ID"], release["VERSION_ID"], "amd64")
+    target = KernelTarget(KernelVersion(kernel), "debian", DEBIANS[codename or release_codename()], "amd64")
     return BuildRequest(
         driver=f"matrix/{driver}",
         version=re.sub(r"[^A-Za-z0-9_.-]", "_", version),
         target=target,
         template=TEMPLATE,
         recipe=templates.template_versions()[TEMPLATE],
-        base_image=base_image,
+        base_image=base_image_ref(codename),
         source=source(driver),
         modules=DRIVERS[driver],
         deadline_seconds=3600,

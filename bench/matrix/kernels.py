@@ -4,24 +4,28 @@ import re
 from collections.abc import Iterable, Mapping
 
 from testbed.errors import TestbedError
-from testbed.kernels import flavour_of, release_key
+from testbed.kernels import CLOUD, flavour_of, newest_of_each_series, release_key
 from testbed.packages import refreshed_apt
 
 _REALTIME = "rt-amd64"
 _GENERIC = "amd64"
 
 
-def choose_kernels(wanted: str) -> list[str]:
+def choose_kernels(wanted: str, codename: str = "") -> list[str]:
     """Choose among the kernels whose headers the archives have: all, newest, the first so many, or releases by name.
+
+    ``series`` is the newest cloud kernel of each series, those of backports included.
 
     Raises:
         TestbedError: when there is none, or not the one that was asked for.
     """
-    known = known_kernels()
+    known = known_kernels(codename)
     if wanted == "all":
         chosen = known
     elif wanted == "newest":
         chosen = known[:2]
+    elif wanted == "series":
+        chosen = newest_of_each_series([name for name in known if flavour_of(name) == CLOUD])
     elif wanted.isdecimal():
         chosen = known[: int(wanted)]
     else:
@@ -33,9 +37,10 @@ def choose_kernels(wanted: str) -> list[str]:
     return chosen
 
 
-def known_kernels() -> list[str]:
-    """Return every kernel whose headers the archives have, those that tell most first."""
-    return in_order(parse_headers(refreshed_apt().cache("search", "--names-only", r"^linux-headers-[0-9].*-amd64$")))
+def known_kernels(codename: str = "") -> list[str]:
+    """Return every kernel whose headers the archives of a Debian release have, those that tell most first."""
+    found = refreshed_apt(codename).cache("search", "--names-only", r"^linux-headers-[0-9].*-amd64$")
+    return in_order(parse_headers(found))
 
 
 def parse_headers(search: str) -> list[str]:

@@ -60,7 +60,22 @@ def sums(builds: Sequence[Build], results: Results) -> str:
         f"on another kernel: {sum(bool(t.refused_by_us) for t in abroad)} of {len(abroad)} refused by verification,"
         f" {sum(t.verdict is Verdict.REFUSED for t in abroad)} by the kernel;"
         f" they agree in {sum(t.agrees for t in abroad)}",
+        *_beside_plain(builds, results),
     ])  # fmt: skip
+
+
+def _beside_plain(builds: Sequence[Build], results: Results) -> list[str]:
+    """Say how many verdicts are those of plain dkms, and which are not."""
+    pairs = [(build, results.plains[build.key]) for build in builds if build.key in results.plains]
+    other = [
+        f"{build.driver} for {build.kernel}: {build.outcome}, plain dkms {plain.outcome} ({plain.code})"
+        for build, plain in pairs
+        if build.outcome is not plain.outcome
+    ]
+    releases = ", ".join(sorted({plain.dkms for _, plain in pairs}))
+    if not pairs:
+        return []
+    return [f"as plain dkms ({releases}) on the same base image: {len(pairs) - len(other)} of {len(pairs)}", *other]
 
 
 def markdown(builds: Sequence[Build], results: Results) -> str:

@@ -72,6 +72,22 @@ class Trial:
         return (self.verdict in (Verdict.LOADED, Verdict.NEEDS_HARDWARE)) == (not self.refused_by_us)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plain:
+    """What plain dkms of the same base image did with a package: its release and exit code (77, 9: "not for it")."""
+
+    driver: str
+    kernel: str
+    key: str
+    dkms: str
+    code: int
+
+    @property
+    def outcome(self) -> Outcome:
+        """The code in the words of a build."""
+        return {0: Outcome.BUILT, 9: Outcome.NOT_APPLICABLE, 77: Outcome.NOT_APPLICABLE}.get(self.code, Outcome.FAILED)
+
+
 def default_path() -> Path:
     """Return where results are kept unless somebody names a file."""
     return cache_root() / "driver-matrix" / "results.jsonl"
@@ -84,31 +100,37 @@ class Results:
         self._path = path
         self.builds: dict[str, Build] = {}
         self.trials: dict[tuple[str, str], Trial] = {}
+        self.plains: dict[str, Plain] = {}
         for line in path.read_text().splitlines() if path.exists() else ():
             self._take(line)
 
     def _take(self, line: str) -> None:
         try:
             fields: dict[str, Any] = json.loads(line)
-            if fields.pop("kind") == "build":
-                self._keep(Build(**{**fields, "outcome": Outcome(fields["outcome"])}))
-            else:
-                self._keep(Trial(**{**fields, "verdict": Verdict(fields["verdict"])}))
+            match fields.pop("kind"):
+                case "build":
+                    self._keep(Build(**{**fields, "outcome": Outcome(fields["outcome"])}))
+                case "plain":
+                    self._keep(Plain(**fields))
+                case _:
+                    self._keep(Trial(**{**fields, "verdict": Verdict(fields["verdict"])}))
         except (ValueError, KeyError, TypeError):
             # Half a line, of a run that was killed, or a line of an older form: its work is done again.
             return
 
-    def _keep(self, record: Build | Trial) -> None:
+    def _keep(self, record: Build | Trial | Plain) -> None:
         if isinstance(record, Build):
             self.builds[record.key] = record
+        elif isinstance(record, Plain):
+            self.plains[record.key] = record
         else:
             self.trials[record.key, record.running] = record
 
-    def add(self, record: Build | Trial) -> None:
+    def add(self, record: Build | Trial | Plain) -> None:
         """Keep a result, in the file too."""
         self._keep(record)
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        kind = "build" if isinstance(record, Build) else "trial"
+        kind = type(record).__name__.lower()
         with self._path.open("a") as file:
             file.write(json.dumps({"kind": kind, **asdict(record)}) + "\n")
 

@@ -19,11 +19,12 @@ from device_agent.gpu_state.state import State
 from device_agent.mig.answers import LATE_SECONDS, answered
 from device_agent.mig.case import LATER, SOON, Case
 from device_agent.mig.change import change
-from device_agent.mig.drain import drain
-from device_agent.mig.node_write import FAILED, HOLDER, PENDING, SUCCESS, Said, lock_of, write_of
+from device_agent.mig.drain import drain, is_draining
+from device_agent.mig.node_write import FAILED, PENDING, SUCCESS, Said, lock_of, write_of
 from device_agent.mig.record import BETWEEN, CHANGING, IDLE, RESTORING, Record, parse_record
 from device_agent.mig.targets import Target, described, targets_asked, targets_before
 from device_agent.mig.values import Memory, NodeMig, Sight, Step
+from kube_api.drain_contract import HOLDER
 from kube_api.names import MIG_ANNOTATION
 from kube_api.text import first_few
 
@@ -168,7 +169,7 @@ def _with_users(case: Case, due: tuple[Target, ...], touched: frozenset[str]) ->
     is_held = bool(case.before) and sight.shown.cards >= case.before.keys()
     if sight.unknown:
         why = f"it is not known who has devices: {sight.unknown}"
-        return case.waits(why, looks=True, renews=False) if touched else case.pends(why)
+        return case.waits(why, looks=True, renews=False) if touched or is_draining(case) else case.pends(why)
     is_booting = all(one.waits_for_boot for one in due)  # then nothing goes before the boot
     fresh = max(sight.shown.since if is_held else 0.0, 0.0 if is_booting else sight.clock - _FRESH_SECONDS)
     if sight.users is None or sight.users.at < fresh:
@@ -180,7 +181,7 @@ def _with_users(case: Case, due: tuple[Target, ...], touched: frozenset[str]) ->
     cards = first_few((one.card.index for one in due if case.users((one,))), _MOST_NAMED)
     why = f"pods use what goes on card {cards}: {names}"
     case = replace(case, before={uuid: one for uuid, one in case.before.items() if uuid in touched})
-    if sight.settings.drain and any(one.pod for one in users):
+    if sight.settings.drain and (is_draining(case) or any(one.pod for one in users)):
         return drain(case, users, why)
     if not touched:
         return case.pends(why)

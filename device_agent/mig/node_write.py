@@ -1,11 +1,12 @@
 """What the agent writes about a change into its Node: one patch, of keys that are not as they are to be. Pure."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from device_agent.mig.record import Record, dump_record
 from device_agent.mig.values import Holding, NodeMig, NodeWrite
+from kube_api.drain_contract import HOLDER, MAX_PODS, MAX_REQUEST, MAX_RESOURCES, DrainState, digest_of, parse_answer
 from kube_api.names import (
     DRAIN_REQUEST_ANNOTATION,
     LOCK_ANNOTATION,
@@ -18,13 +19,10 @@ from kube_api.names import (
 from kube_api.node_lock import Lock, parse_lock, render_lock
 from kube_api.text import bounded_message
 
-HOLDER = "device-agent"
 PENDING, REBOOTING, SUCCESS, FAILED = "pending", "rebooting", "success", "failed"
 """Values of the label that says how far a change is."""
 _DEPLOYED = "true"
 """The value of labels ``nvidia.com/gpu.deploy.*`` that are paused; ``false`` and the operator's own pauses stay."""
-_MOST_PODS, _MOST_RESOURCES = 256, 64
-_DIGEST = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,30 +98,32 @@ def renewal_of(node: NodeMig, boot_id: str, now: float) -> NodeWrite | None:
 
 
 def drain_request(users: Collection[Holding], deadline: int) -> str:
-    """Write what driver-builder is asked to drain: the pods that are known by name, in so many seconds."""
+    """Write what driver-builder is asked to drain: the pods that are known by name, in so many seconds.
+
+    Pods that no request has room for are asked for with the next one.
+    """
     named = [one for one in users if one.pod]
-    plain = {
-        "pods": sorted({one.pod for one in named})[:_MOST_PODS],
-        "resources": sorted({one.resource for one in named})[:_MOST_RESOURCES],
-        "deadline": f"{deadline // 60}m" if deadline % 60 == 0 else f"{deadline}s",
-    }
+    pods = sorted({one.pod for one in named})[:MAX_PODS]
+    resources = sorted({one.resource for one in named})[:MAX_RESOURCES]
+    within = f"{deadline // 60}m" if deadline % 60 == 0 else f"{deadline}s"
+    while len(text := _request(pods, resources, within)) > MAX_REQUEST and pods:
+        pods.pop()
+    return text
+
+
+def _request(pods: Sequence[str], resources: Sequence[str], deadline: str) -> str:
+    plain = {"pods": pods, "resources": resources, "deadline": deadline}
     return json.dumps(plain, separators=(",", ":"))
 
 
 def drain_failure(node: NodeMig) -> str | None:
     """Return why driver-builder could not do what is asked now; None while it has not said so."""
-    if node.drain_state is None or node.drain_request is None:
+    answer = parse_answer(node.drain_state)
+    if node.drain_request is None or answer is None or answer.state is not DrainState.FAILED:
         return None
-    try:
-        answer = json.loads(node.drain_state)
-    except (ValueError, RecursionError):
+    if answer.request != digest_of(node.drain_request):
         return None
-    import hashlib  # noqa: PLC0415 - OpenSSL would cost the resident process memory, and few nodes are drained
-
-    digest = hashlib.sha256(node.drain_request.encode(errors="replace")).hexdigest()[:_DIGEST]
-    if not isinstance(answer, dict) or answer.get("state") != FAILED or answer.get("request") != digest:
-        return None
-    return bounded_message(str(answer.get("message") or "driver-builder does not say why"), 200)
+    return bounded_message(answer.message or "driver-builder does not say why", 200)
 
 
 def _deploy(node: NodeMig, *, pauses: bool) -> dict[str, str]:

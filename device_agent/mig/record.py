@@ -108,6 +108,14 @@ def parse_record(content: str) -> Record:
     return found
 
 
+def may_be_under_way(content: str | None) -> bool:
+    """Return whether cards may be changed just now, by the annotation; of one that cannot be read nobody knows."""
+    try:
+        return content is not None and bool(parse_record(content).before)
+    except StateInvalid:
+        return True
+
+
 def dump_record(content: Record) -> str:
     """Write the annotation; twice is the same as once."""
     before = {

@@ -37,11 +37,11 @@ def card_states(
         if isinstance(card, Card):
             one = _readable(index, card, conditions.get(index, Conditions()), uuids)
             one = one._replace(numa_node=numa_nodes.get(one.pci))
-            one = _with_mig(one, card, layouts.get(card.uuid, MigLayout()))
+            one = _sensible(_with_mig(one, card, layouts.get(card.uuid, MigLayout())), without_mig=one)
         else:
             error = card.error if 0 <= card.error <= _MOST_U32 else 0
-            one = CardState(index, uuid=card.uuid, pci=card.pci, why=printable(card.reason), error=error)
-        states.append(_sensible(one, {state.uuid for state in states}))
+            one = _sensible(CardState(index, uuid=card.uuid, pci=card.pci, why=printable(card.reason), error=error))
+        states.append(_known_once(one, {state.uuid for state in states}))
     return tuple(states)
 
 
@@ -63,14 +63,13 @@ def _readable(index: int, card: Card, conditions: Conditions, uuids: Mapping[str
 
 
 def _with_mig(state: CardState, card: Card, layout: MigLayout) -> CardState:
-    """Put in what is there of MIG, if it makes sense."""
-    full = state._replace(
+    """Put in what is there of MIG."""
+    return state._replace(
         pci_id=card.pci_id,
         mig_pending=card.mig_pending,
         mig_profiles=tuple(MigProfileState(*one) for one in layout.profiles),
         gpu_instances=tuple(_gpu_instance(one, card.migs) for one in layout.instances),
     )
-    return state if _trouble(full) and not _trouble(state) else full
 
 
 def _gpu_instance(one: GpuInstance, migs: Sequence[Mig]) -> GpuInstanceState:
@@ -84,11 +83,20 @@ def _instance(mig: Mig) -> InstanceState:
     return InstanceState(uuid=mig.uuid, profile=mig.profile, gi=gi, ci=ci, memory_mib=mig.memory_mib)
 
 
-def _sensible(card: CardState, uuids: set[str]) -> CardState:
-    """Return a card, or why it is none; it has to be one that its reader accepts."""
+def _sensible(card: CardState, without_mig: CardState | None = None) -> CardState:
+    """Return a card that its reader accepts, if need be the one without what is there of MIG; or why it is none."""
+    trouble = _trouble(card)
+    if not trouble:
+        return card
+    if without_mig is not None and not _trouble(without_mig):
+        return without_mig
+    why = f"GPU {card.index} cannot be used, NVML's answer makes no sense: {trouble}"
+    return CardState(card.index, why=printable(why))
+
+
+def _known_once(card: CardState, uuids: set[str]) -> CardState:
+    """Return a card, or why it cannot be told from others."""
     place = f"GPU {card.index}"
-    if trouble := _trouble(card):
-        return CardState(card.index, why=printable(f"{place} cannot be used, NVML's answer makes no sense: {trouble}"))
     if not card.uuid and not card.why:
         return CardState(card.index, why=f"{place} cannot be used: it has no UUID")
     if card.uuid and card.uuid in uuids:

@@ -92,7 +92,9 @@ _PULL = compiled(
 _COPY = compiled(
     r"(?:COPY|ADD) failed|file not found in build context|(?:stat|lstat):? \S+: (?:file does not exist|no such file)"
 )
-_DOCKERFILE = compiled(r"(?i)dockerfile parse error|unknown instruction|failed to reach build target")
+_DOCKERFILE = compiled(
+    r"(?i)dockerfile parse error|unknown instruction|requires a FROM instruction|failed to reach build target"
+)
 
 
 def reason_of(error: DriverBuilderError | KubeApiError) -> str:

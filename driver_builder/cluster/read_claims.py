@@ -13,7 +13,6 @@ from driver_builder.observed.node_pods import NodePod, NodePods
 from kube_api.client import Reader
 from kube_api.errors import Forbidden, NotFound
 from kube_api.resources import RESOURCE_CLAIMS
-from kube_api.text import printable
 
 Json = dict[str, Any]
 
@@ -38,7 +37,7 @@ def _unseen(client: Reader) -> str | None:
     try:
         versions = resource_api.served_versions(client)
     except Forbidden as error:
-        return _not_seen(error)
+        return resource_api.not_read(RESOURCE_CLAIMS.kind, error)
     if not versions:
         return None
     is_served = resource_api.VERSION in versions
@@ -51,12 +50,8 @@ def _completed(client: Reader, pods: NodePods, drivers: dict[tuple[str, str], fr
         for pod in pods.pods:
             done.append(replace(pod, claim_drivers=_drivers_of(client, pod, drivers)) if pod.claims else pod)
     except Forbidden as error:
-        return replace(pods, unseen=_not_seen(error))
+        return replace(pods, unseen=resource_api.not_read(RESOURCE_CLAIMS.kind, error))
     return replace(pods, pods=tuple(done))
-
-
-def _not_seen(error: Forbidden) -> str:
-    return printable(f"ResourceClaims are not seen: {error}")
 
 
 def _drivers_of(client: Reader, pod: NodePod, known: dict[tuple[str, str], frozenset[str]]) -> frozenset[str]:

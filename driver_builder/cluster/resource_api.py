@@ -1,7 +1,7 @@
 """Which versions of the API for dynamic resource allocation (DRA) the API server has."""
 
 from kube_api.client import Reader
-from kube_api.errors import NotFound
+from kube_api.errors import Forbidden, KubeApiError, NotFound
 from kube_api.resources import RESOURCE_CLAIMS
 from kube_api.text import printable
 
@@ -19,6 +19,11 @@ def served_versions(client: Reader) -> tuple[str, ...]:
     except NotFound:
         return ()
     return tuple(str(item.get("version")) for item in group.get("versions") or ())
+
+
+def not_read(kind: str, error: KubeApiError) -> str:
+    """Say that objects of a kind may not be read, or were not, and why."""
+    return printable(f"{kind}s {'may not be' if isinstance(error, Forbidden) else 'were not'} read: {error}")
 
 
 def without_version(versions: tuple[str, ...]) -> str:

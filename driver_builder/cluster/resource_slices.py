@@ -15,9 +15,8 @@ from driver_builder.cluster.collection import Json
 from driver_builder.cluster.follower import Follower, Source, Stopping
 from driver_builder.observed.resource_slices import NodeSlice, SlicesUnread, read_slice
 from kube_api.client import Client
-from kube_api.errors import Forbidden, KubeApiError, NotFound, Unreachable
+from kube_api.errors import KubeApiError, NotFound, Unreachable
 from kube_api.resources import RESOURCE_SLICES
-from kube_api.text import printable
 
 SECONDS = 30.0
 """How long it counts that there are none, or that they may not be read."""
@@ -104,13 +103,11 @@ class SliceCache:
             self._follower.repair()
         except NotFound:
             unread = SlicesUnread(message=self._unserved(), is_unserved=True)
-        except Forbidden as error:
-            unread = SlicesUnread(message=printable(f"ResourceSlices may not be read: {error}"))
         except Unreachable:
             raise
         except KubeApiError as error:
             # Drivers without such a plugin go on.
-            unread = SlicesUnread(message=printable(f"ResourceSlices were not read: {error}"))
+            unread = SlicesUnread(message=resource_api.not_read(RESOURCE_SLICES.kind, error))
         else:
             return None
         self._unread = (now, unread)

@@ -307,7 +307,7 @@ def _own_base_image(os_id: str, os_version: str) -> str | None:
     rule, version = BASE_IMAGES.get(os_id), _VERSION.fullmatch(os_version)
     if rule is None or version is None or int(version["major"]) < _OLDEST.get(os_id, 0):
         return None
-    codename = _CODENAMES.get(os_version)
+    codename = _CODENAMES.get(version["major"])
     if "{codename}" in rule and codename is None:
         return None
     return rule.format(version=os_version, major=version["major"], codename=codename)

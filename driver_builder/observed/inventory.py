@@ -15,12 +15,11 @@ from driver_builder.observed.node_labels import NodeLabels
 from driver_builder.observed.offered import offered_on
 from driver_builder.persistent import Layered, Pieces, changes, cut
 from kube_api import names
+from kube_api.drain_contract import MAX_REQUEST
 from kube_api.text import bounded_token, printable
 
 MAX_ANNOTATION = 16384
 """Characters of an annotation of ours on a Node; a longer one is ignored. Of a rebuild annotation a digest is kept."""
-MAX_REQUEST = 65536
-"""Characters of the request of another program: of a longer one, so many and one more are read."""
 MAX_TAINTS = 50
 MAX_RESOURCES = 256
 """Resources of a node that are read."""

@@ -86,6 +86,23 @@ def documents_of(
     )
 
 
+def remove(registry: RegistryClient, repository: str, digest: str, tagged: TaggedManifests) -> bool:
+    """Remove a manifest and the tags that name it; False where nothing of it was there.
+
+    Most registries remove the tags by themselves. Those that keep them, as crane's, still have the image under each.
+
+    Raises:
+        RegistryUnavailable, RegistryRefused: as for ``RegistryClient.delete_manifest``.
+    """
+    was_there = registry.delete_manifest(repository, digest)
+    for tag in sorted(tag for tag, found in tagged.tags.items() if found.digest == digest):
+        # Another image may have got the tag meanwhile.
+        left = registry.resolve(repository, tag)
+        if left is not None and left[0] == digest:
+            was_there |= registry.delete_manifest(repository, tag)
+    return was_there
+
+
 def _refers(registry: RegistryClient, repository: str, item: str, digest: str) -> bool:
     found = registry.resolve(repository, item)
     subject = found[1].get("subject") if found is not None else None

@@ -172,17 +172,17 @@ class RegistryClient:
         pages = self._pages(repository, f"referrers/{digest}")
         return tuple(found for page in pages for found in descriptor_digests(page))
 
-    def delete_manifest(self, repository: str, digest: str) -> bool:
-        """Remove an image, or what refers to one, and the tags that name it; False where it was not there.
+    def delete_manifest(self, repository: str, reference: str) -> bool:
+        """Remove an image, or what refers to one, by its digest, or a tag alone; False where it was not there.
 
         Raises:
             RegistryUnavailable, RegistryRefused: as for ``push``; refused also by a registry that removes nothing.
         """
-        answer = self._request("DELETE", repository, "manifests", digest)
+        answer = self._request("DELETE", repository, "manifests", reference)
         if answer.status == 404 and self._proves_absence(answer):
             return False
         if answer.status not in (200, 202, 204):
-            raise self._refused(f"did not remove {repository}@{digest}", answer)
+            raise self._refused(f"did not remove {reference} of {repository}", answer)
         return True
 
     def fetch_blob(self, repository: str, digest: str, *, limit: int = MAX_ANSWER) -> bytes:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 
 from driver_builder.errors import DriverBuilderError, RegistryUnavailable
-from driver_builder.registry.image_removal import TaggedManifests, documents_of, read_tags
+from driver_builder.registry.image_removal import TaggedManifests, documents_of, read_tags, remove
 from driver_builder.registry.registry import RegistryClient
 from driver_builder.retention.decide import Fate, Holdings, Place, Verdict
 from driver_builder.retention.record import PushedImage
@@ -46,13 +46,12 @@ class Sweep:
         is_gone = False
         try:
             client = self._client(image)
-            documents = documents_of(
-                client, repository, image.digest, self._tagged[host, repository], protected=protected
-            )
-            was_there = client.delete_manifest(repository, image.digest)
+            tagged = self._tagged[host, repository]
+            documents = documents_of(client, repository, image.digest, tagged, protected=protected)
+            was_there = remove(client, repository, image.digest, tagged)
             is_gone = True
             for digest in documents:
-                client.delete_manifest(repository, digest)
+                remove(client, repository, digest, tagged)
         except _FAILURES as error:
             self.troubles[host] = printable(str(error))
             what = "removed without what refers to it" if is_gone else "its registry did not remove it"

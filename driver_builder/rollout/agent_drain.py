@@ -6,6 +6,7 @@ meanwhile, so no driver is replaced there, and evicts nothing itself. All progre
 answer. Both go, with the taint, as soon as the lock is not the agent's any more or nothing is asked.
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,25 +20,19 @@ from driver_builder.observed.node_pods import NodePod, NodePods
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning.actions import Action, EvictPod, HoldNode
 from driver_builder.rollout.drain import MANIFEST, Progress, Reasons, progress
-from driver_builder.rollout.drain_request import (
-    HOLDER,
-    DrainAnswer,
-    DrainRequest,
-    DrainState,
-    digest_of,
-    parse_answer,
-    parse_drain_request,
-    render_answer,
-)
+from driver_builder.rollout.drain_request import DrainRequest, read_drain_request
 from driver_builder.rollout.draining import Draining, draining_of, has_taint, parse_draining, render_draining
 from driver_builder.rollout.hold_node import LOOK_SECONDS, POLL_SECONDS, Step, restoration
 from driver_builder.rollout.node_lock import lock_of
 from kube_api import names
+from kube_api.drain_contract import HOLDER, DrainAnswer, DrainState, digest_of, parse_answer, render_answer
 from kube_api.node_lock import LOCK_SECONDS, Lock
 from kube_api.text import first_few, printable
 
 MAX_NODES = 50
 """So many nodes are drained for their agents at once: the pods of each are listed again and again."""
+TURN_SECONDS = 60.0
+"""After so many seconds nodes that wait for their turn wait in another order."""
 _MAX_LISTED = 3
 _REASONS = Reasons(
     of_daemon_set="is not evicted: its DaemonSet makes it anew",
@@ -92,21 +87,27 @@ def read_first(
 ) -> tuple[str, ...]:
     """Name the nodes whose pods have to be known to answer their agents: those that may be drained now."""
     every = (item for node in nodes if (item := _asking_of(node, now, first_seen)) is not None)
-    return tuple(item.node.name for item in _in_turn(every) if isinstance(_request(item, settings), DrainRequest))
+    return tuple(item.node.name for item in _in_turn(every, now) if isinstance(_request(item, settings), DrainRequest))
 
 
-def _in_turn(every: Iterable[Asking]) -> list[Asking]:
-    """Return the nodes that may be drained at once: those that are begun, then the others by their names."""
-    waiting = [item for item in every if not item.is_refused]
-    return sorted(waiting, key=lambda item: (not item.is_begun, item.node.name))[:MAX_NODES]
+def _in_turn(every: Iterable[Asking], now: float) -> list[Asking]:
+    """Return the nodes that may be drained at once: those that are begun, then others in an order that changes.
+
+    By their names alone, nodes that fail and ask again would always come before the last ones.
+    """
+    turn = int(now // TURN_SECONDS)
+
+    def place(item: Asking) -> tuple[bool, bytes]:
+        return not item.is_begun, hashlib.sha256(f"{turn} {item.node.name}".encode()).digest()
+
+    return sorted((item for item in every if not item.is_refused), key=place)[:MAX_NODES]
 
 
 def _request(item: Asking, settings: AgentDrains) -> DrainRequest | str:
     """Return what is asked for, or why that cannot be."""
-    try:
-        request = parse_drain_request(item.text)
-    except ValueError as error:
-        return f"{names.DRAIN_REQUEST_ANNOTATION}: {error}"
+    request = read_drain_request(item.text)
+    if isinstance(request, str):
+        return f"{names.DRAIN_REQUEST_ANNOTATION}: {request}"
     if (wrong := next((name for name in request.resources if not settings.allows(name)), None)) is not None:
         return (
             f"{names.DRAIN_REQUEST_ANNOTATION}: resources: --agent-drain-resources of driver-builder allows no {wrong}"
@@ -124,7 +125,7 @@ def agent_drains(
     now, first_seen = snapshot.now, snapshot.locks_first_seen
     held = {node.name: (node, _asking_of(node, now, first_seen)) for node in inventory.held(snapshot.nodes)}
     asking = [item for _, item in held.values() if item is not None]
-    turn = {item.node.name for item in _in_turn(asking)}
+    turn = {item.node.name for item in _in_turn(asking, now)}
     drains = _Drains(snapshot, settings, namespaces)
 
     def step(item: Asking) -> Step:
@@ -178,9 +179,9 @@ class _Drains:
 
     def step(self, item: Asking, is_its_turn: bool) -> Step:
         """Decide what comes next on a node whose agent asks."""
-        request = _request(item, self.settings)
         if item.answer is not None and item.is_refused:
             return self._refused(item, item.answer.message)
+        request = _request(item, self.settings)
         if isinstance(request, str):
             return self._refused(item, request)
         found = self.snapshot.node_pods.get(item.node.name) if is_its_turn else None

@@ -1,33 +1,21 @@
-"""What the device agent of a node asks for, and what it is answered: two annotations of the Node. Pure.
+"""Reads what the device agent of a node asks for (:mod:`kube_api.drain_contract`). Pure.
 
-The request is written by a less trusted program than this one: it is read strictly, and bounded. An answer names the
-request that it is for by a digest of its text, so that none is taken for the answer to a later one::
-
-    driverwright.io/drain-request: {"pods":["apps/train-0"],"resources":["nvidia.com/gpu"],"deadline":"30m"}
-    driverwright.io/drain-state: {"state":"draining","message":"pod apps/train-0 ...","request":"9f86d081884c7d65"}
+The request is written by a less trusted program than this one: it is read strictly, and bounded.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from driver_builder.api.spec_reader import shown
 from driver_builder.api.spec_rules import DURATION, EXTENDED_RESOURCE, OBJECT_NAME, Rule, seconds
+from driver_builder.memo import remembers_texts
 from driver_builder.model.permissions import MAX_NAMESPACE
-from driver_builder.observed.inventory import MAX_REQUEST
+from kube_api.drain_contract import MAX_PODS, MAX_REQUEST, MAX_RESOURCES
 from kube_api.text import printable
 
-HOLDER = "device-agent"
-"""Whose lock a request comes with: the holder that device agents write."""
-
-MAX_PODS = 256
-"""As many as the largest kubelets run."""
-MAX_RESOURCES = 64
 SHORTEST, LONGEST = "10s", "6h"
-_DIGITS = 16
 _KEYS = ("pods", "resources", "deadline")
 
 
@@ -40,21 +28,13 @@ class DrainRequest:
     deadline_seconds: float
 
 
-class DrainState(StrEnum):
-    """How far a drain is that was asked for."""
-
-    DRAINING = "draining"
-    DRAINED = "drained"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrainAnswer:
-    """What is answered to the ``request`` with a digest."""
-
-    state: DrainState
-    message: str
-    request: str
+@remembers_texts
+def read_drain_request(text: str) -> DrainRequest | str:
+    """Return a request, or what is wrong with it: names the field, its value and what to write."""
+    try:
+        return parse_drain_request(text)
+    except ValueError as error:
+        return str(error)
 
 
 def parse_drain_request(text: str) -> DrainRequest:
@@ -123,27 +103,3 @@ def _deadline(content: dict[str, Any]) -> float:
     if not seconds(SHORTEST) <= seconds(text) <= seconds(LONGEST):
         raise ValueError(f"deadline: {shown(text)} is too short or too long: write one from {SHORTEST} to {LONGEST}")
     return seconds(text)
-
-
-def digest_of(text: str) -> str:
-    """Return by what an answer names a request, whose annotation has this text."""
-    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:_DIGITS]
-
-
-def parse_answer(text: str | None) -> DrainAnswer | None:
-    """Read an answer; None where there is none, or none of ours."""
-    try:
-        content = json.loads(text or "")
-        return DrainAnswer(
-            state=DrainState(content["state"]),
-            message=printable(str(content["message"])),
-            request=printable(str(content["request"]), _DIGITS),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return None
-
-
-def render_answer(answer: DrainAnswer) -> str:
-    """Write an answer; it is read again the same."""
-    content = {"state": answer.state.value, "message": answer.message, "request": answer.request}
-    return json.dumps(content, separators=(",", ":"))

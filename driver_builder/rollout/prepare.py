@@ -22,7 +22,6 @@ from driver_builder.planning.actions import (
     SetFinalizer,
 )
 from driver_builder.planning.plan_view import Alone, DriverPlan, unguarded
-from driver_builder.rollout.drain_request import HOLDER
 from driver_builder.rollout.draining import Draining, draining_of
 from driver_builder.rollout.hold_node import MAX_REST_SECONDS, TAKES, Hold, Step, renewal, restoration, restored
 from driver_builder.rollout.next_drains import NextDrains
@@ -30,6 +29,7 @@ from driver_builder.rollout.node_lock import lock_of
 from driver_builder.rollout.order import Order
 from driver_builder.rollout.pulls import Pulls, with_pulls
 from driver_builder.status.begun_drains import previous_drains
+from kube_api.drain_contract import HOLDER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,9 @@
 """Whether the device agent of a node partitions its GPUs now: what it has to offer comes and goes meanwhile. Pure."""
 
 from driver_builder.observed.inventory import Node
-from driver_builder.rollout.drain_request import HOLDER
 from driver_builder.rollout.node_lock import lock_of
 from kube_api import names
+from kube_api.drain_contract import HOLDER
 from kube_api.node_lock import LOCK_SECONDS
 
 _UNDER_WAY = ("pending", "rebooting")

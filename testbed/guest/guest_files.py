@@ -11,7 +11,7 @@ import json
 import shlex
 from pathlib import Path
 
-from testbed import kube_release
+from testbed import containerd, kube_release
 from testbed.guest import cpio
 from testbed.host_node import kubelet_configuration
 from testbed.kubeconfig import node_kubeconfig
@@ -61,13 +61,26 @@ def guest_files(
             cpio.file("guest/kubelet.key", serving.key, 0o600),
             cpio.file("guest/kubelet.json", json.dumps(kubelet, indent=1)),
             cpio.file("guest/kubeconfig", node_kubeconfig(f"https://127.0.0.1:{api_port}", authority, name), 0o600),
-            cpio.file("guest/containerd.toml", containerd_configuration(registry_port, pause_image)),
+            *containerd_files(minor=minor, registry_port=registry_port, pause_image=pause_image),
         ]
     )
 
 
-def containerd_configuration(registry_port: int, pause_image: str) -> str:
-    """Return the guest's containerd configuration: images have the same names as on the host."""
+def containerd_files(*, minor: int, registry_port: int, pause_image: str) -> list[cpio.Entry]:
+    """Return what configures the guest's containerd: images have the same names as on the host."""
+    if minor < kube_release.DOCKERSHIM_UNTIL:
+        return [cpio.file("guest/containerd.toml", _of_its_release(registry_port, pause_image))]
+    text = containerd.configuration(
+        pause_image=pause_image, registries=f"{_FOLDER}/certs.d", network="/etc/cni/net.d", runtime="runc"
+    )
+    hosts = containerd.registry_files(f"http://{HOST_IP}:{registry_port}", registry_port)
+    return [
+        cpio.file("guest/containerd.toml", text),
+        *(cpio.file(f"guest/certs.d/{name}", content) for name, content in hosts.items()),
+    ]
+
+
+def _of_its_release(registry_port: int, pause_image: str) -> str:
     mirrors = "".join(
         f'  [plugins."io.containerd.grpc.v1.cri".registry.mirrors."{host}:{registry_port}"]\n'
         f'    endpoint = ["http://{HOST_IP}:{registry_port}"]\n'

@@ -46,15 +46,27 @@ class Guests:
         self._guests: dict[str, Guest] = {}
         self._kernels: dict[str, KernelPackage] = {}
         self._root_disks: dict[tuple[str, ...], Path] = {}
+        self._stock: dict[str, KernelPackage] = {}
         self._chosen: dict[int, list[KernelPackage]] = {}
 
     def kernels(self, count: int) -> list[KernelPackage]:
-        """Return kernels that refuse each other's modules, oldest first; the guests' disk will hold their modules."""
+        """Return kernels that refuse each other's modules, oldest first; the guests' disk will hold their modules.
+
+        They are of the tree's Debian release, and so is the system of a guest that boots one.
+        """
         if count not in self._chosen:
             ensure_packages(PACKAGES)
             self._chosen[count] = kernels.choose_kernels(count, self._progress)
             self._know(self._chosen[count])
         return list(self._chosen[count])
+
+    def stock_kernel(self, codename: str) -> KernelPackage:
+        """Return the kernel of an ordinary installation of a Debian release; guests that boot it have its system."""
+        if codename not in self._stock:
+            ensure_packages(PACKAGES)
+            self._stock[codename] = kernels.newest_kernel(kernels.GENERIC, self._progress, codename)
+            self._know([self._stock[codename]])
+        return self._stock[codename]
 
     def kernel(self, release: str) -> KernelPackage:
         """Return one kernel by its release."""
@@ -79,7 +91,7 @@ class Guests:
         memory_mib: int = 512,
         boot: bool = True,
     ) -> Guest:
-        """Make and boot a guest; return it at once.
+        """Make and boot a guest with the system that the kernel is of; return it at once.
 
         Who adds several boots them when all are made: one that boots leaves the copies of disks little of a processor.
         """
@@ -87,7 +99,7 @@ class Guests:
             raise TestbedError(f"there is a guest {name} already", hint="choose another name, or reboot that one")
         ensure_packages(PACKAGES)
         self._know([kernel])
-        known = [self.kernel(release) for release in self._state.kernels]
+        known = [one for one in map(self.kernel, self._state.kernels) if one.codename == kernel.codename]
         root_disk = self._root_disk(known)
         images_disk = self._images_disk()
         edu_device = ["-device", f"edu,id={machine.EDU_DEVICE_ID}"] if edu else []
@@ -97,7 +109,7 @@ class Guests:
             kubelet_port=free_ports(1)[0],
             extra_qemu=[*edu_device, *extra_qemu],
             memory_mib=memory_mib,
-            kernels=list(self._state.kernels),
+            kernels=[one.release for one in known],
         )
         guest = self._guest(state, kernel)
         with self._progress.step(f"{'Boot' if boot else 'Make'} {name} with {kernel.release}"):
@@ -159,8 +171,7 @@ class Guests:
     def _root_disk(self, known: Sequence[KernelPackage]) -> Path:
         releases = tuple(kernel.release for kernel in known)
         if releases not in self._root_disks:
-            kubelet = self._binaries.path("kubelet")
-            self._root_disks[releases] = disk.ensure_root_disk(kubelet, known, self._progress)
+            self._root_disks[releases] = disk.ensure_root_disk(self._binaries, known, self._progress)
         return self._root_disks[releases]
 
     def _images_disk(self) -> Path:

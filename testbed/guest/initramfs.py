@@ -9,8 +9,9 @@ from pathlib import Path
 from testbed.guest import cpio
 from testbed.kernels import KernelPackage
 
-# On cloud kernels ext4 is built in and virtio is not; on others it may be the other way round.
-_DISK_MODULES = ("virtio_pci", "virtio_blk", "ext4")
+# On cloud kernels ext4 is built in and virtio is not; on others it may be the other way round. ext4 asks for the
+# checksum's module by modprobe, which an initial root file system does not have.
+_DISK_MODULES = ("virtio_pci", "virtio_blk", "crc32c_generic", "ext4")
 _APPLETS = ("sh", "cat", "cp", "insmod", "mkdir", "mount", "poweroff", "sleep", "switch_root", "umount")
 _BUSYBOX = Path("/bin/busybox")
 _INIT = Path(__file__).with_name("initramfs-init.sh")

@@ -16,7 +16,10 @@ from testbed.kernels import KernelPackage
 from testbed.packages import PrivateApt
 from testbed.progress import Step
 
-_PACKAGES = ("base-files", "netbase", "kmod", "containerd", "crun", "busybox-static", "socat")
+# From Debian 13 on kmod opens liblzma by itself and does not depend on it; every installation has it.
+_PACKAGES = ("base-files", "netbase", "kmod", "liblzma5", "containerd", "crun", "busybox-static", "socat")
+_RUNTIME = "runc"
+"""Below a containerd that is not the release's; crun starts sooner, and not each containerd's containers."""
 _NOT_NEEDED = ("doc", "man", "locale", "perl5", "bash-completion", "info", "lintian")
 _KMOD_TOOLS = ("depmod", "insmod", "lsmod", "modinfo", "modprobe", "rmmod")
 _CNI = '{"cniVersion":"0.3.1","name":"lo","plugins":[{"type":"loopback"}]}'
@@ -49,7 +52,7 @@ def library_closure(depends: Mapping[str, Iterable[str]], roots: Sequence[str]) 
         if package in found:
             continue
         found.append(package)
-        waiting += [need for need in depends.get(package, ()) if need.startswith("lib")]
+        waiting += [need for need in depends.get(package, ()) if need.startswith(("lib", "zlib"))]
     return found
 
 
@@ -65,11 +68,12 @@ def parse_depends(text: str) -> dict[str, list[str]]:
     return depends
 
 
-def packages_with_versions(apt: PrivateApt) -> dict[str, str]:
+def packages_with_versions(apt: PrivateApt, *, own_containerd: bool = False) -> dict[str, str]:
     """Return the packages of the root file system with the versions that will be unpacked."""
+    roots = (*_PACKAGES, _RUNTIME) if own_containerd else _PACKAGES
     options = [f"--no-{kind}" for kind in ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")]
-    depends = parse_depends(apt.cache("depends", "--recurse", *options, *_PACKAGES))
-    names = library_closure(depends, _PACKAGES)
+    depends = parse_depends(apt.cache("depends", "--recurse", *options, *roots))
+    names = library_closure(depends, roots)
     output = apt.cache("show", "--no-all-versions", *names)
     return dict(re.findall(r"^Package: (\S+)\n(?:.+\n)*?Version: (\S+)$", output, re.MULTILINE))
 
@@ -79,11 +83,11 @@ def make_root_tree(
     *,
     apt: PrivateApt,
     packages: Sequence[str],
-    kubelet: Path,
+    programs: Sequence[Path],
     kernels: Sequence[KernelPackage],
     step: Step,
 ) -> None:
-    """Fill the folder `root`."""
+    """Fill the folder `root`; `programs` come into it beside the packages', or in the place of theirs."""
     for name in ("bin", "sbin", "lib", "lib64"):
         (root / "usr" / name).mkdir(parents=True)
         (root / name).symlink_to(f"usr/{name}")
@@ -97,7 +101,7 @@ def make_root_tree(
     for name, text in _FILES.items():
         (root / name).write_text(text)
     _link_tools(root)
-    run(["cp", "--reflink=auto", kubelet, root / "usr/bin/kubelet"])
+    run(["cp", "--reflink=auto", *programs, root / "usr/bin"])
     for kernel in kernels:
         step.detail(f"copying the modules of {kernel.release}")
         run(["cp", "-a", kernel.modules, root / "usr/lib/modules/"], timeout=120)

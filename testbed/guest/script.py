@@ -17,13 +17,19 @@ from testbed.guest import cpio
 from testbed.guest.emulation import KERNEL_PARAMETERS, QEMU
 
 BOOT_TIMEOUT = 600.0
+_RELEASE = re.compile(r"^\[\[kernel (\S+)\]\]$", re.MULTILINE)
 _SECTION = re.compile(r"\[\[(\w+)\n(.*?)\1 (\d+)\]\]\n", re.DOTALL)
+
+told: list[str] = []
+"""The releases that the kernels of this process's scripts told of themselves, until a reader clears it."""
 
 # What a container runtime gives a pod, then the sections, one after the other. Marks are printed around each of them.
 _INIT = """#!/bin/busybox sh
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
+read -r release </proc/sys/kernel/osrelease
+echo "[[kernel $release]]"
 section() {{
     echo "[[$1"
     sh -c "$2" 2>&1
@@ -90,6 +96,7 @@ def run_script(
         console = run(argv, timeout=timeout)
     except CommandError as error:
         console = error.output
+    told.extend(_RELEASE.findall(console.replace("\r", "")))
     return parse_console(console)
 
 

@@ -70,8 +70,9 @@ def _knock(port: socket.socket, deadline: float) -> None:
     identity, received, pause = secrets.token_hex(6), bytearray(), _KNOCK_SECONDS
     while time.monotonic() < deadline:
         port.settimeout(pause)
-        port.sendall(encode_command(identity, ":", 5))
         try:
+            # It waits when some seventy knocks lie before a guest that has booted for minutes.
+            port.sendall(encode_command(identity, ":", 5))
             _receive(port, identity, received, pause)
         except TimeoutError:
             pause = min(1.5 * pause, _LONGEST_PAUSE_SECONDS)

@@ -15,8 +15,8 @@ from driver_builder.controller.execute import Executor
 from driver_builder.model.agent_drains import AgentDrains
 from driver_builder.observed.node_pods import EvictionRefused
 from driver_builder.rollout.agent_drain import agent_drains
-from driver_builder.rollout.drain_request import DrainAnswer, DrainState, parse_answer
 from kube_api import names
+from kube_api.drain_contract import DrainAnswer, DrainState, parse_answer
 from kube_api.errors import KubeApiError, NotFound
 from kube_api.resources import DAEMON_SETS, NODES, PODS
 from kube_api.timestamps import timestamp

@@ -10,6 +10,7 @@ from driver_builder.builds import build_logs
 from driver_builder.builds.build_logs import BuildLogs
 from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.builds.job.job_manifest import SERVICE_ACCOUNT, JobSettings, job
+from driver_builder.cluster import resource_api
 from driver_builder.cluster.read_claims import with_claims
 from driver_builder.cluster.read_daemon_sets import read_owned_daemon_set, read_plugin_set
 from driver_builder.cluster.read_node_pods import read_node_pods
@@ -467,32 +468,41 @@ def test_driver_builder_may_drain_only_where_an_admin_allows_it(builder: Client,
 
 
 def test_driver_builder_may_read_claims_only_where_it_may_drain(builder: Client, root: Client) -> None:
-    """Of any namespace, by name. Without the right the drain says so; without the group there is nothing to see."""
+    """Of any namespace, by name. Without the right the drain says so; without the group there is nothing to see.
+
+    Before 1.34 a definition stands in for the group.
+    """
     user = NodePod(namespace=ELSEWHERE, name="user", uid="u", claims=frozenset({"gpu"}))
 
     def seen() -> NodePods:
         return with_claims(builder, {"node-a": NodePods(pods=(user,))}, {"node-a"})["node-a"]
 
-    assert seen() == NodePods(pods=(user,))
-    definition = definition_in_place_of(RESOURCE_CLAIMS)
-    root.create(CUSTOM_RESOURCE_DEFINITIONS.path(), definition)
+    claims, definition = RESOURCE_CLAIMS.path(namespace=ELSEWHERE), definition_in_place_of(RESOURCE_CLAIMS)
+    is_stood_in = resource_api.VERSION not in resource_api.served_versions(root)
+    if is_stood_in:
+        assert seen() == NodePods(pods=(user,))
+        root.create(CUSTOM_RESOURCE_DEFINITIONS.path(), definition)
     results = [{"request": "gpu", "driver": "gpu.example.com", "pool": "node-a", "device": "gpu-0"}]
+    allocated = {"status": {"allocation": {"devices": {"results": results}}}}
+    requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]
     body = {
         "apiVersion": RESOURCE_CLAIMS.api_version, "kind": RESOURCE_CLAIMS.kind, "metadata": {"name": "gpu"},
-        "spec": {}, "status": {"allocation": {"devices": {"results": results}}},
+        "spec": {"devices": {"requests": requests}}, **allocated,
     }  # fmt: skip
     rights = tuple(documents("driver-builder/drain.yaml"))
     try:
-        wait_for("the group is served", lambda: "ResourceClaims are not seen" in seen().unseen)
+        wait_for("the group is served", lambda: "ResourceClaims may not be read" in seen().unseen)
         assert "is forbidden" in seen().unseen
 
         def is_made() -> bool:
             with contextlib.suppress(NotFound):
-                root.create(RESOURCE_CLAIMS.path(namespace=ELSEWHERE), body)
+                root.create(claims, body)
                 return True
             return False
 
         wait_for("the claim is stored", is_made)
+        if not is_stood_in:
+            root.patch(f"{claims}/gpu/status", allocated)
         for obj in rights:
             root.apply(path_of(obj), obj, field_manager=FIELD_MANAGER)
         wait_for("the right to read claims", lambda: not seen().unseen)
@@ -501,7 +511,10 @@ def test_driver_builder_may_read_claims_only_where_it_may_drain(builder: Client,
         for obj in rights:
             with contextlib.suppress(NotFound):
                 root.delete(path_of(obj))
-        root.delete(CUSTOM_RESOURCE_DEFINITIONS.path(name=definition["metadata"]["name"]))
+        if is_stood_in:
+            root.delete(CUSTOM_RESOURCE_DEFINITIONS.path(name=definition["metadata"]["name"]))
+        else:
+            root.delete(f"{claims}/gpu")
 
 
 def test_driver_builder_may_widen_a_daemon_set(builder: Client, root: Client) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from kube_api.resources import PODS
 from testbed.testbed import Testbed
-from tests.support.real_parts import product, reference_plugin
+from tests.support.real_parts import host_containers, product, reference_plugin
 from tests.support.real_parts.device_agent import DAEMON_SET, NAMESPACE, SECONDS, Place
 from tools import product_images
 
@@ -161,8 +161,7 @@ def test_a_kubelet_that_was_killed_gets_its_devices_back(place: Place) -> None:
 def test_what_is_allocated_stays_so_when_the_agent_is_killed(place: Place) -> None:
     """A killed agent comes back; the device of a running pod is not given to another one."""
     container = place.agent_container()
-    with closing(place.ground.engine.client()) as engine:
-        engine.kill(container)
+    host_containers.kill(container)
     place.cluster.wait(
         "another process of the agent", lambda: place.agent_container() != container or None, timeout=SECONDS
     )
@@ -180,7 +179,7 @@ def test_the_agent_is_small_and_rests(place: Place, record_property: Any) -> Non
     began, ticks = time.monotonic(), place.ticks(container)
     time.sleep(10)
     share = (place.ticks(container) - ticks) / os.sysconf("SC_CLK_TCK") / (time.monotonic() - began)
-    status = place.in_proc(container, "status").splitlines()
+    status = host_containers.in_proc(container, "status").splitlines()
     rss = int(next(line for line in status if line.startswith("VmRSS")).split()[1]) / 1024
     record_property("rss_mib", rss)
     record_property("cpu_share", share)

@@ -1,4 +1,4 @@
-"""A device of a driver of ours, offered to pods on a node with containerd: unplugged, and plugged in again."""
+"""A device of a driver of ours, offered to pods on a node with Debian 13: unplugged, and plugged in again."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,6 +11,7 @@ from kube_api.resources import DAEMON_SETS, NODES, PODS
 from testbed.guest.guest import Guest
 from testbed.testbed import Testbed
 from tests.cluster.test_pod_on_node import build, daemon_set
+from tests.kernel.test_loader_on_real_kernels import VERSIONS
 from tests.support.real_parts import reference_plugin
 from tests.support.real_parts.device_agent import NAMESPACE, Place
 from tools import product_images
@@ -45,13 +46,13 @@ def images(ground: Testbed) -> dict[str, str]:
 @pytest.fixture
 def guest(ground: Testbed, images: dict[str, str]) -> Iterator[Guest]:
     """Boot a node with an edu device, and the labels that its worker would give it."""
-    kernel = ground.kernels(1)[0]
+    kernel = ground.stock_kernel("trixie")
     ground.preload(sorted(images.values()))
     guest = ground.add_guest(NODE, kernel)
     guest.wait_ready(timeout=900)
     labels = {
         names.KERNEL_VERSION_LABEL: names.label_value(kernel.release), names.OS_ID_LABEL: "debian",
-        names.OS_VERSION_LABEL: "12",
+        names.OS_VERSION_LABEL: VERSIONS[kernel.codename],
     }  # fmt: skip
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE, "labels": labels}}
     Place(ground, NODE, RESOURCE).client.apply(NODES.path(name=NODE), node, field_manager="test")
@@ -72,8 +73,7 @@ def test_an_unprivileged_pod_computes_on_a_device_that_comes_and_goes(
     place.wait_for("0", "0")
 
     image, identity = build(ground, guest.kernel, tmp_path)
-    driver = daemon_set(image, images["loader"], identity, guest.kernel)
-    driver["spec"]["template"]["spec"]["nodeSelector"]["kubernetes.io/hostname"] = NODE
+    driver = daemon_set(image, images["loader"], identity, guest)
     path = DAEMON_SETS.path(namespace=NAMESPACE, name=driver["metadata"]["name"])
     place.client.apply(path, driver, field_manager="test")
     place.wait_for("1", "1")

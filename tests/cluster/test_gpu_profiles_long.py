@@ -7,14 +7,13 @@ kubelet forgets a resource five minutes after its plugin has ended.
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 
 from device_agent.allocations.recent import SECONDS as RECENT_SECONDS
 from device_agent.boot import seconds_since_boot
 from testbed.testbed import Testbed
-from tests.support.real_parts import reference_plugin
+from tests.support.real_parts import host_containers, reference_plugin
 from tests.support.real_parts.device_agent import SECONDS
 from tests.support.real_parts.nvidia_node import CARDS
 from tests.support.real_parts.shared_cards import ALL_WHOLE, WHOLE, SharedCards, profile, shared_cards
@@ -183,8 +182,7 @@ def test_nobody_shares_a_card_of_an_init_container(cards: SharedCards) -> None:
     cards.run_pods(cards.shared, "rest", count=24)
     (free,) = cards.cards("rest")
     assert len(free) == 3
-    with closing(cards.place.ground.engine.client()) as engine:
-        engine.kill(container, signal.SIGTERM)
+    host_containers.kill(container, signal.SIGTERM)
     cards.runs("initialises")
     cards.delete("initialises")
     cards.shows(gpu=(0, 0), shared=(32, 32))
@@ -267,8 +265,7 @@ def test_a_container_starts_again_six_minutes_after_the_change(cards: SharedCard
         "six minutes are over", lambda: time.monotonic() > changed_at + FORGOTTEN_SECONDS or None, timeout=SECONDS
     )
     before = reference_plugin.container_of(cards.place.pod(PATIENT))
-    with closing(cards.place.ground.engine.client()) as engine:
-        engine.kill(before)
+    host_containers.kill(before)
     cards.place.cluster.wait(
         "another container", lambda: reference_plugin.container_of(cards.place.pod(PATIENT)) != before or None,
         timeout=SECONDS, seen=lambda: cards.place.why(PATIENT),

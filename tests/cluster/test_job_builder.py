@@ -4,6 +4,7 @@ import base64
 import contextlib
 import gzip
 import hashlib
+import inspect
 import io
 import json
 import multiprocessing
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import docker
 import pytest
 
 from driver_builder.api.driver_spec import BuilderKind, ConfigMapKey, RegistrySettings
@@ -47,21 +49,29 @@ from driver_builder.templates.templates import templates_directory
 from kube_api.client import Client
 from kube_api.connection import ServiceAccount
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, JOBS, PODS, SECRETS
+from testbed import base_image
+from testbed.errors import TestbedError
 from testbed.kernels import available_releases, newest_release
-from testbed.packages import refreshed_apt
+from testbed.packages import refreshed_apt, release_codename
 from testbed.ports import free_ports
+from testbed.progress import Silent
 from testbed.testbed import Testbed
+from tests.recording import Say, plain
 from tests.support.driver_builder import factories
 from tests.support.loopback import ALLOWED, ALLOWING, LOOPBACK
 from tests.support.real_parts import build_network, libraries
 from tests.support.real_parts.build_bench import LeapingClock
 from tests.support.real_parts.cluster_setup import Json, admin, as_service_account, create_quietly, install
-from tests.support.real_parts.images import derive
+from tests.support.real_parts.images import derive, said
 from tools import product_images
+
+pytestmark = pytest.mark.every_engine
 
 NAMESPACE = "driverwright"
 REPOSITORY = "job-builds/probe"
 MODULE_SOURCE = Path(__file__).parents[1] / "data" / "modules"
+TELL = '. /etc/os-release; buildah --version; echo "$PRETTY_NAME"'
+SID = "sid"
 SECRET, TOKEN = "job-build-token", "s3cret-of-the-vendor-0123456789"
 QUICK_TEMPLATE = """\
 FROM {{ base_image }} AS build
@@ -91,10 +101,22 @@ SHORT = Patience(look=0.3, hopeless=4.0)
 SMALL = "50Mi"
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test with the buildah of the tree's Debian, and with that of sid: long, but for one that always is."""
+    marker = metafunc.definition.get_closest_marker("every_engine")
+    marks = [pytest.mark.new_engine, *([] if marker and marker.kwargs.get("always") else [pytest.mark.long])]
+    builders = [pytest.param("", id="buildah of the tree"), pytest.param(SID, id="buildah of sid", marks=marks)]
+    metafunc.parametrize("place", builders, indirect=True, scope="module")
+
+
 @dataclass
 class Place:
-    """The cluster that builds, seen by its administrator and by driver-builder."""
+    """The cluster that builds, seen by its administrator and by driver-builder.
 
+    ``codename`` is the Debian whose buildah it is (empty: the tree's).
+    """
+
+    codename: str
     ground: Testbed
     root: Client
     client: Client
@@ -204,7 +226,9 @@ def wait_until(what: str, check: Callable[[], object]) -> None:
 
 
 @pytest.fixture(scope="module")
-def place(ground: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Place:
+def place(
+    request: pytest.FixtureRequest, ground: Testbed, tmp_path_factory: pytest.TempPathFactory, tested_on: Say
+) -> Place:
     """Both images of a build's pod, the base image in the registry, accounts and rights as deployed, a build Secret."""
     root = admin(ground)
     install(root)
@@ -215,16 +239,18 @@ def place(ground: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Place:
     )
     registry, base = ground.registry.host, ground.base_image
     with contextlib.closing(ground.engine.client(timeout=600)) as api:
-        images = product_images.build_all(
-            api, registry, base_image=base, say=lambda _: None, names=("driver-builder", "buildah"), keep=True
-        )
-        base_image = product_images.push_base_image(api, registry, base_image=base)
+        releases = {"driver-builder": "", "buildah": request.param}
+        images = {name: _product_image(api, name, codename, registry) for name, codename in releases.items()}
+        of_builds = product_images.push_base_image(api, registry, base_image=base)
+        builder, system = said(api, images["buildah"], TELL).splitlines()
+    tested_on("builder", builder=f"buildah {plain(builder.removeprefix('buildah version '))}", base=system)
     templates = tmp_path_factory.mktemp("templates")
     (templates / "quick.Dockerfile.j2").write_text(QUICK_TEMPLATE)
     (templates / "staged.Dockerfile.j2").write_text(STAGED_TEMPLATE)
     (templates / "network.Dockerfile.j2").write_text(build_network.TEMPLATE)
     shutil.copytree(templates_directory() / "parts", templates / "parts")
     return Place(
+        codename=request.param,
         ground=ground,
         root=root,
         client=as_service_account(ground, NAMESPACE, "driver-builder"),
@@ -232,9 +258,23 @@ def place(ground: Testbed, tmp_path_factory: pytest.TempPathFactory) -> Place:
             image=images["buildah"], hand_over_image=images["driver-builder"], host_network=True, reach=ALLOWING
         ),
         templates=templates,
-        base_image=base_image,
+        base_image=of_builds,
         shipped=blobs(ground),
     )
+
+
+def _product_image(api: docker.APIClient, name: str, codename: str, registry: str) -> str:
+    """Build and push an image of ours on the base of a Debian release; where sid's cannot be made, skip."""
+    try:
+        base = base_image.ensure_base_image(api, codename or release_codename(), Silent())
+        built = product_images.build_all(
+            api, registry, base_image=base, say=lambda _: None, names=(name,), keep=True, tag=codename or "latest"
+        )
+    except (TestbedError, product_images.ImageError) as error:
+        if codename != SID:
+            raise
+        pytest.skip(f"no image {name} of {codename}: {error}")
+    return built[name]
 
 
 def blobs(ground: Testbed) -> frozenset[Path]:
@@ -247,6 +287,22 @@ Waiting = Callable[[str], DriverBuilderError]
 
 
 @pytest.fixture(scope="module", autouse=True)
+def _begun(request: pytest.FixtureRequest, place: Place) -> None:
+    """Begin the builds that fail after a long wait before the first test, where one of the tests to come wants them."""
+    of_place = [
+        item for item in request.session.items if item.path == request.path and _codename(item) == place.codename
+    ]
+    if any("waiting" in inspect.signature(getattr(item, "obj", print)).parameters for item in of_place):
+        request.getfixturevalue("waiting")
+
+
+def _codename(item: pytest.Item) -> str | None:
+    """Return the parameter of a test's place."""
+    found: str | None = item.callspec.params["place"] if hasattr(item, "callspec") else None
+    return found
+
+
+@pytest.fixture(scope="module")
 def waiting(place: Place, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Waiting]:
     """Builds that fail after a long wait, from the first test on: the others need not wait for them.
 
@@ -508,6 +564,7 @@ def _files(registry: RegistryClient, repository: str, tag: str) -> dict[str, byt
     return found
 
 
+@pytest.mark.every_engine(always=True)
 def test_a_secret_is_read_by_the_build_and_is_nowhere_afterwards(place: Place, tmp_path: Path) -> None:
     """Every command can read it; no blob of the registry holds it, packed or not, and no log."""
     digest = hashlib.sha256(TOKEN.encode()).hexdigest()

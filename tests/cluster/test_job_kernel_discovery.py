@@ -16,6 +16,7 @@ from kube_api.client import Client
 from kube_api.resources import JOBS, PODS
 from testbed.testbed import Testbed
 from tests.support.real_parts.cluster_setup import admin, as_service_account, install
+from tools import product_images
 
 NAMESPACE = "driverwright"
 
@@ -28,6 +29,14 @@ def asking(ground: Testbed) -> JobKernelDiscovery:
     return JobKernelDiscovery(client, NAMESPACE, host_network=True)
 
 
+@pytest.fixture(scope="module")
+def repository(ground: Testbed) -> Repository:
+    """The base image from the registry, where a node has it from that does not share the engine's images."""
+    with docker_engine(ground.engine.socket) as api:
+        image = product_images.push_base_image(api, ground.registry.host, base_image=ground.base_image)
+    return Repository("debian", image, "amd64")
+
+
 def left(root: Client) -> list[str]:
     """Name what there is of discoveries in the cluster."""
     return [
@@ -38,9 +47,8 @@ def left(root: Client) -> list[str]:
     ]
 
 
-def test_a_job_finds_what_an_engine_finds(ground: Testbed, asking: JobKernelDiscovery) -> None:
+def test_a_job_finds_what_an_engine_finds(ground: Testbed, asking: JobKernelDiscovery, repository: Repository) -> None:
     """The same kernels, twice, and nothing is left of either Job."""
-    repository = Repository("debian", ground.base_image, "amd64")
     by_job = asking.discover(repository, cancelled=threading.Event())
     with docker_engine(ground.engine.socket) as api:
         assert by_job == DockerKernelDiscovery(api).discover(repository, cancelled=threading.Event())
@@ -57,7 +65,9 @@ def assert_all_is_gone(ground: Testbed) -> None:
         time.sleep(0.5)
 
 
-def test_a_kernel_discovery_that_is_cancelled_leaves_nothing(ground: Testbed, asking: JobKernelDiscovery) -> None:
+def test_a_kernel_discovery_that_is_cancelled_leaves_nothing(
+    ground: Testbed, asking: JobKernelDiscovery, repository: Repository
+) -> None:
     """As when the controller is stopped in the middle of one."""
     cancelled, root = threading.Event(), admin(ground)
 
@@ -68,6 +78,6 @@ def test_a_kernel_discovery_that_is_cancelled_leaves_nothing(ground: Testbed, as
 
     threading.Thread(target=cancel_when_begun, daemon=True).start()
     with pytest.raises(BuildFailed) as caught:
-        asking.discover(Repository("debian", ground.base_image, "amd64"), cancelled=cancelled)
+        asking.discover(repository, cancelled=cancelled)
     assert caught.value.reason is Reason.CANCELLED
     assert_all_is_gone(ground)

@@ -4,6 +4,7 @@ The tests build on each other, in the order they are written in.
 """
 
 import json
+import re
 import time
 
 import pytest
@@ -16,12 +17,24 @@ from driver_builder.model.image_state import Present
 from driver_builder.registry.registry import RegistryClient
 from kube_api import names
 from kube_api.resources import DRIVER_CONTAINERS, NODES, PODS
+from tests.kernel.test_loader_on_real_kernels import VERSIONS
 from tests.support.loopback import LOOPBACK
 from tests.support.real_parts import acts, product
 
 pytestmark = pytest.mark.chain
 
 MIB = 1 << 20
+TELL = r"""
+. /etc/os-release
+echo "system|$PRETTY_NAME"
+echo "codename|$VERSION_CODENAME"
+echo "kernel|$(uname -r)"
+echo "containerd|$(containerd --version | cut -d ' ' -f 3)"
+echo "crun|$(crun --version | sed -n 's/^crun version //p')"
+echo "kmod|$(/usr/bin/kmod --version | sed -n 's/^kmod version //p')"
+echo "kubelet|$(kubelet --version | cut -d ' ' -f 2)"
+"""
+"""Prints what a guest runs, a part on each line."""
 
 
 def image_labels(scenario: Scenario, kernel: str) -> dict[str, str]:
@@ -48,12 +61,39 @@ def test_nodes_carry_the_labels_of_their_own_kernel_and_devices(scenario: Scenar
         assert running == guest.kernel.release == node["status"]["nodeInfo"]["kernelVersion"]
         assert labels[names.KERNEL_VERSION_LABEL] == names.label_value(running)
         assert labels[f"{names.FEATURE_LABEL_PREFIX}/kernel-version.major"] == running.split(".")[0]
+        assert labels[f"{names.FEATURE_LABEL_PREFIX}/kernel-version.minor"] == running.split(".")[1]
         assert labels[names.OS_ID_LABEL] == "debian"
+        version = VERSIONS[guest.kernel.codename]
+        assert labels[names.OS_VERSION_LABEL] == version
+        assert labels[f"{names.FEATURE_LABEL_PREFIX}/system-os_release.VERSION_ID.major"] == version
         assert labels[EDU_LABEL] == "true"
         assert labels[f"{names.FEATURE_LABEL_PREFIX}/cpu-cpuid.ADX"] == "true"
         boot_id = guest.run("cat /proc/sys/kernel/random/boot_id")[1].strip()
         assert annotations[names.BOOT_ID_ANNOTATION] == boot_id == node["status"]["nodeInfo"]["bootID"]
         assert annotations[names.KERNEL_VERSION_ANNOTATION] == running
+
+
+def test_one_node_is_a_debian_12_and_the_other_a_debian_13(
+    scenario: Scenario, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """System, kernel, runtime and tools are of one release on each, as the guest itself says; kubelet is the same."""
+    for guest in scenario.guests.values():
+        told = dict(line.split("|") for line in guest.check(TELL).splitlines())
+        with capsys.disabled():
+            print(f"\n{guest.name}: {', '.join(f'{part} {version}' for part, version in told.items())}", end="")
+        assert told["codename"] == guest.kernel.codename
+        info = scenario.cluster.node(guest.name)["status"]["nodeInfo"]
+        # Debian's packages add to the version of the source that they are made of.
+        runtime = info["containerRuntimeVersion"].removeprefix("containerd://").removeprefix("v")
+        assert re.fullmatch(rf"{re.escape(runtime)}([~+].*)?", told["containerd"])
+        assert told["kubelet"] == info["kubeletVersion"]
+        assert (told["kernel"], told["system"]) == (info["kernelVersion"], info["osImage"])
+    assert [guest.kernel.codename for guest in scenario.guests.values()] == ["bookworm", "trixie"]
+    # kmod's: the shell would take busybox's.
+    module = scenario.guests["guest-b"].check(
+        "/usr/sbin/modprobe ifb && /usr/sbin/rmmod ifb && /usr/sbin/modinfo -n ifb"
+    )
+    assert module.strip().endswith("/ifb.ko.xz")
 
 
 def test_an_image_is_built_and_pushed_for_each_kernel(scenario: Scenario) -> None:
@@ -171,7 +211,7 @@ def test_what_changes_nothing_on_a_node_moves_nothing(scenario: Scenario) -> Non
     """Another version of the operating system on the same kernel, and other tolerations: pods, modules, labels stay."""
     guest = scenario.guests["guest-b"]
     pods, module = acts.pod_uids(scenario), acts.live_module(guest)
-    labels = {names.OS_VERSION_LABEL: "99.1"}
+    labels = {names.OS_VERSION_LABEL: f"{scenario.cluster.labels(guest.name)[names.OS_VERSION_LABEL]}.1"}
     scenario.cluster.client.patch(NODES.path(name=guest.name), {"metadata": {"labels": labels}})
     path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=DRIVER)
     scenario.cluster.client.patch(

@@ -11,8 +11,8 @@ import pytest
 
 from testbed.testbed import Testbed
 from tests.support.real_parts.device_agent import NAMESPACE, SECONDS
-from tests.support.real_parts.mig_cards import MIXED, SINGLE, MigCards, mig_cards
-from tests.support.real_parts.nvidia_node import CAPABILITIES, CARDS
+from tests.support.real_parts.mig_cards import MIXED, SINGLE, THREE, TWO, MigCards, mig_cards
+from tests.support.real_parts.nvidia_node import CARDS
 
 pytestmark = pytest.mark.long
 
@@ -49,15 +49,14 @@ def test_what_does_not_fit_is_refused_and_nothing_destroyed(cards: MigCards) -> 
 
 
 def test_a_change_waits_for_the_pod_that_has_an_instance(cards: MigCards) -> None:
-    """It sees the nodes that open its instance alone. The annotation names it, and nothing is destroyed.
+    """It has the nodes that open its instance, and no others. The annotation names it, and nothing is destroyed.
 
     When it is deleted, all cards become as asked.
     """
     cards.makes(TWOS)
     cards.run_pods(cards.two, "holder")
-    card, profile, nodes = cards.instance_of("holder")
-    assert (profile, len(nodes)) == ("2g.10gb", 2)
-    assert all(node.startswith(CAPABILITIES) for node in nodes)
+    ((card, profile),) = cards.instances_of("holder")
+    assert profile == "2g.10gb"
     life, before = cards.life("holder"), cards.changes()
     cards.ask(SEVENS)
     message = cards.reaches("pending", f"{NAMESPACE}/holder")
@@ -80,6 +79,17 @@ def test_with_the_strategy_single_all_instances_are_gpus(cards: MigCards) -> Non
     cards.use(MIXED)
     cards.offers(one=28)
     assert cards.changes() == before
+
+
+def test_three_kinds_fit_on_each_card(cards: MigCards) -> None:
+    """Each is a resource of its own; a container with one of each has the nodes that open these, and no others."""
+    took = cards.makes("balanced")
+    cards.offers(one=8, two=4, three=4)
+    cards.run_pods(cards.one, "three-kinds", beside=(TWO, THREE))
+    found = cards.instances_of("three-kinds")
+    assert sorted(profile for _, profile in found) == ["1g.5gb", "2g.10gb", "3g.20gb"]
+    cards.delete("three-kinds")
+    print(f"\nbalanced: 8, 4 and 4 after {took:.1f} s; a pod with one of each: {found}")
 
 
 def die_of_change(cards: MigCards, point: int) -> None:
@@ -124,6 +134,24 @@ def test_a_change_that_is_killed_is_ended(cards: MigCards, kill: Callable[[MigCa
     assert (record["before"], record["applied"], "lock" in record) == (None, key, False)
     cards.offers(**({"one": 28} if key == SEVENS else {"two": 8, "one": 12}))
     print(f"\nkilled after {passed} points: {key}, success after {time.monotonic() - began:.1f} s")
+
+
+def test_a_change_of_the_mode_waits_for_the_pod_that_has_the_whole_card(cards: MigCards) -> None:
+    """The card is one before the change and none after it: its pod is named, and lives until somebody deletes it."""
+    cards.makes("all-disabled")
+    cards.offers(whole=4)
+    cards.run_pods(cards.place, "whole-card", restart="Always")
+    ((card,),) = cards.cards("whole-card")
+    life, before = cards.life("whole-card"), cards.changes()
+    cards.ask(SEVENS)
+    message = cards.reaches("pending", f"card {card}", f"{NAMESPACE}/whole-card")
+    assert (cards.changes(), cards.life("whole-card"), cards.leftovers()) == (before, life, {})
+    cards.offers(whole=4)
+    cards.delete("whole-card")
+    cards.reaches("success")
+    cards.offers(one=28)
+    assert cards.profiles() == [PROFILES[SEVENS]] * len(CARDS)
+    print(f"\npending: {message}")
 
 
 def test_a_pod_of_another_card_lives_through_the_change(cards: MigCards) -> None:

@@ -9,7 +9,6 @@ import random
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ from device_agent.protocol.messages import (
 )
 from kube_api.resources import EVENTS
 from testbed.testbed import Testbed
-from tests.support.real_parts import reference_plugin
+from tests.support.real_parts import host_containers, reference_plugin
 from tests.support.real_parts.device_agent import NAMESPACE, SECONDS, Place
 from tests.support.real_parts.nvidia_node import (
     CAPABILITIES,
@@ -148,9 +147,8 @@ def test_after_a_boot_with_other_numbers_no_container_starts_with_another_card(n
     node.place.ground.host_node.kill()
     for name in ("agent", "nvml"):
         node.end(name, signal.SIGKILL)
-    with closing(node.place.ground.engine.client()) as engine:
-        for container in containers:
-            engine.kill(container)
+    for container in containers:
+        host_containers.kill(container)
     node.reboot_without(0)
     node.place.ground.host_node.start()
     for card, name in pods.items():

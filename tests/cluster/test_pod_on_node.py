@@ -24,17 +24,17 @@ from kube_api.resources import DAEMON_SETS, NAMESPACES, NODES, PODS
 from testbed.guest.guest import Guest
 from testbed.kernels import KernelPackage
 from testbed.testbed import Testbed
-from tests.kernel.test_loader_on_real_kernels import edu_request
+from tests.kernel.test_loader_on_real_kernels import VERSIONS, edu_request
 from tests.support.driver_builder.factories import driver, spec_of
 from tests.support.loopback import LOOPBACK
 
 NAMESPACE = "driverwright"
-NODE = "guest-a"
-IN_TREE, UNWANTED = "dummy", "ifb"
+IN_TREE, UNWANTED, ALSO = "dummy", "ifb", "veth"
 """Modules of the kernel that need no hardware and that nothing here uses."""
 MODULE = {
     "names": ["edudrv"],
     "inTreeModulesToRemove": [IN_TREE],
+    "inTreeModulesToLoad": [ALSO],
     "blacklist": [UNWANTED],
     "firmwarePath": "/source",
 }
@@ -58,10 +58,10 @@ def build(ground: Testbed, kernel: KernelPackage, folder: Path) -> tuple[ImageRe
     return ImageRef(ground.registry.host, "drivers/edu-pod", digest), str(module.srcversion)
 
 
-def daemon_set(image: ImageRef, loader: str, identity: str, kernel: KernelPackage) -> dict[str, Any]:
-    """Make the DaemonSet of a driver that asks for everything, on the node of this test."""
-    container = driver(spec_changes={"nodeSelector": {"kubernetes.io/hostname": NODE}, "module": MODULE})
-    target = edu_request(kernel).target
+def daemon_set(image: ImageRef, loader: str, identity: str, guest: Guest) -> dict[str, Any]:
+    """Make the DaemonSet of a driver that asks for everything, on one node."""
+    container = driver(spec_changes={"nodeSelector": {"kubernetes.io/hostname": guest.name}, "module": MODULE})
+    target = edu_request(guest.kernel).target
     made = manifests.daemon_set(
         container,
         spec_of(container),
@@ -76,18 +76,18 @@ def daemon_set(image: ImageRef, loader: str, identity: str, kernel: KernelPackag
     return made
 
 
-@pytest.fixture
-def guest(booted: Scenario) -> Iterator[Guest]:
+@pytest.fixture(params=[pytest.param("guest-a", id="Debian 12"), pytest.param("guest-b", id="Debian 13")])
+def guest(booted: Scenario, request: pytest.FixtureRequest) -> Iterator[Guest]:
     """A node with the labels that its worker would give it; no worker runs yet."""
-    guest = booted.guests[NODE]
+    guest = booted.guests[request.param]
     labels = {
         names.KERNEL_VERSION_LABEL: names.label_value(guest.kernel.release),
         names.OS_ID_LABEL: "debian",
-        names.OS_VERSION_LABEL: "12",
+        names.OS_VERSION_LABEL: VERSIONS[guest.kernel.codename],
     }
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
-    path, client = NODES.path(name=NODE), booted.cluster.client
-    client.apply(path, {**node, "metadata": {"name": NODE, "labels": labels}}, field_manager="test")
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": guest.name}}
+    path, client = NODES.path(name=guest.name), booted.cluster.client
+    client.apply(path, {**node, "metadata": {"name": guest.name, "labels": labels}}, field_manager="test")
     yield guest
     client.apply(path, node, field_manager="test")
 
@@ -97,10 +97,10 @@ def loaded(guest: Guest, name: str) -> bool:
     return any(line.split()[0] == name for line in guest.check("cat /proc/modules").splitlines())
 
 
-def unload_pod(loader: str, owner: str, identity: str, boot_id: str) -> dict[str, Any]:
+def unload_pod(loader: str, owner: str, identity: str, guest: Guest) -> dict[str, Any]:
     """Make the pod that takes the driver from its node: the loader's image alone, and the folders of the node."""
     folders = {"firmware": "/lib/firmware", "modprobe": "/etc/modprobe.d"}
-    environment = {"DRIVER": owner, "BOOT_ID": boot_id, "UNLOAD": f"edudrv:{identity}"}
+    environment = {"DRIVER": owner, "BOOT_ID": guest.boot_id(), "UNLOAD": f"edudrv:{identity}"}
     container = {
         "name": "unload",
         "image": loader,
@@ -115,7 +115,7 @@ def unload_pod(loader: str, owner: str, identity: str, boot_id: str) -> dict[str
         "kind": "Pod",
         "metadata": {"name": "unload", "namespace": NAMESPACE},
         "spec": {
-            "nodeName": NODE,
+            "nodeName": guest.name,
             "hostNetwork": True,
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
@@ -155,9 +155,10 @@ def run_to_its_end(client: Client, cluster: Cluster, pod: dict[str, Any]) -> dic
 def test_pods_prepare_their_node_and_take_everything_away_when_asked(
     booted: Scenario, guest: Guest, tmp_path: Path
 ) -> None:
-    """Firmware, a module that makes room, a blacklist; a pod that ends leaves it all, one that unloads nothing.
+    """Firmware, modules that make room or come first, a blacklist; a pod that ends leaves all, one that unloads none.
 
-    With the least privileges: everything that a pod does to its node works with them.
+    Debian 13's own modules are compressed with xz, those of this Debian 12 are not. With the least privileges:
+    everything that a pod does to its node works with them.
     """
     kernel, loader, cluster, client = guest.kernel, booted.images["loader"], booted.cluster, booted.cluster.client
     image, identity = build(booted.ground, kernel, tmp_path)
@@ -166,7 +167,7 @@ def test_pods_prepare_their_node_and_take_everything_away_when_asked(
     guest.check(f"{MODPROBE} {IN_TREE}")
     files = f"/lib/firmware/updates/{kernel.release}"
 
-    made = daemon_set(image, loader, identity, kernel)
+    made = daemon_set(image, loader, identity, guest)
     path = DAEMON_SETS.path(namespace=NAMESPACE, name=made["metadata"]["name"])
     client.apply(path, made, field_manager="test")
 
@@ -181,6 +182,7 @@ def test_pods_prepare_their_node_and_take_everything_away_when_asked(
     cluster.wait("the driver pod is ready", ready, timeout=SECONDS, seen=lambda: str(statuses())[-1500:])
     assert loaded(guest, "edudrv")
     assert not loaded(guest, IN_TREE)
+    assert loaded(guest, ALSO)
     assert guest.run(f"{MODPROBE} {UNWANTED}")[0] != 0
     assert "edudrv.c" in guest.check(f"ls {files}")
     owner = f"driverwright-{NAMESPACE}.edu-{edu_request(kernel).target.short_hash}.conf"
@@ -193,8 +195,7 @@ def test_pods_prepare_their_node_and_take_everything_away_when_asked(
     assert owner in guest.check("ls /etc/modprobe.d").split()
 
     name = owner.removeprefix("driverwright-").removesuffix(".conf")
-    boot_id = guest.check("cat /proc/sys/kernel/random/boot_id").strip()
-    verdict = run_to_its_end(client, cluster, unload_pod(loader, name, identity, boot_id))
+    verdict = run_to_its_end(client, cluster, unload_pod(loader, name, identity, guest))
     assert verdict["result"] == "Unloaded"
     assert not loaded(guest, "edudrv")
     assert not loaded(guest, IN_TREE)

@@ -1,10 +1,12 @@
 """driver-builder as ``deploy/`` has it: no container engine, Kubernetes Jobs build, and toolchains are kept.
 
-Before that an engine has built, and kept none.
+Before that an engine has built, and kept none. Jobs find a base image in the testbed's registry alone, which
+DriverContainers name: so both nodes have Debian 12.
 """
 
 import dataclasses
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -38,7 +40,17 @@ def installed(scenario: Scenario) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def by_engine(scenario: Scenario) -> dict[str, Any]:
+def on_debian_12(scenario: Scenario) -> Iterator[None]:
+    """Let guest-b be a node with Debian 12, too, on the kernel that guest-a does not run."""
+    theirs, ours = scenario.guests["guest-b"].kernel, scenario.guests["guest-a"].kernel
+    (other,) = (it for it in scenario.kernels if it.codename == ours.codename and it.release != ours.release)
+    acts.replace_guest(scenario, "guest-b", other)
+    yield
+    acts.replace_guest(scenario, "guest-b", theirs)
+
+
+@pytest.fixture(scope="module")
+def by_engine(scenario: Scenario, on_debian_12: None) -> dict[str, Any]:  # noqa: ARG001 - before it
     """An engine builds the driver, and then the controller is the one of ``deploy/``; returns what was there before.
 
     The file that comes next, if there is one, has an engine again (`order.py`).

@@ -1,7 +1,7 @@
 """The admission policies of ``deploy/admission``, evaluated by CEL's own C++ library: each case is one request.
 
-The API server that can be had here is too old for them. The worker's policy was tried on 1.36.2 in an earlier form
-(docs/security.md).
+The testbed's API server is too old for them; a newer one's own plugin is asked the same
+(``tests/api/test_admission_plugin.py``).
 """
 
 import argparse

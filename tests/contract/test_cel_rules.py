@@ -1,7 +1,8 @@
 """The rules (CEL) in DriverContainer's schema, evaluated by CEL's own C++ library: each refuses what the code refuses.
 
-The API server that can be had here is too old for rules. What it would do with them beyond CEL itself is done in
-``tests/support/crd_schema.py``; that lists and maps are bounded is checked here.
+The testbed's API server is too old for rules. What a newer one does with them beyond CEL itself is done in
+``tests/support/crd_schema.py``, and compared with it in ``tests/api/test_newer_custom_resources.py``; that lists and
+maps are bounded is checked here.
 """
 
 import re

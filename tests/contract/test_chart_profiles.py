@@ -15,7 +15,7 @@ from device_agent.profiles.folder import MOST_PROFILES
 from device_agent.profiles.parse import LONGEST_PROFILE
 from kube_api.connection import SERVICE_ACCOUNT
 from nfd_worker.sources.gpu import SHARING_FILE
-from tests.contract.test_chart import PROFILES, VALUES, container, environment, objects, one, pod, rendered
+from tests.contract.chart import PROFILES, VALUES, container, environment, objects, one, pod, rendered
 from tests.support.yaml_files import read_documents
 from tools.manifests import CHART
 

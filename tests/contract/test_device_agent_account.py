@@ -33,7 +33,7 @@ from kube_api.names import (
     PAUSED_FOR_MIG_CHANGE,
     REBOOT_REQUIRED_LABEL,
 )
-from tests.contract.test_chart import rendered
+from tests.contract.chart import rendered
 from tests.support.admission import Policy, Review
 from tests.support.forbidden_changes import AGENT_POLICY, NODE, Act, annotation, label, merged, taint
 from tests.support.yaml_files import read_documents

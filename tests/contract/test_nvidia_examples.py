@@ -17,7 +17,7 @@ from device_agent.profiles.parse import parse_profile
 from device_resources.nvidia import MigStrategy
 from driver_builder.cli.main import main as builder_cli
 from driver_builder.objects import plugin
-from tests.contract.test_chart import objects, one
+from tests.contract.chart import objects, one
 from tests.contract.test_manifest_schemas import NEWEST, OLDEST
 from tests.support.console import ROOT, alike, blocks, session
 from tests.support.driver_builder.factories import driver, spec_of

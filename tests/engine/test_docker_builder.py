@@ -50,6 +50,8 @@ from tests.support.real_parts.build_bench import LeapingClock
 from tests.support.real_parts.libraries import VERSION_FILE
 from tests.support.real_parts.libraries import served as served_libraries
 
+pytestmark = pytest.mark.every_engine
+
 MODULE_SOURCE = Path(__file__).parents[1] / "data" / "modules"
 BASE_IMAGE = "debian:bookworm-slim"
 QUICK_KERNEL = "6.1.0-55-cloud-amd64"
@@ -424,7 +426,7 @@ def test_equal_requests_give_equal_images(build: Run, api: docker.APIClient) -> 
 def test_a_newer_source_takes_the_place_of_the_older_cache(build: Run, api: docker.APIClient) -> None:
     """However often a driver is built for a kernel, the engine keeps one image of it."""
     build(quick())
-    (before,) = api.images("driverwright-cache/*", quiet=True, filters={"reference": "driverwright-cache/*"})[:1]
+    (before,) = api.images("driverwright-cache/*:latest", quiet=True)[:1]
     build(quick(f"{GOOD_SCRIPT}; echo newer"))
     assert before not in api.images(quiet=True, all=True)
 
@@ -500,8 +502,10 @@ def push_source(ground: Testbed, api: docker.APIClient, auth: dict[str, str]) ->
     finally:
         api.remove_container(container, force=True)
     items = list(api.push(name, tag="1", auth_config=auth, stream=True, decode=True))
+    (pushed,) = api.inspect_image(f"{name}:1")["RepoDigests"]
     api.remove_image(f"{name}:1", force=True)
-    return next(str(item["aux"]["Digest"]) for item in items if "aux" in item)
+    assert not [item for item in items if "error" in item], items
+    return str(pushed.partition("@")[2])
 
 
 SILENT = "echo waiting; sleep 1200"

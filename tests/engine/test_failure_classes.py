@@ -27,6 +27,7 @@ from tests.support.real_parts.images import derive
 from tests.support.real_parts.small_parts import SmallEngine, SmallRegistry
 
 pytestmark = [
+    pytest.mark.every_engine,
     # docker's own client leaves its socket to the garbage collector when its engine dies.
     pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -408,7 +409,7 @@ def small_registry(engine_ground: Testbed) -> SmallRegistry:
 @pytest.fixture(scope="module")
 def small_engine(engine_ground: Testbed) -> Iterator[SmallEngine]:
     """An engine with a disk and a memory limit of its own."""
-    engine = SmallEngine.start(engine_ground.processes)
+    engine = SmallEngine.start(engine_ground.processes, kind=engine_ground.engine.kind)
     engine.pull(engine_ground.small_image)
     yield engine
     engine.stop()

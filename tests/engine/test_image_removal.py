@@ -1,6 +1,7 @@
 """``driver-builder gc`` with a real registry, with removal switched on and off, and with a password.
 
-The registry is docker-registry 2.8: it keeps no list of referrers, and removal is off unless its configuration says so.
+One registry is docker-registry 2.8: it keeps no list of referrers, and removal is off unless its configuration says so.
+The other one is crane's, which keeps no such list either, and whose tags stay when an image is removed by its digest.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from driver_builder.retention.record import PushedImage, Record
 from driver_builder.retention.recorder import record_path
 from kube_api.client import Client
 from testbed import places
+from testbed.crane_registry import CraneRegistry
 from testbed.packages import ensure_packages, why_unsupported
 from testbed.ports import free_ports
 from testbed.process import Processes
@@ -41,16 +43,25 @@ KEY = ec.generate_private_key(ec.SECP256R1())
 
 
 @pytest.fixture(scope="module")
-def registry() -> Iterator[Registry]:
-    """A registry alone."""
+def processes() -> Iterator[Processes]:
+    """What keeps the registries' processes."""
     if reason := why_unsupported():
         pytest.skip(reason)
     processes = Processes.start(places.new_folder(), outlive_harness=False)
+    yield processes
+    processes.end(keep_logs=False)
+
+
+@pytest.fixture(scope="module")
+def registry(processes: Processes) -> Registry:
+    """A registry alone."""
     ensure_packages(PACKAGES)
     made = Registry(processes, free_ports(1)[0])
     made.bring_up(Silent())
-    yield made
-    processes.end(keep_logs=False)
+    return made
+
+
+EACH_REGISTRY = pytest.mark.parametrize("installed", ["registry", "crane"], indirect=True)
 
 
 @dataclass(frozen=True)
@@ -73,11 +84,10 @@ class Installation:
 
 
 @pytest.fixture
-def installed(
-    registry: Registry, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Installation:
+def installed(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Installation:
     """Push both images with bill of materials and signature, as a build does, and record them."""
-    repository = f"drivers/{request.node.name.replace('_', '-')}"
+    registry: Registry | CraneRegistry = request.getfixturevalue(getattr(request, "param", "registry"))
+    repository = f"drivers/{request.node.name.partition('[')[0].replace('_', '-')}"
     client, cluster = RegistryClient(registry.host, plain_http=True, reach=LOOPBACK), InstalledClient()
     base = read_image_archive(docker_20(tmp_path / "image.tar", [tar_of({"x": b"x"})]), tmp_path)
     today = date.today()
@@ -121,6 +131,7 @@ def _names(digest: str) -> set[str]:
     return {digest.replace(":", "-"), f"{digest.replace(':', '-')}.sig"}
 
 
+@EACH_REGISTRY
 def test_an_old_image_goes_with_its_documents_and_the_young_one_stays(
     installed: Installation, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -141,6 +152,7 @@ def test_an_old_image_goes_with_its_documents_and_the_young_one_stays(
     assert "removed 0 of 1 images" in capsys.readouterr().out
 
 
+@EACH_REGISTRY
 def test_an_image_with_another_tag_stays(installed: Installation) -> None:
     """Whoever gave it that tag wants it."""
     before = installed.tags()

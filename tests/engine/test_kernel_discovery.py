@@ -94,6 +94,7 @@ def test_a_real_base_image_lists_what_apt_offers(
     assert newest("debian", stream, found) == newest("debian", stream, {*found, *offered})
 
 
+@pytest.mark.every_engine
 def test_nothing_of_a_kernel_discovery_comes_from_the_cache(engine_ground: Testbed, api: docker.APIClient) -> None:
     """Yesterday's result is not repeated today."""
     content = f"FROM {engine_ground.base_image}\nRUN echo told $(cat /proc/sys/kernel/random/uuid)\n".encode()

@@ -320,9 +320,10 @@ PACKAGE_VERSION="1.0"
 BUILT_MODULE_NAME[0]="edudrv"
 DEST_MODULE_LOCATION[0]="/updates"
 AUTOINSTALL="yes"
+BUILD_DEPENDS[0]="another"
 MAKE="make -C ${kernel_source_dir} M=${dkms_tree}/edu/1.0/build modules && make modules"
 """
-"""Takes the headers that dkms gives, and then those of the running kernel."""
+"""Takes the headers that dkms gives, and then those of the running kernel; names a driver that is not there."""
 EXCLUDING = ('KERNEL="^5"', 'ARCH="s390x"', 'KERNEL_MIN="6.14"', 'KERNEL_MAX="6.1"', 'CONFIG="CONFIG_NOBODY_KNOWS"')
 DKMS = ("bullseye", "bookworm", "trixie")
 """Suites with a dkms of each kind: before 3.0, as Ubuntu has it up to 22.04; before 3.0.11; since."""

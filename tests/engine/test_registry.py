@@ -1,6 +1,6 @@
 """Images in a real registry: absent, pushed, tagged, refused, with what belongs to them, and a registry that is away.
 
-The registry is docker-registry 2.8, as many clusters run it: it keeps no list of referrers.
+One registry is docker-registry 2.8, as many clusters run it, the other one crane's: neither keeps a list of referrers.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from driver_builder.model.image_state import Absent, Present, Unauthorized, Unre
 from driver_builder.model.images import ImageRef
 from driver_builder.registry.credentials import Credentials, credentials_for, parse_docker_config
 from driver_builder.registry.image_signature import has_signature, push_signature, signature_tag
-from driver_builder.registry.referrers import fallback_tag, push_referrer
+from driver_builder.registry.referrers import fallback_tag, push_referrer, referrers_of
 from driver_builder.registry.registry import INDEX_TYPE, RegistryClient
 from testbed import places
+from testbed.crane_registry import CraneRegistry
 from testbed.packages import ensure_packages, why_unsupported
 from testbed.ports import free_ports
 from testbed.process import Processes
@@ -53,10 +54,17 @@ def registry(processes: Processes) -> Registry:
     return registry
 
 
+@pytest.fixture(params=["registry", "crane"])
+def any_registry(request: pytest.FixtureRequest) -> Registry | CraneRegistry:
+    """Each of two programs, for what all registries do alike."""
+    found: Registry | CraneRegistry = request.getfixturevalue(request.param)
+    return found
+
+
 @pytest.fixture
 def repository(request: pytest.FixtureRequest) -> str:
     """A repository of the test's own."""
-    return f"integration/{request.node.name.replace('_', '-').lower()}"
+    return f"integration/{request.node.name.partition('[')[0].replace('_', '-').lower()}"
 
 
 @pytest.fixture
@@ -75,7 +83,7 @@ def with_password(registry: Registry) -> Iterator[Credentials]:
     registry.set_auth(None)
 
 
-def client_of(registry: Registry, credentials: Credentials | None = None) -> RegistryClient:
+def client_of(registry: Registry | CraneRegistry, credentials: Credentials | None = None) -> RegistryClient:
     """A client of the registry."""
     return RegistryClient(registry.host, plain_http=True, credentials=credentials, timeout=240, reach=LOOPBACK)
 
@@ -86,12 +94,12 @@ def uploads(processes: Processes) -> int:
 
 
 def test_an_image_is_pushed_by_digest_and_then_tagged(
-    registry: Registry,
+    any_registry: Registry | CraneRegistry,
     repository: str,
     image: ImageArchive,
 ) -> None:
     """The tag names nothing until the whole image is there."""
-    client = client_of(registry)
+    client = client_of(any_registry)
     assert client.inspect(repository, "v1") == Absent()
 
     digest = client.push(repository, image)
@@ -103,6 +111,7 @@ def test_an_image_is_pushed_by_digest_and_then_tagged(
     assert client.inspect(repository, "v2") == Absent()
 
 
+@pytest.mark.every_engine
 def test_an_engine_pulls_what_was_pushed(
     engine_ground: Testbed,
     repository: str,
@@ -142,12 +151,12 @@ def test_pushing_again_transfers_nothing(
 
 
 def test_a_tag_moves_and_the_old_image_stays(
-    registry: Registry,
+    any_registry: Registry | CraneRegistry,
     repository: str,
     image: ImageArchive,
 ) -> None:
     """Nodes that were given the digest are not disturbed."""
-    client = client_of(registry)
+    client = client_of(any_registry)
     old = client.push(repository, image)
     client.tag(repository, old, "v1")
     new = client.push(repository, image.with_labels({"driverwright.io/key": "k2"}))
@@ -158,12 +167,12 @@ def test_a_tag_moves_and_the_old_image_stays(
 
 
 def test_a_push_that_was_cut_off_is_completed(
-    registry: Registry,
+    any_registry: Registry | CraneRegistry,
     repository: str,
     image: ImageArchive,
 ) -> None:
     """A builder killed between two layers leaves no image, and the next one uploads the rest."""
-    client = client_of(registry)
+    client = client_of(any_registry)
     first, _ = image.layers
     client.upload(repository, first.digest, first.path)
     assert client.inspect(repository, image.digest) == Absent()
@@ -231,10 +240,10 @@ def test_a_registry_that_is_away_is_unreachable_until_it_is_back(
 
 
 def test_a_document_is_found_by_the_image_it_refers_to(
-    registry: Registry, repository: str, image: ImageArchive
+    any_registry: Registry | CraneRegistry, repository: str, image: ImageArchive
 ) -> None:
-    """This registry keeps no list of referrers: the list is an index under a tag made of the image's digest."""
-    client = client_of(registry)
+    """No list of referrers is kept here: it is an index under a tag made of the image's digest, and is found there."""
+    client = client_of(any_registry)
     digest = client.push(repository, image)
     documents = {}
     for content in (b'{"a": 1}', b'{"b": 2}', b'{"a": 1}'):
@@ -247,6 +256,7 @@ def test_a_document_is_found_by_the_image_it_refers_to(
     assert index is not None
     assert index["mediaType"] == INDEX_TYPE
     assert [entry["digest"] for entry in index["manifests"]] == list(documents)
+    assert referrers_of(client, repository, digest) == tuple(documents)
     for reference, content in documents.items():
         manifest = client.fetch_manifest(repository, reference)
         assert manifest is not None
@@ -255,10 +265,12 @@ def test_a_document_is_found_by_the_image_it_refers_to(
     assert client.inspect(repository, digest) == Present(digest=digest, labels=LABELS)
 
 
-def test_a_signature_lies_beside_its_image(registry: Registry, repository: str, image: ImageArchive) -> None:
+def test_a_signature_lies_beside_its_image(
+    any_registry: Registry | CraneRegistry, repository: str, image: ImageArchive
+) -> None:
     """Where cosign looks for it; a second key signs beside the first, and neither signs twice."""
-    client = client_of(registry)
-    signed = ImageRef(registry.host, repository, client.push(repository, image))
+    client = client_of(any_registry)
+    signed = ImageRef(any_registry.host, repository, client.push(repository, image))
     first, second, other = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
     assert not has_signature(client, signed, first.public_key())
     for key in (first, second, first):
@@ -285,9 +297,11 @@ def test_papers_are_attached_with_the_password_too(
         client_of(registry).fetch_manifest(repository, signature_tag(digest))
 
 
-def test_annotations_are_read_without_the_config(registry: Registry, repository: str, image: ImageArchive) -> None:
+def test_annotations_are_read_without_the_config(
+    any_registry: Registry | CraneRegistry, repository: str, image: ImageArchive
+) -> None:
     """The registry keeps the manifest to the byte."""
-    client = client_of(registry)
+    client = client_of(any_registry)
     manifest = client.fetch_manifest(repository, client.push(repository, image))
     assert manifest is not None
     assert manifest["annotations"] == LABELS

@@ -19,6 +19,8 @@ from testbed.ports import accepts_connections, free_ports
 from testbed.testbed import Testbed
 from tests.support.real_parts.small_parts import SmallEngine
 
+pytestmark = pytest.mark.every_engine
+
 TIMEOUT = 600.0
 FACTS = {"Module.symvers": b"0x1\tsymbol\tvmlinux\tEXPORT_SYMBOL\t\n", "compiler": b"gcc 12\n"}
 TEMPLATE = """\
@@ -71,7 +73,7 @@ def tls_engine(
     files = {"tlscacert": "ca.pem", "tlscert": "cert.pem", "tlskey": "key.pem"}
     flags = [f"--{flag}={folder / file}" for flag, file in files.items()]
     flags += ["--tlsverify", f"--host=tcp://127.0.0.1:{port}"]
-    engine = SmallEngine.start(engine_ground.processes, *flags, name="tls-engine")
+    engine = SmallEngine.start(engine_ground.processes, *flags, name="tls-engine", kind=engine_ground.engine.kind)
     yield f"tcp://127.0.0.1:{port}"
     engine.stop()
 

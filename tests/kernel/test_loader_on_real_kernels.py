@@ -29,7 +29,7 @@ from testbed.progress import PlainLines
 from testbed.testbed import Testbed
 
 SOURCE = Path(__file__).parents[2] / "examples" / "edu-driver"
-BASE_IMAGE = "debian:bookworm-slim"
+VERSIONS = {"bookworm": "12", "trixie": "13"}
 BUSYBOX = Path("/bin/busybox")
 LOADER_SCRIPT = Path(__file__).parents[2] / "driver_builder" / "loader" / "loader.sh"
 MAXIMUM_IMAGE_SIZE = 1 << 20
@@ -81,9 +81,9 @@ def edu_request(kernel: KernelPackage) -> BuildRequest:
         recipe=f"test-loader-{kernel.release}",
         driver="driverwright/edu",
         version="1.0.0",
-        target=KernelTarget(KernelVersion(kernel.release), "debian", "12", "amd64"),
+        target=KernelTarget(KernelVersion(kernel.release), "debian", VERSIONS[kernel.codename], "amd64"),
         template="debian",
-        base_image=BASE_IMAGE,
+        base_image=f"debian:{kernel.codename}-slim",
         source=SourceFiles(files={path.name: path.read_bytes() for path in sorted((SOURCE / "src").iterdir())}),
         modules=(ModuleSpec(name="edudrv", parameters=("use_irq=1",)),),
     )

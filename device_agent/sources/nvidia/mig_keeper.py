@@ -16,6 +16,7 @@ from device_agent.devices.model import unit_of
 from device_agent.gpu_state.mig_change import MigChange
 from device_agent.gpu_state.state import State
 from device_agent.mig.decide import decide
+from device_agent.mig.record import may_be_under_way
 from device_agent.mig.values import (
     Holding,
     Layouts,
@@ -43,7 +44,6 @@ log = logging.getLogger(__name__)
 _FIRST_NODE_SECONDS = 60.0
 """So long nothing is registered because the Node was not read yet: then an API server that is away keeps no GPU."""
 _SPARE_SECONDS = 0.5
-_NOTHING_BEFORE = '"before":null'
 
 
 class NodePort(Protocol):
@@ -133,8 +133,7 @@ class MigKeeper:
     def _sight(self, state: State | None, settings: MigSettings) -> Sight:
         node = self._port.seen
         if node is not None and self._inherited is None:
-            is_under_way = node.record is not None and _NOTHING_BEFORE not in node.record
-            self._inherited = self._began if is_under_way else 0.0
+            self._inherited = self._began if may_be_under_way(node.record) else 0.0
         return Sight(
             node=node,
             layouts=self._layouts,

@@ -5,7 +5,8 @@ Place in the flow: a :class:`~driver_builder.model.build.Builder`; the pipeline 
 The engine's classic builder is used (Python has no BuildKit client), in two runs: one up to the stage ``build``, whose
 image keeps a tag, and one to the end, which finds all of that in the cache. The tag keeps the cache: layers that only
 dangling images use are removed by the next ``docker image prune``, and with them the kernel headers and the compiler
-that every other driver for this kernel would have shared.
+that every other driver for this kernel would have shared. Where containerd keeps the engine's images (as Docker Engine
+29 does by default), a prune takes the steps of a tagged image all the same: there each step gets a tag of its own.
 """
 
 import base64
@@ -65,6 +66,9 @@ _LOST_LAYER = re.compile(
     r"failed to get digest sha256:|No such image: sha256:|unknown parent image|layer does not exist"
 )
 """What the engine prints when an image that the classic builder uses as cache goes with the end of another build."""
+_CONTAINERD_STORE = ["driver-type", "io.containerd.snapshotter.v1"]
+"""What an engine says in ``DriverStatus`` of ``GET /info`` when containerd keeps its images."""
+_STEP, _STEP_DIGITS = "step", 32
 _HUB_KEY = "https://index.docker.io/v1/"
 
 
@@ -116,6 +120,7 @@ class DockerBuilder:
         names = _Names.of(request, self._owner)
         with self._replaced(names.cache):
             self._run(context, {"t": names.cache, "target": BUILD_STAGE}, log, limits)
+        self._keep_steps(names.cache)
         with self._removed_after(names.image):
             # All but the last steps are in the cache now: they need not be logged again.
             self._run(context, {"t": names.image}, lambda _: None, limits)
@@ -138,6 +143,7 @@ class DockerBuilder:
         context = build_context(request, dockerfile)
         with self._replaced(names.headers):
             self._run(context, {"t": names.headers, "target": HEADERS_STAGE}, log, limits)
+        self._keep_steps(names.headers)
         facts = self._read_facts(names.headers, names.container)
         return KernelFacts(
             module_symvers=fact(facts, SYMVERS),
@@ -294,6 +300,32 @@ class DockerBuilder:
         if before and before != self._image_id(image):
             with suppress(DockerException, requests.RequestException):
                 self._api.remove_image(before)
+
+    def _keep_steps(self, image: str) -> None:
+        """Tag the steps of an image, where a prune would take them; those of its predecessor lose their tags."""
+        # Without its steps the next build takes longer, no more.
+        with suppress(DockerException, requests.RequestException):
+            if _CONTAINERD_STORE not in (self._api.info().get("DriverStatus") or ()):
+                return
+            repository, _, _ = image.rpartition(":")
+            tags = {step: f"{_STEP}-{step.rpartition(':')[2][:_STEP_DIGITS]}" for step in self._steps(image)}
+            for step, tag in tags.items():
+                self._api.tag(step, repository, tag)
+            kept = {image, *(f"{repository}:{tag}" for tag in tags.values())}
+            found = self._api.images(name=repository)
+            for old in sorted({tag for known in found for tag in known["RepoTags"] or ()} - kept):
+                if old.startswith(f"{repository}:"):
+                    self._api.remove_image(old)
+
+    def _steps(self, image: str) -> Iterator[str]:
+        """The ids of the images between an image of ours and the base image."""
+        parent = self._api.inspect_image(image).get("Parent")
+        while parent:
+            step = self._api.inspect_image(parent)
+            if not all(engine_images.is_reserved(tag) for tag in step.get("RepoTags") or ()):
+                return
+            yield parent
+            parent = step.get("Parent")
 
     def _image_id(self, image: str) -> str | None:
         with engine_errors("looking for an earlier build"):

@@ -41,8 +41,9 @@ RUN apt-get download -q dkms || { \
 RUN dpkg-divert --local --rename --add /usr/sbin/update-initramfs; \
     ln -s /bin/true /usr/sbin/update-initramfs
 
-# The lists may be older than the kernel: they are fetched again. Superseded kernels leave the archives; the snapshot
-# archive has every day of them, and knows when it first saw a file. The package lists name it a little later.
+# The lists may be older than the kernel: they are fetched again. Base images do not know the backports of their release,
+# which lie beside it; of these nothing else is installed. Superseded kernels leave the archives; the snapshot archive
+# has every day of them, and knows when it first saw a file. The package lists name it a little later.
 # hadolint ignore=DL3008,DL3009
 RUN headers=linux-headers-6.1.0-55-cloud-amd64; \
     is_known() { apt-cache show "$headers" >/dev/null 2>&1; }; \
@@ -60,6 +61,11 @@ RUN headers=linux-headers-6.1.0-55-cloud-amd64; \
         rm "$added"; \
         return 1; \
     }; \
+    try_backports() { \
+        uri=$(apt-get indextargets --format "\$(RELEASE) \$(REPO_URI)" "Created-By: Packages" "Origin: Debian" | \
+            sed -n "s/^$codename //p" | sed -n 1p) && [ -n "$uri" ] || return 1; \
+        try_archive backports "${uri%/}" "$codename-backports"; \
+    }; \
     ask_snapshot() { \
         curl -fsSL --retry 1 --connect-timeout 5 --max-time 60 "https://snapshot.debian.org/mr/binary/$headers/$1"; \
     }; \
@@ -73,7 +79,7 @@ RUN headers=linux-headers-6.1.0-55-cloud-amd64; \
             archive=${entry%%,*}; \
             at=$(date -u -d "$(echo "${entry#*,}" | tr T " ") 24 hours" +%Y%m%dT%H%M%SZ); \
             case "$archive" in \
-                debian) suites="$codename $codename-updates $codename-proposed-updates" ;; \
+                debian) suites="$codename $codename-updates $codename-proposed-updates $codename-backports" ;; \
                 debian-security) suites="$codename-security" ;; \
                 *) suites= ;; \
             esac; \
@@ -84,7 +90,7 @@ RUN headers=linux-headers-6.1.0-55-cloud-amd64; \
         return 1; \
     }; \
     is_known || \
-    try_snapshot || { \
+    try_backports || try_snapshot || { \
         echo "driverwright: package $headers is in none of these places"; exit 64; }; \
     apt-get install -q --yes --no-install-recommends "$headers" || { \
         echo "driverwright: package $headers cannot be installed"; exit 67; }; \
@@ -156,6 +162,8 @@ RUN folder="/lib/modules/6.1.0-55-cloud-amd64"; \
 # they get their own back, by which kernel, modprobe and the driver's spec know them.
 # Releases of dkms differ: before 3.0 there is no BUILD_EXCLUSIVE_CONFIG, before 3.0.11 no limit of kernels, so both are
 # compared here; "not for this kernel" is 9 in older ones, then 77; and headers given by an option are cleaned before 3.0.
+# 3.2 does not build what has BUILD_DEPENDS unless dkms has installed those, which is for a machine with all its drivers:
+# here another driver is an image of its own, and symbols that nobody has are noticed by modpost.
 RUN headers="/usr/src/linux-headers-6.1.0-55-cloud-amd64"; \
     driver="driverwright/edu 1.0.0"; \
     if [ ! -e /source/dkms.conf ]; then \
@@ -172,6 +180,7 @@ RUN headers="/usr/src/linux-headers-6.1.0-55-cloud-amd64"; \
         refuse "has a placeholder where PACKAGE_VERSION is, ${number%% *}: write the version itself" ;; \
     esac; \
     export MAKEFLAGS="-- CONFIG_DEBUG_INFO_BTF_MODULES="; \
+    printf "\nunset BUILD_DEPENDS\n" >>/source/dkms.conf; \
     dkms add -k "6.1.0-55-cloud-amd64" /source || case "$number" in \
         *"\$("*|*"\`"*) refuse "has dkms compute PACKAGE_VERSION, which fails in a build: write the version for $number" ;; \
         *) refuse "is not accepted by dkms" ;; \
@@ -196,7 +205,7 @@ RUN headers="/usr/src/linux-headers-6.1.0-55-cloud-amd64"; \
     if is_excluded; then code=77; else dkms build -k "6.1.0-55-cloud-amd64" "${tree#/var/lib/dkms/}" || code=$?; fi; \
     find "$tree" -name make.log -exec cat {} +; \
     case "$code" in 9 | 77) \
-        wanted=$(grep -o "BUILD_EXCLUSIVE_[A-Z_]*=.*" /source/dkms.conf | paste -s -d " " | cut -c -300); \
+        wanted=$({ grep -E -o "(BUILD_EXCLUSIVE_[A-Z_]*|OBSOLETE_BY)=.*" /source/dkms.conf || true; } | paste -s -d " " | cut -c -300); \
         echo "driverwright: $driver is not for 6.1.0-55-cloud-amd64, says its dkms.conf: $wanted"; exit 69 ;; \
     esac; \
     [ "$code" = 0 ] || { \

@@ -42,6 +42,7 @@ zypper*" install "*) found "linux-${RELEASE%-*}-obj/x86_64/${RELEASE##*-}" ;;
 zypper*) exit 0 ;;
 apt-cache*) works "$(ls "$ROOT/etc/apt/sources.list.d")" ;;
 "apt-get clean") exit 0 ;;
+"apt-get indextargets"*) echo "jammy http://archive.example.com/debian/" ;;
 apt-get*) found "linux-headers-$RELEASE" ;;
 *) works "$call" && found "kernels/$RELEASE" ;;
 esac

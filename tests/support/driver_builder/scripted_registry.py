@@ -91,14 +91,18 @@ def scripted_registry(script: Script, *, tls: ssl.SSLContext | None = None) -> I
 class MemoryRegistry:
     """A script that keeps blobs, manifests and tags; with ``keeps_referrers`` it is one of OCI distribution 1.1.
 
-    With ``page`` it lists so many tags at once; without ``deletes`` it removes nothing.
+    With ``page`` it lists so many tags at once; without ``deletes`` it removes nothing; with ``keeps_tags`` it removes
+    the one name that it is told, as crane's registry does.
     """
 
-    def __init__(self, *, keeps_referrers: bool = False, deletes: bool = True, page: int = 1000) -> None:
+    def __init__(
+        self, *, keeps_referrers: bool = False, deletes: bool = True, keeps_tags: bool = False, page: int = 1000
+    ) -> None:
         self.blobs: dict[str, bytes] = {}
         self.manifests: dict[str, tuple[str, bytes]] = {}
         self.keeps_referrers = keeps_referrers
         self.deletes = deletes
+        self.keeps_tags = keeps_tags
         self.page = page
 
     def __call__(self, request: Request) -> Reply:
@@ -135,7 +139,11 @@ class MemoryRegistry:
         gone = self.manifests.get(digest)
         if gone is None:
             return Reply(status=404, body=b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "unknown"}]}')
-        self.manifests = {name: known for name, known in self.manifests.items() if known != gone}
+        self.manifests = {
+            name: known
+            for name, known in self.manifests.items()
+            if (name != digest if self.keeps_tags else known != gone)
+        }
         return Reply(status=202)
 
     def _tags(self, request: Request) -> Reply:

@@ -8,10 +8,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
-from operator import itemgetter
 from typing import Any
-
-import docker
 
 from demo.cluster import NAMESPACE, Json
 from demo.scenario import CONTROLLER, DRIVER, REPOSITORY, Scenario
@@ -21,7 +18,9 @@ from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry import RegistryClient
 from kube_api.resources import DEPLOYMENTS, DRIVER_CONTAINERS, PODS
 from testbed.guest.guest import Guest
+from testbed.kernels import KernelPackage
 from tests.support.loopback import LOOPBACK
+from tests.support.real_parts import host_containers
 from tests.support.real_parts.cluster_setup import documents
 
 SETTLE_SECONDS = 600.0
@@ -120,17 +119,19 @@ def delete_driver(scenario: Scenario) -> None:
 
 
 def controller_containers(scenario: Scenario) -> list[str]:
-    """Ids of the running containers of the controller."""
-    api = scenario.ground.engine.client()
-    labels = ["io.kubernetes.container.name=driver-builder"]
-    return [container["Id"] for container in api.containers(filters={"label": labels})]
+    """Ids of the containers of the controller that have a process."""
+    pods = scenario.cluster.client.list(PODS.path(namespace=NAMESPACE), label_selector=CONTROLLER).items
+    statuses = (one for pod in pods for one in pod["status"].get("containerStatuses", ()))
+    ids = [one.get("containerID", "").rpartition("/")[2] for one in statuses]
+    return [one for one in ids if one and host_containers.main_process(one)]
 
 
 def kill_controller(scenario: Scenario) -> None:
     """SIGKILL, as the out-of-memory killer would; the kubelet starts the next one."""
-    api = scenario.ground.engine.client()
+    # The Pod is behind: after a kill it still names the container that is gone.
+    wait_for("the controller runs", lambda: controller_containers(scenario))
     for container in controller_containers(scenario):
-        api.kill(container, signal="SIGKILL")
+        host_containers.kill(container)
 
 
 def engines(scenario: Scenario) -> list[bool]:
@@ -228,14 +229,8 @@ def wait_for(what: str, check: Callable[[], object], *, timeout: float = SETTLE_
 
 
 def controller_log(scenario: Scenario) -> str:
-    """All that controllers have said, the killed ones too and in their order, straight from the engine."""
-    api = scenario.ground.engine.client()
-    labels = ["io.kubernetes.container.name=driver-builder"]
-    texts = []
-    for container in sorted(api.containers(all=True, filters={"label": labels}), key=itemgetter("Created")):
-        with contextlib.suppress(docker.errors.APIError):
-            texts.append(api.logs(container["Id"]).decode(errors="replace"))
-    return "\n".join(texts)
+    """All that controllers have said, the killed ones too and in their order, straight from the node."""
+    return host_containers.written(scenario.ground.host_node.pod_logs, "driver-builder")
 
 
 def run_pod(scenario: Scenario, name: str, guest: Guest, image: str, command: list[str]) -> Json:
@@ -302,6 +297,15 @@ def pod_uids(scenario: Scenario) -> dict[str, str]:
 def hold_device(guest: Guest, file: str) -> None:
     """Let a process of a guest, whose id is in a file then, use the driver's device; it is open when this returns."""
     guest.check(f"exec 3</dev/edu0; sleep 100000 <&3 >/dev/null 2>&1 & echo $! >{file}")
+
+
+def replace_guest(scenario: Scenario, name: str, kernel: KernelPackage) -> None:
+    """Boot a fresh guest in the place of another one, with the system that its kernel is of; wait for its labels."""
+    scenario.ground.guests.remove(name)
+    guest = scenario.ground.add_guest(name, kernel)
+    scenario.guests[name] = guest
+    guest.wait_ready(timeout=SETTLE_SECONDS)
+    scenario.wait_for_kernel_label(guest, SILENT)
 
 
 def live_module(guest: Guest) -> str:

@@ -113,11 +113,19 @@ def remove_namespace(client: Client, name: str) -> None:
     client.delete(NAMESPACES.path(name=name))
 
 
-def as_service_account(ground: Testbed, namespace: str, name: str) -> Client:
-    """Connect as a pod of a service account would, with a token that the API server issues."""
+def as_service_account(ground: Testbed, namespace: str, name: str, *, pod: Json | None = None) -> Client:
+    """Connect as a pod of a service account would, with a token that the API server issues.
+
+    ``pod``: the token is that pod's, and names its node where the API server does (from 1.30 on).
+    """
     path = SERVICE_ACCOUNTS.path(namespace=namespace, name=name, subresource="token")
     request: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}}
-    token_file = ground.ca_file.with_name(f"token-{namespace}-{name}")
+    of_pod = ""
+    if pod is not None:
+        metadata = pod["metadata"]
+        bound = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
+        request["spec"]["boundObjectRef"], of_pod = bound, f"-{metadata['name']}"
+    token_file = ground.ca_file.with_name(f"token-{namespace}-{name}{of_pod}")
     token_file.write_text(admin(ground).create(path, request)["status"]["token"])
     account = ServiceAccount(ground.api_server, ca_file=str(ground.ca_file), token_file=str(token_file))
     return PatientClient(account.pooled())

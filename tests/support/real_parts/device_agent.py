@@ -1,6 +1,5 @@
 """The device agent in a cluster: deployed on one node, and what its kubelet and pods say."""
 
-from contextlib import closing
 from typing import Any
 
 from demo.cluster import Cluster
@@ -9,6 +8,7 @@ from kube_api.errors import NotFound
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, PODS
 from testbed.ports import free_ports
 from testbed.testbed import Testbed
+from tests.support.real_parts import host_containers
 from tests.support.real_parts.cluster_setup import FIELD_MANAGER, admin, documents, path_of
 
 Json = dict[str, Any]
@@ -83,29 +83,43 @@ class Place:
         )
 
     def start_pod(
-        self, name: str, image: str, command: list[str], *, user: int = 65534, count: int = 1, restart: str = "Never"
+        self,
+        name: str,
+        image: str,
+        command: list[str],
+        *,
+        user: int = 65534,
+        count: int = 1,
+        restart: str = "Never",
+        beside: tuple[str, ...] = (),
     ) -> None:
-        """Start a pod without capabilities that requests devices. ``restart``: its ``restartPolicy``."""
+        """Start a pod without capabilities that requests devices, and one of each other resource ``beside``.
+
+        ``restart``: its ``restartPolicy``.
+        """
+        spec = self.pod_spec(image, command, user=user, limits={self.resource: count, **dict.fromkeys(beside, 1)})
+        spec |= {"restartPolicy": restart, "tolerations": [{"operator": "Exists"}]}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
+        self.client.create(PODS.path(namespace=NAMESPACE), body)
+
+    def pod_spec(self, image: str, command: list[str], *, user: int, limits: dict[str, int]) -> Json:
+        """Describe a pod of this node without capabilities."""
         container = {
             "name": "main",
             "image": image,
             "imagePullPolicy": "IfNotPresent",
             "command": command,
-            "resources": {"limits": {self.resource: str(count)}},
+            "resources": {"limits": {resource: str(count) for resource, count in limits.items()}},
             "securityContext": {
                 "runAsUser": user, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]},
             },
         }  # fmt: skip
-        spec = {
+        return {
             "containers": [container],
             "hostNetwork": True,
-            "restartPolicy": restart,
             "terminationGracePeriodSeconds": 1,
             "nodeSelector": {"kubernetes.io/hostname": self.node},
-            "tolerations": [{"operator": "Exists"}],
         }
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
-        self.client.create(PODS.path(namespace=NAMESPACE), body)
 
     def pod(self, name: str) -> Json:
         """Read a pod."""
@@ -162,17 +176,11 @@ class Place:
     def agent_container(self) -> str:
         """Return the container of the ready agent."""
         container: str = self.agent()["status"]["containerStatuses"][0]["containerID"]
-        return container.removeprefix("docker://")
-
-    def in_proc(self, container: str, file: str) -> str:
-        """Read a file that /proc has of the process in a container."""
-        with closing(self.ground.engine.client()) as engine:
-            command = engine.exec_create(container, ["cat", f"/proc/1/{file}"])
-            return engine.exec_start(command["Id"]).decode()
+        return container.rpartition("/")[2]
 
     def ticks(self, container: str) -> int:
-        """Return the processor time that the process has taken, in ticks of the clock."""
-        fields = self.in_proc(container, "stat").rpartition(")")[2].split()
+        """Return the processor time that the process in a container has taken, in ticks of the clock."""
+        fields = host_containers.in_proc(container, "stat").rpartition(")")[2].split()
         return int(fields[11]) + int(fields[12])
 
 

@@ -6,6 +6,8 @@ import io
 import tarfile
 from collections.abc import Mapping
 
+import docker
+
 from driver_builder.builds.docker.docker_engine import docker_engine
 from testbed.testbed import Testbed
 
@@ -32,3 +34,18 @@ def derive(
             fileobj=buffer, custom_context=True, tag=name, network_mode=network, rm=True, decode=True
         ):
             assert "error" not in line, line
+
+
+def said(api: docker.APIClient, image: str, script: str) -> str:
+    """Run a piece of shell in a container of an image, without a network; return what it printed."""
+    container = api.create_container(
+        image, entrypoint=["sh", "-ec", script], network_disabled=True, host_config=api.create_host_config()
+    )["Id"]
+    try:
+        api.start(container)
+        status = api.wait(container)["StatusCode"]
+        text: str = api.logs(container).decode()
+    finally:
+        api.remove_container(container, force=True)
+    assert status == 0, text
+    return text

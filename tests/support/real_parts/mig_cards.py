@@ -5,24 +5,37 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 
-from kube_api.names import LOCK_ANNOTATION, MIG_ANNOTATION, MIG_CONFIG_LABEL, MIG_STATE_LABEL
+from kube_api.names import (
+    DRAIN_REQUEST_ANNOTATION,
+    DRAIN_STATE_ANNOTATION,
+    GPU_DEPLOY_PREFIX,
+    LOCK_ANNOTATION,
+    MIG_ANNOTATION,
+    MIG_CONFIG_LABEL,
+    MIG_STATE_LABEL,
+    REBOOT_REQUIRED_LABEL,
+)
 from kube_api.resources import NODES
 from testbed.testbed import Testbed
 from tests.support.real_parts.agent_account import install_account
 from tests.support.real_parts.cards_with_pods import CardsWithPods, kubelet_with_cgroups
 from tests.support.real_parts.cluster_setup import connect_as_agent, pods_environment
 from tests.support.real_parts.device_agent import SECONDS, Json
-from tests.support.real_parts.nvidia_node import CARDS, COMMON, Node, node_with_cards
+from tests.support.real_parts.nvidia_node import CAPABILITIES, CARDS, COMMON, Node, node_with_cards
 
-WHOLE, ONE, TWO = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "nvidia.com/mig-2g.10gb"
+WHOLE = "nvidia.com/gpu"
+ONE, TWO, THREE = (f"nvidia.com/mig-{profile}" for profile in ("1g.5gb", "2g.10gb", "3g.20gb"))
+PLUGIN = f"{GPU_DEPLOY_PREFIX}device-plugin"
+"""A label by which NVIDIA's operator runs its pods."""
 MIXED, SINGLE = "mixed", "single"
 _ACCOUNT = "gpu-mig/mig"
 _NOTHING: Json = {
-    "labels": dict.fromkeys((MIG_CONFIG_LABEL, MIG_STATE_LABEL)),
-    "annotations": dict.fromkeys((MIG_ANNOTATION, LOCK_ANNOTATION)),
+    "labels": dict.fromkeys((MIG_CONFIG_LABEL, MIG_STATE_LABEL, REBOOT_REQUIRED_LABEL, PLUGIN)),
+    "annotations": dict.fromkeys((MIG_ANNOTATION, LOCK_ANNOTATION, DRAIN_REQUEST_ANNOTATION, DRAIN_STATE_ANNOTATION)),
 }
 
 Layout = tuple[tuple[str, int, tuple[int, ...]], ...]
@@ -37,6 +50,7 @@ def layouts(**more: list[Json]) -> Json:
     configs = {
         "2x2g.10gb-3x1g.5gb": of_all(**{"2g.10gb": 2, "1g.5gb": 3}),
         "7x1g.5gb": of_all(**{"1g.5gb": 7}),
+        "balanced": of_all(**{"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1}),
         "too-much": of_all(**{"3g.20gb": 2, "1g.5gb": 1}),
         "all-disabled": [{"devices": "all", "mig-enabled": False}],
         **more,
@@ -44,12 +58,22 @@ def layouts(**more: list[Json]) -> Json:
     return {"version": "v1", "mig-configs": configs}
 
 
+class Life(NamedTuple):
+    """A pod that runs: ``container``, ``restarts`` and ``started_at`` are those of its only container."""
+
+    pod: str
+    uid: str
+    container: str
+    restarts: int
+    started_at: str
+
+
 class MigCards(CardsWithPods):
-    """The node. ``one``, ``two``: with instances as resources."""
+    """The node. ``one``, ``two``, ``three``: with instances as resources."""
 
     def __init__(self, node: Node, account: Path) -> None:
         super().__init__(node)
-        self.one, self.two = self.resource(ONE), self.resource(TWO)
+        self.one, self.two, self.three = map(self.resource, (ONE, TWO, THREE))
         self._layouts = node.folder / "layouts"
         self._layouts.mkdir()
         node.account, node.environment = account, pods_environment(self.place.ground)
@@ -59,9 +83,10 @@ class MigCards(CardsWithPods):
 
     # ------------------------------------------------------------ what is asked for
 
-    def use(self, strategy: str) -> None:
-        """Have another strategy of MIG devices."""
-        self.node.configure(f"nvidia: {{migStrategy: {strategy}, mig: {{enabled: true}}}}\n")
+    def use(self, strategy: str, *, drain: bool = False) -> None:
+        """Have another strategy of MIG devices, and users of what goes drained or not."""
+        mig = {"enabled": True, "drain": drain}
+        self.node.configure(yaml.safe_dump({"nvidia": {"migStrategy": strategy, "mig": mig}}))
 
     def write(self, **more: list[Json]) -> None:
         """Change the file of layouts."""
@@ -69,9 +94,13 @@ class MigCards(CardsWithPods):
         fresh.write_text(yaml.safe_dump(layouts(**more)))
         fresh.replace(self._layouts / "config.yaml")
 
-    def ask(self, key: str) -> None:
-        """Set the Node's label."""
+    def ask(self, key: str | None) -> None:
+        """Set the Node's label, or remove it."""
         self._patch({"labels": {MIG_CONFIG_LABEL: key}})
+
+    def deploy_plugin(self) -> None:
+        """Have NVIDIA's operator run its plugin here, by its label."""
+        self._patch({"labels": {PLUGIN: "true"}})
 
     def forget(self) -> None:
         """Take away all that is said of MIG on the Node."""
@@ -115,8 +144,8 @@ class MigCards(CardsWithPods):
         return time.monotonic() - began
 
     def offers(self, **counts: int) -> None:
-        """Wait until so many ``whole``, ``one`` and ``two`` are allocatable, and 0 of those that are not named."""
-        resources = {"whole": WHOLE, "one": ONE, "two": TWO}
+        """Wait until so many ``whole``, ``one``, ``two`` and ``three`` are allocatable; 0 of those not named."""
+        resources = {"whole": WHOLE, "one": ONE, "two": TWO, "three": THREE}
         wanted = {name: str(counts.get(name, 0)) for name in resources}
 
         def seen() -> dict[str, str]:
@@ -153,27 +182,72 @@ class MigCards(CardsWithPods):
             seen=lambda: f"{mig.points()}; {self.said_of()}",
         )  # fmt: skip
 
-    def instance_of(self, pod: str) -> tuple[int, str, set[str]]:
-        """Return card and profile of a pod's only instance, and the nodes that it sees besides its card's."""
-        nodes, (uuid,) = self.node.seen_by(pod)
+    def instances_of(self, pod: str) -> list[tuple[int, str]]:
+        """Return card and profile of each instance of a pod. It has the nodes of these and of no others."""
+        nodes, uuids = self.node.seen_by(pod)
         machine = self.node.machine
-        ((card, profile),) = (
-            (card, one.profile)
+        found = [
+            (card, one)
             for card in CARDS
             for one in machine.mig.gpu(machine.uuid(card)).instances
-            if uuid in one.uuids
-        )
-        return card, profile, nodes - {*COMMON, f"nvidia{machine.gpus[card].facts['minor']}"}
+            if not set(one.uuids).isdisjoint(uuids)
+        ]
+        assert len(found) == len(uuids)
+        minors = {card: self.minor(card) for card, _ in found}
+        opening = (_opening(minors[card], one.id) for card, one in found)
+        assert nodes == {*COMMON, *(f"nvidia{minor}" for minor in minors.values())}.union(*opening)
+        return [(card, one.profile) for card, one in found]
 
-    def life(self, pod: str) -> tuple[str, int]:
-        """Return a running pod's container, and how often it was started again."""
-        (status,) = self.place.pod(pod)["status"]["containerStatuses"]
-        assert "running" in status["state"]
-        return status["containerID"], status["restartCount"]
+    def minor(self, card: int) -> int:
+        """Return the minor number of a card; in MIG mode it may have another one."""
+        facts = self.node.machine.gpus[card].facts
+        mode = self.node.machine.mig.gpu(self.node.machine.uuid(card)).mode
+        return int(facts.get("newminor", facts["minor"]) if mode else facts["minor"])
+
+    def life(self, pod: str) -> Life:
+        """Return what says that a running pod is still the same one."""
+        found = self.place.pod(pod)
+        (status,) = found["status"]["containerStatuses"]
+        return Life(
+            pod=pod,
+            uid=found["metadata"]["uid"],
+            container=status["containerID"],
+            restarts=status["restartCount"],
+            started_at=status["state"]["running"]["startedAt"],
+        )
+
+    def answers(self, state: str, *words: str) -> str:
+        """Wait until driver-builder has answered with a state, and a message with words; returns the message."""
+
+        def message() -> str | None:
+            found = self.place.cluster.node(self.place.node)["metadata"]["annotations"].get(
+                DRAIN_STATE_ANNOTATION, "{}"
+            )
+            answer = json.loads(found)
+            text: str = answer.get("message", "")
+            return text if answer.get("state") == state and all(word in text for word in words) else None
+
+        return self.place.cluster.wait(
+            f"{state} with {words}", message, timeout=SECONDS, seen=lambda: str(self.leftovers())
+        )
+
+    def leftovers(self) -> dict[str, str]:
+        """Return what a change takes of the Node while it is under way, and has to give back."""
+        metadata = self.place.cluster.node(self.place.node)["metadata"]
+        there = {**metadata.get("labels", {}), **metadata.get("annotations", {})}
+        keys = (LOCK_ANNOTATION, DRAIN_REQUEST_ANNOTATION, DRAIN_STATE_ANNOTATION, REBOOT_REQUIRED_LABEL)
+        left = {key: there[key] for key in keys if key in there}
+        return left if there.get(PLUGIN, "true") == "true" else {**left, PLUGIN: there[PLUGIN]}
 
 
 def _wrapped(message: str | None) -> tuple[str] | None:
     return None if message is None else (message,)
+
+
+def _opening(minor: int, gi: int) -> set[str]:
+    """Name the nodes that open an instance of a card with this minor number, which has one compute instance."""
+    first = 3 + (minor * 15 + gi) * 9  # as the driver's nv-caps.c counts them
+    return {f"{CAPABILITIES}{first}", f"{CAPABILITIES}{first + 1}"}
 
 
 @contextmanager

@@ -10,8 +10,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 
 import pytest
@@ -25,7 +25,7 @@ from tests.nvml import build
 from tests.nvml.machine import FakeMachine
 from tests.nvml.models import A100_40
 from tests.support.programs import require_program
-from tests.support.real_parts import agent_of_test, nvml_of_test
+from tests.support.real_parts import agent_of_test, boots, nvml_of_test
 from tests.support.real_parts.cluster_setup import FIELD_MANAGER, documents, path_of
 from tests.support.real_parts.device_agent import SECONDS, Json, Place
 from tests.unit.device_agent.device_nodes.driver_texts import ACCESS, INFORMATION, PARAMS
@@ -49,10 +49,13 @@ _DEVICES = (
     f"{CAPABILITIES_MAJOR} nvidia-caps\n\nBlock devices:\n"
 )
 _DRIVER = "proc/driver/nvidia"
+_BOOT_ID = "proc/sys/kernel/random/boot_id"
 _SHOW = (
     "exec 2>&1; cd /dev; for one in nvidia* nvidia-caps/*; do if [ -c $one ]; then echo $one; fi; done; "
     'echo "cards $NVIDIA_VISIBLE_DEVICES"; exec sleep 3600'
 )
+SHOW = ["/bin/sh", "-c", f"trap exit TERM; {_SHOW} & wait"]
+"""What a pod runs: it says which device nodes it has, and the UUIDs of its environment."""
 
 
 class Node:
@@ -80,7 +83,7 @@ class Node:
         self.environment: dict[str, str] = {}
         self._write("proc/devices", _DEVICES)
         self._write(f"{_DRIVER}/params", PARAMS)
-        self._write("proc/sys/kernel/random/boot_id", "a-boot\n")
+        self._write(_BOOT_ID, "a-boot\n")
         for card in CARDS:
             self.number(card, card)
         if changes_mig:
@@ -123,12 +126,33 @@ class Node:
 
     def reboot_without(self, lost: int) -> None:
         """Have another boot: a card is lost, those behind it get the number before theirs, ``/dev`` has no node."""
-        self._write("proc/sys/kernel/random/boot_id", "another-boot\n")
+        self._write(_BOOT_ID, "another-boot\n")
         shutil.rmtree((self.folder / self._information(lost)).parent)
         self.machine.remove(lost)
         for card in CARDS[lost + 1 :]:
             self.number(card, card - 1)
         remove_device_nodes()
+
+    def boot(self, boot_id: str, minors: Mapping[int, int]) -> None:
+        """Boot: all that runs ends, cards have these minor numbers and no instances, and ``/dev`` has no node of them.
+
+        The kubelet runs again; it alone sees the boot before. Agent and container ``nvml`` are to be started.
+        """
+        ground = self.place.ground
+        ground.host_node.kill()
+        for name in tuple(self._processes):
+            self.end(name, signal.SIGKILL)
+        with closing(ground.engine.client()) as engine:
+            for container in engine.containers(quiet=True):
+                engine.kill(container)
+        shutil.rmtree(self.folder / _DRIVER / "capabilities", ignore_errors=True)
+        self.machine.boot()
+        for card, minor in minors.items():
+            self.number(card, minor)
+        remove_device_nodes()
+        self._write(_BOOT_ID, f"{boot_id}\n")
+        self.environment |= boots.environment(self.folder / _BOOT_ID)
+        ground.host_node.start()
 
     # ------------------------------------------------------------ what runs on it
 
@@ -202,12 +226,13 @@ class Node:
 
     # ------------------------------------------------------------ pods
 
-    def start_pod(self, name: str, count: int, *, place: Place | None = None, restart: str = "Never") -> None:
-        """Start a pod with so many cards, or units of the resource of another place."""
-        command = ["/bin/sh", "-c", f"trap exit TERM; {_SHOW} & wait"]
+    def start_pod(
+        self, name: str, count: int, *, place: Place | None = None, restart: str = "Never", beside: tuple[str, ...] = ()
+    ) -> None:
+        """Start a pod with so many cards, or units of the resource of another place; and one of each ``beside``."""
         image = self.place.ground.small_image
         self._pods.append(name)
-        (place or self.place).start_pod(name, image, command, user=0, count=count, restart=restart)
+        (place or self.place).start_pod(name, image, SHOW, user=0, count=count, restart=restart, beside=beside)
 
     def seen_by(self, name: str) -> tuple[set[str], list[str]]:
         """Wait until a pod has said what it has; returns its device nodes and the UUIDs of its environment."""

@@ -6,14 +6,16 @@ Their disks are file systems in memory, mounted where only the ground's processe
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from driver_builder.builds.docker.docker_engine import docker_engine
-from testbed import runtime_wrapper
+from testbed import engine_kind, runtime_wrapper
+from testbed.engine_kind import EngineKind
 from testbed.ports import accepts_connections, free_ports
 from testbed.process import Processes
+from testbed.progress import Silent
 from testbed.registry import config_text
 
 _READY_TIMEOUT = 240.0
@@ -29,11 +31,11 @@ class _Disk:
     mounted: str = "64m"
     resized: int = 0
 
-    def start_on(self, argv: Sequence[str]) -> None:
+    def start_on(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
         """Mount it and start a process on it."""
         self.folder.mkdir()
         command = f'mount -t tmpfs -o size={self.mounted} {self.name} "{self.folder}" && exec "$@"'
-        self.processes.spawn(self.name, ["sh", "-c", command, "sh", *argv])
+        self.processes.spawn(self.name, ["sh", "-c", command, "sh", *argv], env=env)
 
     def resize(self, size: str) -> None:
         """Make it larger or smaller; what is there stays."""
@@ -91,7 +93,9 @@ class SmallEngine:
         self.memory = memory
 
     @classmethod
-    def start(cls, processes: Processes, *flags: str, name: str = "small-engine") -> SmallEngine:
+    def start(
+        cls, processes: Processes, *flags: str, name: str = "small-engine", kind: EngineKind = engine_kind.OF_TREE
+    ) -> SmallEngine:
         """Start it with room and memory enough."""
         folder = processes.folder
         disk = _Disk(processes, name, folder / name, mounted="256m")
@@ -99,13 +103,17 @@ class SmallEngine:
         launcher.write_text(runtime_wrapper.launcher_text(sys.executable))
         launcher.chmod(0o755)
         socket, group = f"unix://{folder}/{name}.sock", f"/{folder.name}/{name}"
+        settings = folder / f"{name}-settings"
+        settings.mkdir(exist_ok=True)
+        with Silent().step("") as step:
+            variables = engine_kind.variables(kind, step)
         disk.start_on([
             "dockerd", f"--data-root={disk.folder}/docker", f"--exec-root={folder}/{name}-x",
             f"--pidfile={folder}/{name}.pid", f"--host={socket}",
-            "--bridge=none", "--iptables=false", "--ip6tables=false", "--storage-driver=overlay2",
+            "--bridge=none", "--iptables=false", "--ip6tables=false",
             "--exec-opt=native.cgroupdriver=cgroupfs", f"--cgroup-parent={group}",
-            f"--add-runtime=ground={launcher}", "--default-runtime=ground", *flags,
-        ])  # fmt: skip
+            f"--add-runtime=ground={launcher}", "--default-runtime=ground", *engine_kind.flags(kind, settings), *flags,
+        ], env=variables)  # fmt: skip
         engine = cls(disk, socket, MemoryGroup(group.lstrip("/")))
         processes.wait_ready(disk.name, engine.answers, _READY_TIMEOUT)
         return engine

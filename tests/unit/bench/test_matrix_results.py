@@ -1,13 +1,14 @@
 """The driver matrix's memory, what it reads of a guest's console, and the table it tells."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bench.matrix import reporting
+from bench.matrix import drivers, plain, reporting
 from bench.matrix.building import is_outside
 from bench.matrix.loading import judge
-from bench.matrix.results import Build, Outcome, Results, Trial, Verdict
+from bench.matrix.results import Build, Outcome, Plain, Results, Trial, Verdict
 from testbed.guest.script import Section, parse_console
 
 OURS, OTHER = "6.1.0-56-amd64", "6.1.0-47-amd64"
@@ -26,10 +27,13 @@ ABROAD = Trial(
 )  # fmt: skip
 
 
+PLAIN = Plain(driver="jool-dkms", kernel=OURS, key="k2", dkms="3.2.2", code=10)
+
+
 def filled(path: Path) -> Results:
-    """Results with a build that was tried on two kernels, and one that failed."""
+    """Results with a build that was tried on two kernels, and one that failed, by plain dkms as well."""
     results = Results(path)
-    for record in (BUILT, FAILED, HOME, ABROAD):
+    for record in (BUILT, FAILED, HOME, ABROAD, PLAIN):
         results.add(record)
     return results
 
@@ -38,7 +42,39 @@ def test_what_was_found_is_found_again(tmp_path: Path) -> None:
     """The next run reads what this one wrote."""
     path = tmp_path / "deep" / "results.jsonl"
     written, again = filled(path), Results(path)
-    assert (again.builds, again.trials) == (written.builds, written.trials)
+    assert (again.builds, again.trials, again.plains) == (written.builds, written.trials, {"k2": PLAIN})
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        pytest.param(10, ["as plain dkms (3.2.2) on the same base image: 1 of 1"], id="the same"),
+        pytest.param(
+            77,
+            [
+                "as plain dkms (3.2.2) on the same base image: 0 of 1",
+                f"jool-dkms for {OURS}: failed, plain dkms not applicable (77)",
+            ],
+            id="another",
+        ),
+    ],
+)
+def test_verdicts_stand_beside_those_of_plain_dkms(tmp_path: Path, code: int, expected: list[str]) -> None:
+    """What differs is named with both."""
+    results = filled(tmp_path / "results.jsonl")
+    results.add(replace(PLAIN, code=code))
+    assert reporting.sums([BUILT, FAILED], results).splitlines()[3:] == expected
+
+
+def test_plain_dkms_gets_the_package_on_the_same_base() -> None:
+    """Of the Debian release whose kernel it is; a driver without a package is nothing for it."""
+    asked = drivers.request("jool-dkms", "4.1.9-1", "7.2.12+deb13-cloud-amd64", "trixie")
+    text = plain.dockerfile(asked)
+    assert (asked.base_image, asked.target.os_version) == ("debian:trixie-slim", "13")
+    assert text.startswith("FROM debian:trixie-slim\n")
+    assert "apt-get download -q jool-dkms;" in text
+    assert "linux-headers-7.2.12+deb13-cloud-amd64" in text
+    assert not plain.is_asked(drivers.request("edu", "1.0.0", "6.12.118+deb13-amd64", "trixie"))
 
 
 def test_half_a_line_is_no_result(tmp_path: Path) -> None:

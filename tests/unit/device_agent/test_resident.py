@@ -27,7 +27,7 @@ resources:
 """
 FORBIDDEN = frozenset({
     "argparse", "difflib", "google", "grpc", "hashlib", "http.client", "kubernetes", "multiprocessing",
-    "prometheus_client", "pydantic", "pyudev", "re2", "requests", "_ssl", "unittest", "urllib3",
+    "pathlib", "prometheus_client", "pydantic", "pyudev", "re2", "requests", "_ssl", "unittest", "urllib3",
 })  # fmt: skip
 """Each of them would cost the resident process from 0.2 to 14 MiB for ever."""
 
@@ -45,7 +45,9 @@ def resident_kib():
 before = resident_kib()
 from device_agent.cli import start
 start.without_tls()
-from device_agent import agent
+from device_agent.cli.main import _without_pathlib
+with _without_pathlib():
+    from device_agent import agent
 leave = agent.Agent._leave
 
 async def looked(self):

@@ -1,6 +1,13 @@
 """Which of the machine's apt archives are Debian's own."""
 
-from testbed.apt_sources import Archive, debian_archives, parse_index_targets, parse_os_release, sources_text
+from testbed.apt_sources import (
+    Archive,
+    archives_of,
+    debian_archives,
+    parse_index_targets,
+    parse_os_release,
+    sources_text,
+)
 
 
 def target(
@@ -53,6 +60,29 @@ def test_backports_are_kept() -> None:
     assert [archive.suite for archive in archives(target("bookworm-backports", origin="Debian Backports"))] == [
         "bookworm-backports"
     ]
+
+
+OWN = archives(
+    target("bookworm"),
+    target("bookworm-updates"),
+    target("bookworm-security", site="http://mirror.test/security/"),
+    target("bookworm-backports", origin="Debian Backports"),
+)
+
+
+def test_another_release_lies_beside_this_one() -> None:
+    """Its suites are at the same addresses; its backports only where they are asked for."""
+    there = {archive.suite: archive.uri.rpartition("/")[2] for archive in archives_of(OWN, "trixie", backports=True)}
+    assert there == {
+        "trixie": "debian", "trixie-updates": "debian", "trixie-security": "security", "trixie-backports": "debian"
+    }  # fmt: skip
+    assert [archive.suite for archive in archives_of(OWN, "trixie")] == list(there)[:3]
+
+
+def test_the_own_release_is_as_it_is_and_sid_has_one_suite() -> None:
+    """Neither updates nor a security archive of sid exist."""
+    assert archives_of(OWN, "bookworm") == OWN
+    assert [archive.suite for archive in archives_of(OWN, "sid", backports=True)] == ["sid"]
 
 
 def test_sources_name_the_keyring_and_every_type() -> None:

@@ -1,6 +1,7 @@
 """Which base image of the cache is used, and when it is made anew."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ class Machine:
         monkeypatch.setattr(base_image, "_make", self._make)
         monkeypatch.setattr(base_image, "release_codename", lambda: "bookworm")
         archive = Archive(uri="http://mirror.test/debian", suite="bookworm", components=("main",))
-        monkeypatch.setattr(base_image, "machine_archives", lambda: [archive])
+        monkeypatch.setattr(base_image, "archives_of", lambda codename: [replace(archive, suite=codename)])
 
     def _make(self, folder: Path, *_: object) -> None:
         if self.is_away:
@@ -33,13 +34,13 @@ class Machine:
         self._made += 1
         (folder / "image.tar").write_text(f"image {self._made}")
 
-    def image(self, *, days: float = 0) -> str:
+    def image(self, *, days: float = 0, codename: str = "") -> str:
         """Return what a run uses that begins so many days from now."""
         _is_as_made.cache_clear()
         now = time.time() + days * DAY
         with self._monkeypatch.context() as later:
             later.setattr("time.time", lambda: now)
-            return base_image_archive(Silent()).read_text()
+            return base_image_archive(Silent(), codename).read_text()
 
 
 @pytest.fixture
@@ -52,6 +53,12 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 def test_an_image_is_made_anew_each_week(machine: Machine) -> None:
     """And the one before is not kept."""
     assert [machine.image(days=days) for days in (0, 6, 8, 9)] == ["image 1", "image 1", "image 2", "image 2"]
+
+
+def test_each_release_has_an_image_of_its_own(machine: Machine) -> None:
+    """One does not take the other's place."""
+    made = [machine.image(codename=name) for name in ("bookworm", "trixie", "", "trixie")]
+    assert made == ["image 1", "image 2", "image 1", "image 2"]
 
 
 def test_an_old_image_stays_in_use_while_the_archive_is_away(

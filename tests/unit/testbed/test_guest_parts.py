@@ -4,12 +4,15 @@ import base64
 import stat
 from pathlib import Path
 
-from testbed.guest import cpio
-from testbed.guest.guest_files import containerd_configuration
+import pytest
+
+from testbed.guest import cpio, initramfs
+from testbed.guest.guest_files import containerd_files
 from testbed.guest.initramfs import load_order, module_name, parse_modules_dep
 from testbed.guest.machine import Machine, command_line
 from testbed.guest.root_tree import library_closure, parse_depends
 from testbed.guest.serial import decode_answer, encode_command
+from testbed.kernels import KernelPackage
 
 MODULES_DEP = """kernel/block/virtio_blk.ko: kernel/drivers/virtio/virtio.ko kernel/drivers/virtio/virtio_ring.ko
 kernel/drivers/virtio/virtio.ko: kernel/drivers/virtio/virtio_ring.ko
@@ -27,6 +30,25 @@ def test_every_module_comes_after_what_it_needs() -> None:
 def test_a_module_that_is_built_in_is_left_out() -> None:
     """Cloud kernels have ext4 built in: no file, nothing to insert."""
     assert load_order(parse_modules_dep(MODULES_DEP), ["ext4"]) == []
+
+
+def test_a_file_system_that_is_a_module_comes_after_its_checksum(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks for that by modprobe, which is not there yet, and says so in no modules.dep: the stock kernel's ext4."""
+    names = ("crc32c_generic", "ext4", "jbd2")
+    lines = ("ext4.ko: jbd2.ko", "jbd2.ko:", "crc32c_generic.ko:")
+    tree = tmp_path / "lib/modules/6.12"
+    tree.mkdir(parents=True)
+    (tree / "modules.dep").write_text("\n".join(lines))
+    monkeypatch.setattr(initramfs, "_BUSYBOX", tree / "modules.dep")
+    for name in names:
+        (tree / f"{name}.ko").write_text("")
+    kernel = KernelPackage(
+        release="6.12", codename="trixie", version="1", image_package="i", headers_package="h",
+        module_layout_crc="0x1", symvers=tmp_path, tree=tmp_path,
+    )  # fmt: skip
+    assert b"crc32c_generic.ko\njbd2.ko\next4.ko\n" in initramfs.initramfs(kernel)
 
 
 def test_archives_begin_and_end_as_the_kernel_expects() -> None:
@@ -59,6 +81,12 @@ def test_only_libraries_are_followed_from_the_roots() -> None:
         "libc6",
         "libgcc-s1",
     ]
+
+
+def test_a_library_by_another_name_is_followed_too() -> None:
+    """Debian 13's kmod needs zlib1g by way of OpenSSL."""
+    depends = {"kmod": ["libssl3t64", "debconf"], "libssl3t64": ["zlib1g"]}
+    assert library_closure(depends, ["kmod"]) == ["kmod", "libssl3t64", "zlib1g"]
 
 
 def test_dependencies_are_read_from_apt_cache() -> None:
@@ -128,7 +156,12 @@ def test_emulation_is_asked_for_and_extra_words_come_last() -> None:
 
 
 def test_image_names_are_the_same_in_guest_and_host() -> None:
-    """Both names of the host's registry lead to it."""
-    text = containerd_configuration(5000, "127.0.0.1:5000/pause:1")
+    """Both names of the host's registry lead to it, for containerd of either form."""
+    (old,) = containerd_files(minor=23, registry_port=5000, pause_image="127.0.0.1:5000/pause:1")
     for host in ("127.0.0.1", "localhost"):
-        assert f'mirrors."{host}:5000"]\n    endpoint = ["http://10.0.2.2:5000"]' in text
+        assert f'mirrors."{host}:5000"]\n    endpoint = ["http://10.0.2.2:5000"]' in old.content.decode()
+    new, *hosts = containerd_files(minor=24, registry_port=5000, pause_image="127.0.0.1:5000/pause:1")
+    folder = f"/run/{Path(hosts[0].path).parents[1]}"
+    assert f'config_path = "{folder}"' in new.content.decode()
+    assert {Path(one.path).parent.name for one in hosts} == {"127.0.0.1:5000", "localhost:5000"}
+    assert all('server = "http://10.0.2.2:5000"' in one.content.decode() for one in hosts)

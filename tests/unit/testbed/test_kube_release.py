@@ -6,7 +6,6 @@ import pytest
 
 from testbed import kube_binaries
 from testbed.errors import UnsupportedMachineError
-from testbed.host_node import require_dockershim
 from testbed.kube_binaries import NEEDED, KubeBinaries, own_binaries
 from testbed.kube_release import GUEST, HOST, TABLE, flags, parse_release, settings
 from testbed.progress import PlainLines
@@ -105,13 +104,9 @@ def test_the_users_own_programs_are_refused_with_a_sentence(
     assert caught.value.hint
 
 
-@pytest.mark.parametrize("minor", [20, 23])
-def test_this_machine_is_a_node_while_kubelets_speak_to_an_engine(minor: int) -> None:
-    """Its pods use the images of the engine."""
-    require_dockershim(KubeBinaries(Path("/"), f"1.{minor}.0", minor))
-
-
-def test_this_machine_is_no_node_of_a_release_without_dockershim() -> None:
-    """The sentence says what goes without it."""
-    with pytest.raises(UnsupportedMachineError, match="does not speak to a Docker Engine"):
-        require_dockershim(KubeBinaries(Path("/"), "1.24.0", 24))
+def test_an_etcd_that_comes_with_the_users_programs_is_started(tmp_path: Path) -> None:
+    """A release has the one that it was made for; the tree's may be too old for it."""
+    own = KubeBinaries(tmp_path, "1.36.2", 36)
+    assert own.etcd == "etcd"
+    programs(tmp_path, "v1.36.2", ("etcd",))
+    assert own.etcd == str(tmp_path / "etcd")

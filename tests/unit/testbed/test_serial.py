@@ -4,7 +4,7 @@ import base64
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -52,3 +52,39 @@ def test_a_guest_that_answers_late_is_heard(busy_guest: Path, monkeypatch: pytes
     monkeypatch.setattr(serial, "_KNOCK_SECONDS", 0.05)
     monkeypatch.setattr(serial, "_LONGEST_PAUSE_SECONDS", 0.05)
     assert serial.run_command(busy_guest, "echo", timeout=60, is_running=lambda: True) == (0, "echo")
+
+
+def play_late_guest(listener: socket.socket, is_full: threading.Event) -> None:
+    """Read nothing until the port takes no more knocks; then answer all."""
+    port, _ = listener.accept()
+    is_full.wait()
+    with port, port.makefile("r") as lines:
+        for line in filter(str.strip, lines):
+            identity, _, command = line.split()
+            with suppress(BrokenPipeError):
+                port.sendall(answer(identity, b"" if command == KNOCK else base64.b64decode(command)))
+
+
+def test_a_port_that_takes_no_more_knocks_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A guest that boots for minutes reads none of them, and the port has room for some seventy."""
+    path, is_full, rounds = tmp_path / "port", threading.Event(), iter(range(1000))
+    monkeypatch.setattr(serial, "_KNOCK_SECONDS", 0.001)
+    monkeypatch.setattr(serial, "_LONGEST_PAUSE_SECONDS", 0.001)
+    encode = serial.encode_command
+
+    def counted(identity: str, command: str, seconds: int) -> bytes:
+        if next(rounds) == 500:
+            is_full.set()
+        return encode(identity, command, seconds)
+
+    monkeypatch.setattr(serial, "encode_command", counted)
+    with closing(socket.socket(socket.AF_UNIX)) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        guest = threading.Thread(target=play_late_guest, args=(listener, is_full))
+        guest.start()
+        try:
+            assert serial.run_command(path, "echo", timeout=60, is_running=lambda: True) == (0, "echo")
+        finally:
+            is_full.set()
+            guest.join()

@@ -33,9 +33,22 @@ def files_of(part: run_tests.Part) -> set[Path]:
 
 @pytest.mark.parametrize("long", [False, True], ids=["make test", "make test-long"])
 def test_each_file_is_run_by_one_part(long: bool) -> None:
-    """None is left out, and none is run twice."""
-    counts = Counter(file for stage in run_tests.stages(long=long) for part in stage for file in files_of(part))
+    """None is left out, and none is run twice, but for tests that slices take out of files by their marker."""
+    parts = [part for stage in run_tests.stages(long=long) for part in stage if part.name not in slices.MARKERS]
+    counts = Counter(file for part in parts for file in files_of(part))
     assert counts == Counter(run_tests.ROOT.joinpath("tests").rglob("test_*.py"))
+
+
+def test_tests_with_a_newer_engine_are_run_by_slices_of_their_own() -> None:
+    """The other slices leave them out, and these take their files without what another slice names."""
+    parts = {part.name: part for stage in run_tests.stages(long=True) for part in stage}
+    chosen = {name: part.arguments[part.arguments.index("-m") + 1] for name, part in parts.items()}
+    assert {name for name, words in chosen.items() if words == "(long) and new_engine"} == set(slices.MARKERS)
+    others = {words for name, words in chosen.items() if name not in slices.MARKERS}
+    assert others == {"(long) and not new_engine", "(long or costly) and not new_engine"}
+    by_name = {name: {file.name for file in files_of(parts[name])} for name in slices.MARKERS}
+    assert by_name["new-buildah"] == {"test_job_builder.py"}
+    assert "test_docker_builder.py" in by_name["new-engines"]
 
 
 def test_each_slice_has_its_turn_as_the_branch_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,6 +95,14 @@ def test_the_build_of_kubernetes_comes_before_the_others_and_unit_tests_after_th
     assert run_tests.BEFORE < 0 < run_tests.AFTER
 
 
+def test_the_rules_of_a_newer_kubernetes_are_built_when_nothing_else_runs() -> None:
+    """Beside the parts of ``make test``, not before them; slices ask for none of these."""
+    ((*_, last),) = run_tests.chosen("test", None)
+    assert last == run_tests.NEWER_KUBERNETES
+    assert last.niceness > run_tests.AFTER
+    assert all(run_tests.NEWER_KUBERNETES not in stage for stage in run_tests.chosen("test-slice", "waves"))
+
+
 def test_a_nice_value_is_that_of_the_process_and_of_its_session() -> None:
     """Where the kernel groups by session, that of the process alone changes nothing."""
     command = [sys.executable, "-c", "input()"]
@@ -91,3 +112,17 @@ def test_a_nice_value_is_that_of_the_process_and_of_its_session() -> None:
         group = Path(f"/proc/{process.pid}/autogroup")
         assert not group.exists() or group.read_text().endswith(f" nice {run_tests.AFTER}\n")
         process.communicate(b"\n")
+
+
+def test_a_second_run_in_a_checkout_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would remove the results of the first one, which goes on; afterwards there is room for the next."""
+    monkeypatch.setattr(run_tests, "LOCK", tmp_path / "build/tests.lock")
+    monkeypatch.setattr(run_tests, "run", lambda *_: 0)
+    monkeypatch.setattr(sys, "argv", ["run_tests", "--test-slice"])
+    with run_tests.locked() as is_alone:
+        assert is_alone
+        assert run_tests.main() == 2
+    assert "make test-slice: another run is at work in" in capsys.readouterr().err
+    assert run_tests.main() == 0

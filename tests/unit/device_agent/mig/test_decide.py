@@ -7,6 +7,7 @@ import pytest
 from device_agent.mig.values import MigSettings
 from kube_api.names import (
     DRAIN_REQUEST_ANNOTATION,
+    DRAIN_STATE_ANNOTATION,
     GPU_DEPLOY_PREFIX,
     LOCK_ANNOTATION,
     MIG_ANNOTATION,
@@ -159,6 +160,48 @@ def test_a_drain_that_a_budget_refuses_changes_nothing() -> None:
     assert "a/kept" in str(world.record["message"])
     assert (world.changes, world.evicted, list(world.pods)) == ([], [], ["a/kept"])
     world.pods.clear()
+    assert settled(world).state == "success"
+
+
+def test_a_pod_that_has_left_and_is_not_removed_yet_keeps_the_drain() -> None:
+    """The kubelet names it no more. Lock and request stay as they were, so that no pod comes in its place."""
+    world = a100s(2, settings=DRAIN)
+    world.pods = {"a/one": ("nvidia.com/gpu", "GPU-0")}
+    world.ask("first")
+    while not world.evicted:
+        world.round()
+    asked = world.annotations[DRAIN_REQUEST_ANNOTATION]
+    world.pods = {"": ("nvidia.com/gpu", "GPU-0")}
+    for _ in range(20):
+        world.round()
+        assert (world.state, world.annotations[DRAIN_REQUEST_ANNOTATION], world.changes) == ("pending", asked, [])
+        assert LOCK_ANNOTATION in world.annotations
+        assert world.drain_since is not None
+    world.pods.clear()
+    settled(world)
+    assert (world.state, world.devices("3g.20gb"), world.evicted) == ("success", 2, ["a/one"])
+
+
+def test_podresources_that_does_not_answer_for_a_moment_keeps_the_drain() -> None:
+    """Nobody that has left comes back meanwhile; where it stays so, the lock ends by itself."""
+    world = a100s(1, settings=DRAIN)
+    world.pods = {"a/kept": ("nvidia.com/gpu", "GPU-0")}
+    world.guarded = {"a/kept"}
+    world.ask("sevens")
+    while DRAIN_REQUEST_ANNOTATION not in world.annotations:
+        world.round()
+    lock = world.annotations[LOCK_ANNOTATION]
+    world.unknown = "the kubelet does not answer"
+    for _ in range(20):
+        step = world.round()
+        assert (world.annotations[LOCK_ANNOTATION], world.changes) == (lock, [])
+    assert "the kubelet does not answer" in step.why
+    world.clock += 600
+    for _ in range(3):
+        world.round()
+    assert (world.leftovers, "does not answer" in str(world.record["message"])) == ([], True)
+    world.unknown = ""
+    world.guarded.clear()
     assert settled(world).state == "success"
 
 
@@ -544,3 +587,23 @@ def test_a_label_that_changes_while_what_was_before_is_made_again_is_tried() -> 
     world.pods.clear()
     settled(world)
     assert (world.state, world.devices("3g.20gb")) == ("success", 2)
+
+
+def test_an_answer_that_nobody_removes_is_said() -> None:
+    """It is not taken for the one to the next request. Without a driver-builder it would be waited for in silence."""
+    world = a100s(1, settings=DRAIN)
+    assert world.run_pod("a/x", "GPU-0")
+    world.annotations[DRAIN_STATE_ANNOTATION] = '{"state":"drained","message":"","request":"0123456789abcdef"}'
+    world.ask("sevens")
+    for _ in range(5):
+        world.step()
+        world.clock += 2
+    assert world.states == ["pending"]
+    assert "pods use what goes on card 0: a/x; driver-builder has not removed" in str(world.record["message"])
+    assert "remove annotation driverwright.io/drain-state" in str(world.record["message"])
+    assert world.leftovers == []
+    del world.annotations[DRAIN_STATE_ANNOTATION]
+    world.touch()
+    for _ in range(20):
+        world.round()
+    assert (world.evicted, world.devices("1g.5gb")) == (["a/x"], 7)

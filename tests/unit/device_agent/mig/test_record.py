@@ -18,6 +18,7 @@ from device_agent.mig.record import (
     PlacedInstance,
     Record,
     dump_record,
+    may_be_under_way,
     parse_record,
 )  # fmt: skip
 
@@ -92,3 +93,18 @@ def test_what_is_no_record(text: str) -> None:
     """Whatever somebody writes there."""
     with pytest.raises(StateInvalid):
         parse_record(text)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param(None, False, id="no annotation"),
+        pytest.param(dump_record(Record(asked="a", applied="a")), False, id="nothing before"),
+        pytest.param(json.dumps(json.loads(dump_record(Record(asked="a"))), indent=1), False, id="written by hand"),
+        pytest.param(dump_record(Record(step=CHANGING, before={"GPU-1": CardBefore(mode=0)})), True, id="a card"),
+        pytest.param('{"before":null', True, id="cut off"),
+    ],
+)
+def test_a_change_may_be_under_way(content: str | None, *, expected: bool) -> None:
+    """However the annotation is spelled; one that cannot be read may be of a change."""
+    assert may_be_under_way(content) is expected

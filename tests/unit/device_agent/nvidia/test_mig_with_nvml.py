@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -38,6 +38,20 @@ def running(folder: Path, library: Path, machine: FakeMachine) -> Iterator[WithN
         yield container
 
 
+def dying_machine(folder: Path, cards: int, point: int) -> FakeMachine:
+    """Make a machine whose first card has instances, and where who changes them is killed at a point."""
+    machine = FakeMachine(folder / "machine", A100_40, cards, changes_mig=True)
+    machine.mig.set(machine.uuid(0), BEFORE)
+    machine.die_at(point)
+    return machine
+
+
+def play_beside(folder: Path, library: Path, machine: FakeMachine, act: Callable[[Life], Awaitable[None]]) -> None:
+    """Run a source beside the container ``nvml``, and act."""
+    with running(folder, library, machine):
+        play(folder, World(cards=[]), act, has_nvml=True)
+
+
 def test_two_and_three_on_four_cards(folder: Path, library: Path) -> None:
     """8 and 12 devices are offered, and the library has them; a layout that does not fit destroys nothing of it."""
     machine = FakeMachine(folder / "machine", A100_40, 4, changes_mig=True)
@@ -55,16 +69,13 @@ def test_two_and_three_on_four_cards(folder: Path, library: Path) -> None:
         assert machine.mig.changes() == done
         assert (life.count(TWO), life.count(ONE)) == (8, 12)
 
-    with running(folder, library, machine):
-        play(folder, World(cards=[]), act, has_nvml=True)
+    play_beside(folder, library, machine, act)
 
 
 @pytest.mark.parametrize("point", [pytest.param(one, marks=() if one == 6 else pytest.mark.long) for one in POINTS])
 def test_the_child_is_killed_at_a_point(folder: Path, library: Path, point: int) -> None:
     """Between any two changes of the library: the layout is made all the same, and what stays has stayed."""
-    machine = FakeMachine(folder / "machine", A100_40, 2, changes_mig=True)
-    machine.mig.set(machine.uuid(0), BEFORE)
-    machine.die_at(point)
+    machine = dying_machine(folder, 2, point)
 
     async def act(life: Life) -> None:
         life.world.ask("balanced")
@@ -74,16 +85,13 @@ def test_the_child_is_killed_at_a_point(folder: Path, library: Path, point: int)
         assert (life.count(THREE), life.count(ONE)) == (2, 4)
         assert life.world.leftovers == []
 
-    with running(folder, library, machine):
-        play(folder, World(cards=[]), act, has_nvml=True)
+    play_beside(folder, library, machine, act)
 
 
 @pytest.mark.parametrize("point", [pytest.param(one, marks=() if one == 4 else pytest.mark.long) for one in POINTS])
 def test_the_label_goes_after_the_child_was_killed(folder: Path, library: Path, point: int) -> None:
     """What was there before is there again, at the same places."""
-    machine = FakeMachine(folder / "machine", A100_40, 1, changes_mig=True)
-    machine.mig.set(machine.uuid(0), BEFORE)
-    machine.die_at(point)
+    machine = dying_machine(folder, 1, point)
 
     async def act(life: Life) -> None:
         life.world.ask("sevens")
@@ -95,8 +103,7 @@ def test_the_label_goes_after_the_child_was_killed(folder: Path, library: Path, 
         assert machine.mig.gpu(machine.uuid(0)).layout == BEFORE.layout
         assert life.world.leftovers == []
 
-    with running(folder, library, machine):
-        play(folder, World(cards=[]), act, has_nvml=True)
+    play_beside(folder, library, machine, act)
 
 
 def test_the_container_is_killed(folder: Path, library: Path) -> None:

@@ -95,8 +95,8 @@ def test_an_api_server_without_the_group_is_asked_for_no_claim() -> None:
     ("versions", "forbidden", "expected"),
     [
         pytest.param(("v1beta2", "v1beta1"), (), "resource.k8s.io as v1beta2, v1beta1, and not as v1", id="before v1"),
-        pytest.param(("v1",), ("/apis/resource.k8s.io/v1",), "not seen: GET", id="no right"),
-        pytest.param(("v1",), ("/apis/resource.k8s.io",), "not seen: GET", id="no right to ask for versions"),
+        pytest.param(("v1",), ("/apis/resource.k8s.io/v1",), "may not be read: GET", id="no right"),
+        pytest.param(("v1",), ("/apis/resource.k8s.io",), "may not be read: GET", id="no right to ask for versions"),
     ],
 )  # fmt: skip
 def test_claims_that_cannot_be_read_are_said(

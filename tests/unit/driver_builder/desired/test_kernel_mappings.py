@@ -66,6 +66,7 @@ def test_the_nearest_template_is_used(rule: str | None, build: str | None, os_id
         pytest.param("mine:1", "12", "mine:1", id="the build's"),
         pytest.param(None, "12", "debian:bookworm-slim", id="the distribution's"),
         pytest.param(None, "13", "debian:trixie-slim", id="the next release's"),
+        pytest.param(None, "13.8", "debian:trixie-slim", id="a point release's"),
         pytest.param(None, "9", None, id="none known"),
     ],
 )

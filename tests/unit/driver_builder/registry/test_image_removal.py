@@ -9,7 +9,7 @@ import pytest
 
 from driver_builder.errors import RegistryRefused, RegistryUnauthorized, RegistryUnavailable
 from driver_builder.registry import image_removal
-from driver_builder.registry.image_removal import TaggedManifests, documents_of, read_tags
+from driver_builder.registry.image_removal import TaggedManifests, documents_of, read_tags, remove
 from driver_builder.registry.referrers import fallback_tag, push_referrer
 from driver_builder.registry.registry import INDEX_TYPE, RegistryClient
 from tests.support.driver_builder.scripted_registry import (
@@ -57,10 +57,16 @@ class Place:
         return set(documents_of(self.client, REPOSITORY, DIGEST, read_tags(self.client, REPOSITORY), **options))
 
 
-@pytest.fixture(params=[False, True], ids=["not a list", "list"])
+@pytest.fixture(
+    params=[
+        pytest.param({}, id="not a list"),
+        pytest.param({"keeps_referrers": True}, id="list"),
+        pytest.param({"keeps_tags": True}, id="tags that stay"),
+    ]
+)
 def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     """A registry of each kind."""
-    memory = MemoryRegistry(keeps_referrers=request.param, page=2)
+    memory = MemoryRegistry(page=2, **request.param)
     with scripted_registry(memory) as server:
         client = RegistryClient(server.host, plain_http=True, reach=LOOPBACK)
         client.put_manifest(REPOSITORY, IMAGE, tag="1-k")
@@ -93,15 +99,29 @@ def test_an_image_goes_with_its_tag_and_everything_that_refers_to_it(place: Plac
     place.attach(b"materials of the other", OTHER)
     others = set(place.memory.manifests) - before | {"2-k", digest_of(OTHER)}
 
-    found = place.documents()
+    found, tagged = place.documents(), read_tags(place.client, REPOSITORY)
     assert signature in found
     assert len(found) == (3 if place.memory.keeps_referrers else 4)
-    assert place.client.delete_manifest(REPOSITORY, DIGEST)
-    assert [place.client.delete_manifest(REPOSITORY, digest) for digest in sorted(found)] == [True] * len(found)
+    assert [remove(place.client, REPOSITORY, digest, tagged) for digest in (DIGEST, *sorted(found))] == [
+        True, *(True for _ in found),
+    ]  # fmt: skip
     assert others <= set(place.memory.manifests)
     assert not {DIGEST, *found} & set(place.memory.manifests)
     assert set(place.memory.tags) == {tag for tag in others if not tag.startswith("sha256:")}
-    assert not place.client.delete_manifest(REPOSITORY, DIGEST)
+    assert not remove(place.client, REPOSITORY, DIGEST, tagged)
+
+
+def test_a_tag_that_names_another_image_meanwhile_stays() -> None:
+    """Though it named the one that is removed when the repository was read."""
+    memory = MemoryRegistry(keeps_tags=True)
+    with scripted_registry(memory) as server:
+        client = RegistryClient(server.host, plain_http=True, reach=LOOPBACK)
+        for tag in ("1-k", "stable"):
+            client.put_manifest(REPOSITORY, IMAGE, tag=tag)
+        tagged = read_tags(client, REPOSITORY)
+        client.put_manifest(REPOSITORY, OTHER, tag="stable")
+        assert remove(client, REPOSITORY, DIGEST, tagged)
+    assert memory.tags == ["stable"]
 
 
 def test_what_is_left_of_an_image_is_found_when_it_is_gone(place: Place) -> None:

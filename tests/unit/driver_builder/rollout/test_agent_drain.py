@@ -12,10 +12,10 @@ from driver_builder.observed.inventory import Node, Taint
 from driver_builder.observed.node_pods import EvictionRefused, NodePod, NodePods
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.planning.actions import EvictPod, HoldNode
-from driver_builder.rollout.agent_drain import MAX_NODES, AgentDrainsDone, agent_drains, read_first
-from driver_builder.rollout.drain_request import HOLDER, DrainAnswer, DrainState, digest_of, parse_answer, render_answer
+from driver_builder.rollout.agent_drain import MAX_NODES, TURN_SECONDS, AgentDrainsDone, agent_drains, read_first
 from driver_builder.rollout.draining import PAUSED, Draining, parse_draining, render_draining
 from kube_api import names
+from kube_api.drain_contract import HOLDER, DrainAnswer, DrainState, digest_of, parse_answer, render_answer
 from kube_api.timestamps import timestamp
 from tests.support.driver_builder.factories import NAMESPACE, NOW, node
 
@@ -365,18 +365,31 @@ def test_a_lock_from_the_future_ends_by_when_it_was_first_seen() -> None:
 
 
 def test_so_many_nodes_are_drained_at_once() -> None:
-    """Those that have begun go on; others wait in the order of their names, and are not read."""
-    first = [asking(name=f"a-{number:03}") for number in range(MAX_NODES)]
-    last = asking(name="z", record=begun())
-    nodes = (*first, last)
-    assert read_first(nodes, SETTINGS, NOW, {}) == ("z", *(item.name for item in first[:-1]))
+    """Those that have begun go on; others wait, and are not read."""
+    waiting = [asking(name=f"a-{number:03}") for number in range(MAX_NODES)]
+    nodes = (*waiting, asking(name="z", record=begun()))
+    first, *others = read_first(nodes, SETTINGS, NOW, {})
+    (left,) = {item.name for item in waiting} - set(others)
+    assert (first, len(others)) == ("z", MAX_NODES - 1)
     pods = {item.name: NodePods(pods=(AGENT, pod("a"))) for item in nodes}
     found = agent_drains(Snapshot(now=NOW, nodes=nodes, node_pods=pods), SETTINGS)
     holds = {action.node: action for action in found.answers if isinstance(action, HoldNode)}
-    assert [name for name, hold in holds.items() if hold.taint] == [item.name for item in first[:-1]]
-    waiting = parse_answer(holds[first[-1].name].annotations[names.DRAIN_STATE_ANNOTATION])
-    assert waiting is not None
-    assert (waiting.state, waiting.message) == (DrainState.DRAINING, "50 other nodes are drained at the moment")
+    assert {name for name, hold in holds.items() if hold.taint} == set(others)
+    answer = parse_answer(holds[left].annotations[names.DRAIN_STATE_ANNOTATION])
+    assert answer is not None
+    assert (answer.state, answer.message) == (DrainState.DRAINING, "50 other nodes are drained at the moment")
+
+
+def test_each_node_that_waits_has_its_turn() -> None:
+    """Whatever its name is, and however often others ask again: here there is one place, and nobody leaves."""
+    drained = [asking(name=f"b-{number:03}", record=begun()) for number in range(MAX_NODES - 1)]
+    waiting = [asking(name=f"{letter}-1") for letter in "aceghkz"]
+    turns = {
+        name
+        for number in range(100)
+        for name in read_first((*drained, *waiting), SETTINGS, NOW + number * TURN_SECONDS, {})
+    }
+    assert turns == {item.name for item in (*drained, *waiting)}
 
 
 @pytest.mark.parametrize(

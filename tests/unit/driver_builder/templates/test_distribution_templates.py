@@ -456,11 +456,12 @@ CHAINS = [
         [
             "the archives of registry.example.com/base:1",
             *(f"{MIRROR} {suite}" for suite in ("jammy", "jammy-updates", "jammy-security")),
+            "http://archive.example.com/debian jammy-backports",
             "Debian's history",
             "https://snapshot.debian.org/archive/debian-security/20230910T031200Z jammy-security",
             *(
                 f"https://snapshot.debian.org/archive/debian/20231008T083000Z {suite}"
-                for suite in ("jammy", "jammy-updates", "jammy-proposed-updates")
+                for suite in ("jammy", "jammy-updates", "jammy-proposed-updates", "jammy-backports")
             ),
         ],
         id="Debian",
@@ -529,7 +530,8 @@ def test_a_repository_that_cannot_be_reached_is_no_missing_package(
         pytest.param(AMAZON, "install --assumeyes kernel-devel", 2, id="Amazon Linux, by the plain name"),
         pytest.param(AMAZON, "--releasever=latest", 5, id="Amazon Linux, latest release"),
         pytest.param(DEBIAN, "driverwright-mirror.list", 2, id="Debian, mirror"),
-        pytest.param(DEBIAN, "driverwright-snapshot.list", 6, id="Debian, snapshot"),
+        pytest.param(DEBIAN, "driverwright-backports.list", 5, id="Debian, backports"),
+        pytest.param(DEBIAN, "driverwright-snapshot.list", 7, id="Debian, snapshot"),
         pytest.param(UBUNTU, "driverwright-mirror.list", 2, id="Ubuntu, mirror"),
         pytest.param(UBUNTU, "driverwright-snapshot.list", 4, id="Ubuntu, snapshot"),
     ],

@@ -105,6 +105,28 @@ def test_a_kernel_that_the_author_names_is_built_for(tmp_path: Path, conf: str) 
     assert built(tmp_path, f"PACKAGE_VERSION=1\n{conf}\n") == (0, "dkms build")
 
 
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        pytest.param('OBSOLETE_BY="6.1"', 'OBSOLETE_BY="6.1"', id="the kernel has the driver itself"),
+        pytest.param(". ./limits", "", id="in another file"),
+    ],
+)
+def test_a_reason_of_a_newer_dkms_is_said_where_the_conf_names_it(tmp_path: Path, line: str, wanted: str) -> None:
+    """OBSOLETE_BY is a limit for dkms 3.2; what is not in the file does not end the build without a word."""
+    assert built(tmp_path, f"PACKAGE_VERSION=1\n{line}\n", fails="build", code=77) == (
+        69,
+        f"driverwright: driverwright/edu 1.0.0 is not for {KERNEL}, says its dkms.conf: {wanted}",
+    )
+
+
+def test_dkms_does_not_wait_for_other_drivers(tmp_path: Path) -> None:
+    """Its list of what must be installed before is empty when it reads the file, also where the last line is open."""
+    built(tmp_path, 'PACKAGE_VERSION=1\nBUILD_DEPENDS[0]="other"')
+    script = f'. {tmp_path}/dkms.conf; echo "$PACKAGE_VERSION ${{BUILD_DEPENDS[*]}}"'
+    assert subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout == "1 \n"
+
+
 @pytest.mark.parametrize("code", [pytest.param(9, id="old"), pytest.param(77, id="new")])
 def test_dkms_itself_says_that_a_kernel_is_excluded(tmp_path: Path, code: int) -> None:
     """By another code in older releases."""

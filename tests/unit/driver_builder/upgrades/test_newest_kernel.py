@@ -28,6 +28,8 @@ DEBIAN_12 = (
                      id="Debian 11 backports"),
         pytest.param("debian", "6.12.41+deb13+1-amd64", ["6.12.41+deb13+2-amd64"], "6.12.41+deb13+2-amd64",
                      id="Debian, two uploads of one version"),
+        pytest.param("debian", "6.12.115+deb13-amd64", ["6.12.115+deb13.1-amd64", "7.2.12+deb13-amd64"],
+                     "6.12.115+deb13.1-amd64", id="Debian 13, a second build, and its backports"),
         pytest.param("debian", "6.1.0-9-arm64", DEBIAN_12, None, id="Debian, another machine's repository"),
         pytest.param("ubuntu", "5.15.0-117-generic",
                      ["5.15.0-118-generic", "5.15.0-1100-aws", "6.8.0-40-generic", "5.15.0-119-generic-64k"],

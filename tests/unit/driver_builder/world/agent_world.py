@@ -7,16 +7,11 @@ from dataclasses import replace
 from driver_builder.model.agent_drains import AgentDrains
 from driver_builder.observed.inventory import read_node
 from driver_builder.planning.actions import Action, EvictPod
-from driver_builder.rollout.drain_request import (
-    HOLDER,
-    DrainState,
-    digest_of,
-    parse_answer,
-    parse_drain_request,
-)
+from driver_builder.rollout.drain_request import parse_drain_request
 from driver_builder.rollout.node_lock import lock_of
 from kube_api import names
 from kube_api.client import Object
+from kube_api.drain_contract import HOLDER, DrainState, digest_of, parse_answer
 from kube_api.node_lock import LOCK_SECONDS, render_lock
 from kube_api.resources import NODES, PODS
 from tests.unit.driver_builder.world.hostile_histories import Event, some_node

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from driver_builder.model.agent_drains import AgentDrains
-from driver_builder.rollout.drain_request import DrainState, parse_answer
 from kube_api import names
+from kube_api.drain_contract import DrainState, parse_answer
 from kube_api.node_lock import LOCK_SECONDS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE
 from tests.unit.driver_builder.world import test_world_attack as attacks

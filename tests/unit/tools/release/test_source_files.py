@@ -44,7 +44,7 @@ def test_the_packed_chart_is_the_chart(tmp_path: Path, of: str) -> None:
     # Not at the top, or what is forked would have a Go runtime (tools/manifests.py).
     import helm_python as helm
 
-    from tests.contract.test_chart import VALUES, objects
+    from tests.contract.chart import VALUES, objects
 
     values = VALUES[of]
     path = make_chart(tmp_path, ORIGIN)

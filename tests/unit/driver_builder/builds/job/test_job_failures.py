@@ -1,4 +1,4 @@
-"""What buildah 1.28 printed when it gave up (recorded in a pod, tests/data/buildah), and what is made of it."""
+"""What buildah printed when it gave up (1.28, recorded in a pod; ``no-from`` 1.43), and what is made of it."""
 
 from pathlib import Path
 
@@ -35,6 +35,7 @@ def output(name: str) -> BuildOutput:
         pytest.param(
             "unknown-instruction", 125, Reason.TEMPLATE_INVALID, "Unknown instruction", id="unknown instruction"
         ),
+        pytest.param("no-from", 125, Reason.TEMPLATE_INVALID, "requires a FROM instruction", id="no FROM (1.43)"),
         pytest.param("seccomp", 1, Reason.BUILDER_UNAVAILABLE, "seccomp", id="no namespace: seccomp"),
         pytest.param("no-setfcap", 1, Reason.BUILDER_UNAVAILABLE, "capabilities", id="no namespace: capabilities"),
         pytest.param("unknown-command", 127, Reason.BUILD_ERROR, "command not found", id="unknown command"),
