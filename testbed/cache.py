@@ -114,6 +114,13 @@ def kept_folder(name: str, *, is_checked: bool = True) -> Path | None:
     return folder if not is_checked or _is_as_made(folder, _made_at(folder)) else None
 
 
+def last_kept_folder(pattern: str) -> Path | None:
+    """Return the folder of the cache that was made last, of those by this pattern that are as they were made."""
+    names = [str(path.relative_to(cache_root())) for path in cache_root().glob(pattern)]
+    found = filter(None, map(kept_folder, names))
+    return max(found, key=lambda folder: folder.stat().st_mtime, default=None)
+
+
 def _made_at(folder: Path) -> int:
     try:
         return (folder / _SUMS).stat().st_mtime_ns

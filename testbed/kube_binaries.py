@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed import archive_faults, kube_patches, kube_release
-from testbed.cache import cache_root, cached_folder, kept_folder
+from testbed.cache import cache_root, cached_folder, kept_folder, last_kept_folder
 from testbed.command import run, run_logged
 from testbed.errors import ArchiveError, UnsupportedMachineError
 from testbed.packages import PrivateApt, ensure_packages, refreshed_apt, unpack
@@ -70,7 +70,7 @@ def ensure_kube_binaries(progress: Progress) -> KubeBinaries:
     try:
         folder = _newest(progress)
     except (ArchiveError, UnsupportedMachineError) as error:
-        before = _built_before()
+        before = last_kept_folder(f"kubernetes-*-{mends_digest()}")
         if before is None:
             raise
         warn(f"the Kubernetes that was built before is used, {before.name}:\n{error}")
@@ -99,13 +99,6 @@ def _built(apt: PrivateApt, version: str, progress: Progress) -> Path:
     ensure_packages(_BUILD_PACKAGES)
     with progress.step(f"Build Kubernetes {version} from source (about 5 min on 2 cores, once)") as step:
         return cached_folder(name, lambda folder: _build(apt, version, folder, step), step)
-
-
-def _built_before() -> Path | None:
-    """Return what was built last of any version, where it is whole."""
-    names = [path.name for path in cache_root().glob(f"kubernetes-*-{mends_digest()}")]
-    found = filter(None, map(kept_folder, names))
-    return max(found, key=lambda folder: folder.stat().st_mtime, default=None)
 
 
 def own_binaries(folder: Path) -> KubeBinaries:

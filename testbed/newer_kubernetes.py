@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.cache import cache_root, cached_folder, forget_old, kept_folder
+from testbed.cache import cache_root, cached_folder, forget_old, kept_folder, last_kept_folder
 from testbed.command import run, run_logged
 from testbed.errors import ArchiveError, TestbedError
 from testbed.kernels import parse_candidates
@@ -101,7 +101,7 @@ def ensure_newer_kubernetes(progress: Progress) -> NewerKubernetes:
     try:
         return NewerKubernetes(_newest(progress))
     except TestbedError as error:
-        if before := _built_before():
+        if before := last_kept_folder(f"{_ENTRIES}/[!.]*"):
             warn(f"the rules of a newer Kubernetes are those that were built before, {before.name}:\n{error}")
             return NewerKubernetes(before)
         if isinstance(error, NotBuiltError):
@@ -156,12 +156,6 @@ def _failed_before(name: str) -> str:
         return _failure(name).read_text() if 0 <= age < _TRIED_AGAIN else ""
     except FileNotFoundError:
         return ""
-
-
-def _built_before() -> Path | None:
-    """Return what was built last of any versions, where it is whole."""
-    found = [path for path in (cache_root() / _ENTRIES).glob("[!.]*") if kept_folder(f"{_ENTRIES}/{path.name}")]
-    return max(found, key=lambda folder: folder.stat().st_mtime, default=None)
 
 
 def _build(apt: PrivateApt, versions: Mapping[str, str], folder: Path, step: Step) -> None:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from testbed.cache import cache_root, cached_folder, forget_old, kept_folder
+from testbed.cache import cached_folder, forget_old, last_kept_folder
 from testbed.errors import ArchiveError
 from testbed.packages import PrivateApt, refreshed_apt, unpack
 from testbed.progress import Step, warn
@@ -23,7 +23,7 @@ def packages(name: str, suite: str, names: Sequence[str], step: Step) -> Path:
     try:
         found = _newest(name, refreshed_apt(suite), names, step)
     except ArchiveError as error:
-        before = _unpacked_before(name)
+        before = last_kept_folder(f"{name}/[!.]*")
         if before is None:
             raise
         warn(f"{name} of {suite} that was unpacked before is used, {before.name}:\n{error}")
@@ -45,10 +45,3 @@ def _newest(name: str, apt: PrivateApt, names: Sequence[str], step: Step) -> Pat
         (folder / ".debs").rmdir()
 
     return cached_folder(f"{name}/{digest}", make, step)
-
-
-def _unpacked_before(name: str) -> Path | None:
-    """Return what was unpacked last, where it is whole."""
-    folders = [path for path in (cache_root() / name).glob("[!.]*") if path.is_dir()]
-    found = filter(None, (kept_folder(f"{name}/{folder.name}") for folder in folders))
-    return max(found, key=lambda folder: folder.stat().st_mtime, default=None)

@@ -180,20 +180,26 @@ def with_tables(page: str, records: Records) -> str:
 
 # ------------------------------------------------------------------ claims
 
+_LISTED = r"((?:\d+\.\d+(?:, | and )?)+)"
 _CLAIMS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "Kubernetes": (("API server", "Kubernetes", r"\b(\d+\.\d+(?:\.\d+)?)\b"),),
     "nodes": (("node", "system", r"\bDebian (\d+)\b"), ("node", "kernel", r"\b(\d+\.\d+)\b")),
     "builders": (
-        ("builder", "builder", r"\bbuildah (\d+\.\d+)\b"),
-        ("engine", "engine", r"\bDocker Engine (\d+\.\d+)\b"),
+        ("builder", "builder", rf"\bbuildah {_LISTED}"),
+        ("engine", "engine", rf"\bDocker Engine {_LISTED}"),
     ),
 }
-"""Row of a table -> (part, field, what a version looks like in its cell)."""
+"""Row of a table -> (part, field, what a version looks like in its cell, or several of them)."""
 
 
 def unproven(row: str, cell: str, records: Records) -> list[str]:
     """Return the versions that a cell names and no record has, as ``part field version``."""
-    claims = [(part, field, text) for part, field, pattern in _CLAIMS[row] for text in re.findall(pattern, cell)]
+    claims = [
+        (part, field, version)
+        for part, field, pattern in _CLAIMS[row]
+        for text in re.findall(pattern, cell)
+        for version in re.findall(r"\d+(?:\.\d+)*", text)
+    ]
     return [f"{part} {field} {text}" for part, field, text in claims if not _has(records, part, field, text)]
 
 

@@ -127,6 +127,7 @@ def test_every_table_is_written_between_its_marks(name: str) -> None:
         pytest.param(
             "nodes", "Debian 13, kernel 6.11", ["node system 13", "node kernel 6.11"], id="nodes that were not"
         ),
+        pytest.param("builders", "buildah 1.28 and 1.43 in Jobs", ["builder builder 1.43"], id="the second of two"),
         pytest.param(
             "builders", "buildah 1.28 in Jobs, Docker Engine 20.1", ["engine engine 20.1"], id="another minor"
         ),
