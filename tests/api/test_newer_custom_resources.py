@@ -250,6 +250,8 @@ def old_driver(server: CustomResources) -> Iterator[str]:
     newer_server.define(server.api, newer_server.in_another_group(crd, GROUP, rules=False))
     changes, _ = BAD["two canaries"]
     body = {**driver(factories.spec(**changes)), "apiVersion": f"{GROUP}/v1alpha1"}
+    # A definition whose rules were taken away is served by its old storage for a while.
+    newer_server.until(lambda: refusal(server.api, f"{OLD_DRIVERS}?{DRY}", body) is None)
     server.api.create(OLD_DRIVERS, body)
     newer_server.define(server.api, newer_server.in_another_group(crd, GROUP, rules=True))
     other = {**body, "metadata": {**body["metadata"], "name": "b"}}

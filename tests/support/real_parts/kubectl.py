@@ -10,6 +10,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[3]
 NEWEST = Path(sysconfig.get_path("scripts")) / "kubectl"
 """Beside the Python that runs the tests."""
+NO_HOME = "/dev/null"
+"""A home in which kubectl cannot make a cache: it would make any folder that is missing."""
 
 
 class Said(NamedTuple):
@@ -25,7 +27,7 @@ def run(program: Path, *words: str, given: str = "", environment: Mapping[str, s
     done = subprocess.run(
         [program, *words],
         cwd=ROOT,
-        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", **(environment or {})},
+        env={"PATH": "/usr/bin:/bin", "HOME": NO_HOME, **(environment or {})},
         capture_output=True,
         text=True,
         check=False,

@@ -330,10 +330,11 @@ def test_rules_that_refer_to_themselves_are_a_mistake(tmp_path: Path, capsys: py
     assert "nested deeper" in capsys.readouterr().out
 
 
-def test_a_file_that_cannot_be_read_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_cannot_be_read_is_wrong_usage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An unreadable file ends the command with the usage status and its name."""
-    assert run(["rules", "validate", "/nonexistent"], {}) == 2
-    assert capsys.readouterr().err == "nfd-worker: cannot read /nonexistent: No such file or directory\n"
+    missing = tmp_path / "missing"
+    assert run(["rules", "validate", str(missing)], {}) == 2
+    assert capsys.readouterr().err == f"nfd-worker: cannot read {missing}: No such file or directory\n"
 
 
 @pytest.mark.parametrize(
@@ -501,10 +502,11 @@ def test_a_policy_for_no_account_is_wrong_usage(account: str, capsys: pytest.Cap
 # --- run and unpublish ------------------------------------------------------------------------------------------------
 
 
-def test_wrong_configuration_is_status_2_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_configuration_is_status_2_and_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No traceback for a mistake of the operator."""
-    assert run(["scan", "--config", "/nonexistent"], {}) == 2
-    assert capsys.readouterr().err == "nfd-worker: there is no configuration file /nonexistent\n"
+    missing = tmp_path / "missing"
+    assert run(["scan", "--config", str(missing)], {}) == 2
+    assert capsys.readouterr().err == f"nfd-worker: there is no configuration file {missing}\n"
 
 
 @pytest.mark.parametrize(
