@@ -15,14 +15,14 @@ import yaml
 
 from driver_builder.api.spec_reader import Path, dotted
 from driver_builder.api.spec_rules import EXTENDED_RESOURCE
+from driver_builder.base.errors import ConfigurationError
+from driver_builder.checks.lint_files import Document, Unreadable, parse_documents, read_documents
 from driver_builder.cli.commands import lint_command
 from driver_builder.cli.commands.lint_command import Fleet, Severity
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK
 from driver_builder.config import Settings
 from driver_builder.convert import kmm
 from driver_builder.convert.kmm import Known
-from driver_builder.errors import ConfigurationError
-from driver_builder.lint.lint_files import Document, Unreadable, parse_documents, read_documents
 from kube_api.text import printable
 
 Json = dict[str, Any]

@@ -13,30 +13,31 @@ from typing import Any
 
 import yaml
 
-from driver_builder import config, plain_data, snapshot_file
+from driver_builder import config
 from driver_builder.api.driver_container import DriverContainer, check_names
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.spec_parser import read_spec
 from driver_builder.api.spec_reader import Notes, Path, Reader, dotted
 from driver_builder.api.spec_rules import OBJECT_NAME
+from driver_builder.base.errors import ConfigurationError, InvalidDriver
+from driver_builder.base.reasons import Reason
+from driver_builder.checks.lint_files import Document, Unreadable, read_documents, read_text
+from driver_builder.checks.lint_mappings import oddities, undrained, untrusted
+from driver_builder.checks.lint_modules import repeated, shared_modules, shared_resource
+from driver_builder.checks.lint_packages import without_packages
+from driver_builder.checks.lint_signing import unsigned
+from driver_builder.checks.lint_stages import without_devices, without_drain
+from driver_builder.checks.lint_templates import without_tools_image
 from driver_builder.cli import output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
+from driver_builder.cluster import plain_data, snapshot_file
 from driver_builder.config import Settings
-from driver_builder.desired import dependencies, permissions
-from driver_builder.errors import ConfigurationError, InvalidDriver
-from driver_builder.lint.lint_files import Document, Unreadable, read_documents, read_text
-from driver_builder.lint.lint_mappings import oddities, undrained, untrusted
-from driver_builder.lint.lint_modules import repeated, shared_modules, shared_resource
-from driver_builder.lint.lint_packages import without_packages
-from driver_builder.lint.lint_signing import unsigned
-from driver_builder.lint.lint_stages import without_devices, without_drain
-from driver_builder.lint.lint_templates import without_tools_image
 from driver_builder.model.driver_key import namespace_of
 from driver_builder.model.permissions import Permissions
-from driver_builder.observed import inventory
-from driver_builder.observed.inventory import Node
-from driver_builder.planning.plan_view import PlanSettings
-from driver_builder.reasons import Reason
+from driver_builder.nodes.plan_view import PlanSettings
+from driver_builder.snapshot import inventory
+from driver_builder.snapshot.inventory import Node
+from driver_builder.targets import dependencies, permissions
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS
 
 _WITHOUT_IMAGE = "is not acted on without spec.validation.image: name the image that the command runs in"
