@@ -47,7 +47,7 @@ from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry import RegistryClient
 from driver_builder.registry.registry_access import Registries
 from kube_api.client import Client
-from kube_api.connection import ServiceAccount
+from kube_api.credentials import ServiceAccount
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, JOBS, PODS, SECRETS
 from testbed import base_image
 from testbed.errors import TestbedError
