@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from driver_builder.base.errors import ConfigurationError
+from driver_builder.checks.lint import Finding, Severity
 from driver_builder.cli import main
 from driver_builder.cli.commands import lint_command
-from driver_builder.cli.commands.lint_command import Finding, Severity
 from driver_builder.cluster.snapshot_file import to_document
 from tests.support.driver_builder.factories import (
     KERNEL,
