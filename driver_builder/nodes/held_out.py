@@ -1,6 +1,6 @@
 """Nodes that a driver's pods have left, not its modules: who keeps the pods away, and when they come again. Pure.
 
-Place in the flow: a removal (:mod:`driver_builder.plan`) writes the label that keeps the pods away: in the patch
+Place in the flow: :mod:`driver_builder.plan.removal` writes the label that keeps the pods away: in the patch
 that records since when the node is outside the selector, or once the pods are gone from a node that has lost the labels
 of its kernel. If the node returns in time, its pods come at once where nothing of the driver is loaded any more, or
 just what they would load. Where they would load something else, a wave lets them in, as it replaces a driver that

@@ -1,7 +1,7 @@
 """Runs the command of ``spec.stages.pluginValidation`` once per node and boot, and records how it ended. Pure.
 
-As with :mod:`driver_builder.plan`, what is known is on the Node and in the pod. It does not run where pods use
-the resource already: they prove the plugin as well, and there may be no device left for it.
+As with :mod:`driver_builder.plan.validation_step`, what is known is on the Node and in the pod. It does not run where
+pods use the resource already: they prove the plugin as well, and there may be no device left for it.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """A node is cleared of the drivers that depend on the one that is replaced there, and these are loaded again. Pure.
 
-Each of them is unloaded by its own plan (:mod:`driver_builder.plan`), because the Node has its label; here is
+Each of them is unloaded by its own plan (:mod:`driver_builder.plan.removal`), because the Node has its label; here is
 decided who gets that label, and when it goes.
 """
 
