@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from driver_builder.api.driver_spec import BuilderKind
-from driver_builder.errors import ConfigurationError
+from driver_builder.base.errors import ConfigurationError
 from driver_builder.model import defaults, permissions, quantities, registry_reach
 from driver_builder.model.agent_drains import AgentDrains, resource_patterns
 from driver_builder.model.loader_privileges import LoaderPrivileges

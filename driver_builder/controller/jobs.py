@@ -20,8 +20,8 @@ from apscheduler.executors.debug import DebugExecutor
 from apscheduler.schedulers.base import BaseScheduler
 from apscheduler.triggers.base import BaseTrigger
 
-from driver_builder import telemetry
-from driver_builder.boundary import contained
+from driver_builder.base import telemetry
+from driver_builder.base.boundary import contained
 from kube_api.errors import KubeApiError
 
 FIRST_SECONDS = 60.0

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from prometheus_client import REGISTRY
 
+from driver_builder.base.telemetry import Heartbeat
 from driver_builder.controller import controller as module
 from driver_builder.controller.controller import Controller
 from driver_builder.controller.reconcile import Reconciler
-from driver_builder.telemetry import Heartbeat
 from kube_api.errors import TooManyRequests
 
 PATIENCE = 60.0
