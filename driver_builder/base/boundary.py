@@ -18,7 +18,7 @@ from kube_api.text import printable
 INTERNAL_ERRORS = Counter(
     "driver_builder_internal_errors_total",
     "Unexpected errors, by the boundary that caught them:"
-    " image, driver, node, pod, DaemonSet, ResourceSlice, action, rules, NodeFeature, pass, thread",
+    " image, driver, node, pod, DaemonSet, ResourceSlice, action, rules, NodeFeature, pass, job, thread",
     ["boundary"],
 )
 

@@ -58,6 +58,18 @@ CACHE_LISTINGS = Counter(
     ["resource", "cause"],
 )
 THREAD_RESTARTS = Counter("driver_builder_thread_restarts_total", "Restarts of threads, by thread", ["thread"])
+JOB_LAST_RUN = Gauge(
+    "driver_builder_job_last_run_timestamp_seconds",
+    "When a job of the controller's table last ended, in seconds since 1970, by job",
+    ["job_name"],
+)
+JOB_LAST_DURATION = Gauge("driver_builder_job_last_duration_seconds", "Duration of a job's last run", ["job_name"])
+JOB_FAILURES = Counter("driver_builder_job_failures_total", "Runs of a job that failed", ["job_name"])
+JOB_PAUSED = Gauge(
+    "driver_builder_job_paused",
+    "1 for a job that is not run here: its work is off, or this controller does not act",
+    ["job_name"],
+)
 RECONCILE_SECONDS = Histogram(
     "driver_builder_reconcile_seconds",
     "Duration of a reconcile of all drivers, by result: Succeeded, or Failed if the API server failed",

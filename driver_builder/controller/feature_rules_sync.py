@@ -22,8 +22,6 @@ from kube_api.errors import NotFound
 from kube_api.resources import CONFIG_MAPS, NODE_FEATURE_RULES
 
 SETTLE_SECONDS = 0.2
-REPEAT_SECONDS = 300.0
-"""How often everything is compared anew: somebody may have changed the ConfigMap by hand."""
 
 logger = logging.getLogger(__name__)
 
@@ -67,8 +65,7 @@ class FeatureRulesSync:
         self._report(compiled.problems)
 
     def _wait(self) -> None:
-        deadline = time.monotonic() + REPEAT_SECONDS
-        while not self._stopping.is_set() and time.monotonic() < deadline:
+        while not self._stopping.is_set():
             if self.wake.wait(0.5):
                 self._stopping.wait(SETTLE_SECONDS)
                 self.wake.clear()

@@ -9,6 +9,7 @@ apply to one that is gone must not make it anew.
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -76,6 +77,8 @@ class NodeFeaturesSync:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.wake = threading.Event()
+        """Set to look at everything although nothing changed."""
         self.namespaces = tuple(AllowedNamespace(client, namespace) for namespace in dict.fromkeys(namespaces))
         self._client = client
         self._writes = KeptWrites(client, cache)
@@ -117,11 +120,12 @@ class NodeFeaturesSync:
 
     def _wait(self) -> None:
         is_known = all(item.is_known for item in self.namespaces)
-        until = self._monotonic() + (REPEAT_SECONDS if is_known else AGAIN_SECONDS)
-        until = min((until, *self._later.values()))
+        again = math.inf if is_known else self._monotonic() + AGAIN_SECONDS
+        until = min((again, *self._later.values()))
         while not self._stopping.wait(LOOK_SECONDS):
-            if self._has_news() or self._monotonic() >= until:
+            if self._has_news() or self.wake.is_set() or self._monotonic() >= until:
                 self._stopping.wait(SETTLE_SECONDS)
+                self.wake.clear()
                 return
 
     def _has_news(self) -> bool:

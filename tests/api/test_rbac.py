@@ -565,6 +565,7 @@ def test_driver_builder_may_keep_the_record_of_pushed_images(builder: Client, ro
     for digit in "ab":
         recorder.pushed(action, f"sha256:{digit * 64}")
     recorder.saw(seen, resolve_all(seen, factories.SETTINGS.template_versions))
+    recorder.record()
     kept = record.parse(root.get(record_path(NAMESPACE))["data"])
     assert [image.digest[-1] for image in kept.images] == ["a", "b"]
     assert kept.observed == record.day_of(factories.NOW)

@@ -33,6 +33,7 @@ from driver_builder.cluster.kept_writes import KeptWrites
 from driver_builder.cluster.named_contents import SECRET_SECONDS
 from driver_builder.cluster.observe import Observer
 from driver_builder.config import Settings
+from driver_builder.controller import jobs
 from driver_builder.controller.controller import Controller
 from driver_builder.controller.execute import Executor
 from driver_builder.controller.feature_rules_sync import FeatureRulesSync
@@ -76,6 +77,7 @@ def run(_flags: argparse.Namespace, settings: Settings) -> int:
     follow_signals()
     client = Client.from_environment(settings.kubeconfig)
     heartbeat, supervisor = Heartbeat(), Supervisor(stop)
+    jobs.pause_all()
     if settings.port:
         telemetry.serve(settings.port, healthy=lambda: heartbeat.is_alive() and supervisor.is_alive())
     # Its own client: a request that hangs must not outlive the Lease.
@@ -153,17 +155,31 @@ def _act(
         changes=lambda: writes.changes,
         again=wake.set,
     )
-    writers = (
-        *_follow_feature_rules(client, settings, stop, supervisor),
-        _follow_node_features(client, settings, cache, supervisor, stop=stop, written=wake.set),
+    labels = NodeFeaturesSync(client, cache, namespaces=settings.node_feature_namespaces, stop=stop, written=wake.set)
+    rules = FeatureRulesSync(client, namespace=settings.feature_rules_namespace, stop=stop)
+    parts = jobs.Parts(
+        resync_seconds=settings.resync_seconds,
+        wake=wake.set,
+        record_images=recorder.record,
+        forget_answers=answers.prune,
+        compare_labels=labels.wake.set,
+        compare_rules=rules.wake.set if settings.feature_rules else None,
     )
+    writers = [
+        # Also where nobody may set any label: those of before go.
+        supervisor.start(labels.name, labels.run),
+        supervisor.start(jobs.NAME, partial(jobs.run_jobs, parts, stop)),
+    ]
+    for item in labels.namespaces:
+        supervisor.start(item.follower.name, partial(item.follower.run, stop, lambda: None))
+    if settings.feature_rules:
+        supervisor.start(rules.rules.name, partial(rules.rules.run, stop, rules.wake.set))
+        writers.append(supervisor.start(rules.name, rules.run))
     for follower in cache.followers:
         supervisor.start(follower.name, partial(follower.run, stop, wake.set))
     supervisor.start(cache.slices.name, partial(cache.slices.run, stop, wake.set))
     try:
-        Controller(reconciler=reconciler, wake=wake, resync_seconds=settings.resync_seconds, heartbeat=heartbeat).run(
-            stop
-        )
+        Controller(reconciler=reconciler, wake=wake, heartbeat=heartbeat).run(stop)
     finally:
         stop.set()
         answers.stop()
@@ -176,33 +192,6 @@ def _act(
             writer.join()
         REGISTRY.unregister(collector)
         REGISTRY.unregister(in_cache)
-
-
-def _follow_feature_rules(
-    client: Client, settings: Settings, stop: threading.Event, supervisor: Supervisor
-) -> tuple[threading.Thread, ...]:
-    """Start the thread that compiles the workers' rules; returns it."""
-    if not settings.feature_rules:
-        return ()
-    sync = FeatureRulesSync(client, namespace=settings.feature_rules_namespace, stop=stop)
-    supervisor.start(sync.rules.name, partial(sync.rules.run, stop, sync.wake.set))
-    return (supervisor.start(sync.name, sync.run),)
-
-
-def _follow_node_features(
-    client: Client,
-    settings: Settings,
-    cache: ClusterCache,
-    supervisor: Supervisor,
-    *,
-    stop: threading.Event,
-    written: Callable[[], None],
-) -> threading.Thread:
-    """Start the thread that applies third parties' labels, also where nobody may set any: those of before go."""
-    sync = NodeFeaturesSync(client, cache, namespaces=settings.node_feature_namespaces, stop=stop, written=written)
-    for item in sync.namespaces:
-        supervisor.start(item.follower.name, partial(item.follower.run, stop, lambda: None))
-    return supervisor.start(sync.name, sync.run)
 
 
 def _build_work(
@@ -295,7 +284,7 @@ def _discovery_work(client: Client, settings: Settings, registries: Registries) 
             )
             return discovery.discover(action.repository, cancelled=cancelled)
 
-    return work
+    return jobs.measured(jobs.KERNEL_DISCOVERY)(work)
 
 
 def _secrets(client: Client, registries: Registries) -> Secrets:
