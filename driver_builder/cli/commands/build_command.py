@@ -32,6 +32,7 @@ from driver_builder.errors import ConfigurationError
 from driver_builder.lint.lint_files import read_text
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.kernels import KernelTarget
+from driver_builder.model.setting import Group
 from driver_builder.planning.actions import StartBuild
 from driver_builder.reasons import remedy_of
 from driver_builder.references.registry_access import Accounts, Registries
@@ -82,8 +83,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="passwords of registries, for drivers whose Secret is in no file"
         " (default: config.json in DOCKER_CONFIG, else in ~/.docker)",
     )
-    config.add_engine_flags(parser)
-    config.add_permission_flags(parser)
+    config.add_flags(parser, Group.ENGINE, Group.PERMISSIONS)
     add_output_flag(parser)
 
 

@@ -19,6 +19,7 @@ from driver_builder.desired.desired_target import TemplateVersions
 from driver_builder.desired.resolve_all import resolve_all
 from driver_builder.errors import ConfigurationError
 from driver_builder.model.permissions import Permissions
+from driver_builder.model.setting import Group
 from driver_builder.observed.snapshot import Snapshot
 from driver_builder.references.registry_access import Registries
 from driver_builder.registry.registry import RegistryClient
@@ -39,7 +40,7 @@ _MIB = 1 << 20
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``gc``."""
     parser.add_argument("--delete", action="store_true", help="remove the images (default: only show them)")
-    config.add_gc_flags(parser)
+    config.add_flags(parser, Group.GC)
     add_output_flag(parser)
 
 

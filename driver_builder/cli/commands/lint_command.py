@@ -33,6 +33,8 @@ from driver_builder.lint.lint_stages import without_devices, without_drain
 from driver_builder.lint.lint_templates import without_tools_image
 from driver_builder.model.driver_key import namespace_of
 from driver_builder.model.permissions import Permissions
+from driver_builder.model.permissions import read as read_permissions
+from driver_builder.model.setting import Group
 from driver_builder.observed import inventory
 from driver_builder.observed.inventory import Node
 from driver_builder.planning.plan_view import PlanSettings
@@ -110,7 +112,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="nodes to check mappings against, from driver-builder snapshot or kubectl get nodes -o json",
     )
     known.add_argument("--kernels", metavar="RELEASE,...", help="kernel releases to check mappings against")
-    config.add_permission_flags(parser)
+    config.add_flags(parser, Group.PERMISSIONS)
     add_output_flag(parser)
 
 
@@ -125,7 +127,7 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
     findings: list[Finding] = []
     documents = list(read_documents(flags.files))
     known = {**fleet.drivers, **dict(_specs(documents))}
-    limits = config.permissions_of(settings.permission_texts, fleet.permissions)
+    limits = read_permissions(settings.permission_texts, fleet.permissions)
     fleet = replace(fleet, drivers=known, permissions=limits, config_maps=dict(_config_maps(documents)))
     for document in documents:
         if isinstance(document, Unreadable):

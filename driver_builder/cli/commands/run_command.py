@@ -56,7 +56,10 @@ from kube_api.log_lines import follow_signals
 
 logger = logging.getLogger(__name__)
 
-add_flags = config.add_run_flags
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``run``."""
+    config.add_flags(parser, *config.RUN)
 
 
 def run(_flags: argparse.Namespace, settings: Settings) -> int:
@@ -160,7 +163,7 @@ def _act(
         supervisor.start(follower.name, partial(follower.run, stop, wake.set))
     supervisor.start(cache.slices.name, partial(cache.slices.run, stop, wake.set))
     try:
-        Controller(reconciler=reconciler, wake=wake, resync_seconds=settings.resync_seconds, heartbeat=heartbeat).run(
+        Controller(reconciler=reconciler, wake=wake, resync_seconds=settings.waits.resync, heartbeat=heartbeat).run(
             stop
         )
     finally:
