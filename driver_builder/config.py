@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from driver_builder.api.driver_spec import BuilderKind
-from driver_builder.errors import ConfigurationError
+from driver_builder.base.errors import ConfigurationError
 from driver_builder.model import defaults, quantities
 from driver_builder.model import setting_texts as texts
 from driver_builder.model.agent_drains import AgentDrains, resource_patterns

@@ -11,21 +11,21 @@ from typing import Any
 
 import yaml
 
-from driver_builder import snapshot_file
 from driver_builder.api.driver_container import DriverContainer
+from driver_builder.base.errors import ConfigurationError
+from driver_builder.builds.templates import templates
 from driver_builder.cli import output
+from driver_builder.cluster import snapshot_file
 from driver_builder.cluster.observe import Observer
 from driver_builder.config import Settings
 from driver_builder.controller.read_images import ImageReader
-from driver_builder.desired.desired_target import TemplateVersions
-from driver_builder.errors import ConfigurationError
 from driver_builder.model import defaults
 from driver_builder.model.permissions import read as read_permissions
-from driver_builder.observed.inventory import Node
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.planning.plan_view import DEFAULT_LOADER_IMAGE, PlanSettings
-from driver_builder.references.registry_access import Registries
-from driver_builder.templates import templates
+from driver_builder.nodes.plan_view import DEFAULT_LOADER_IMAGE, PlanSettings
+from driver_builder.registry.registry_access import Registries
+from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.snapshot import Snapshot
+from driver_builder.targets.desired_target import TemplateVersions
 from kube_api.client import Client
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2

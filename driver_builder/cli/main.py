@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from driver_builder import config
+from driver_builder.base.errors import ConfigurationError, DriverBuilderError
 from driver_builder.cli.commands import (
     build_command,
     build_logs_command,
@@ -31,7 +32,6 @@ from driver_builder.cli.commands import (
 )
 from driver_builder.cli.common import EXIT_FAILED, EXIT_USAGE, own_version
 from driver_builder.config import Settings
-from driver_builder.errors import ConfigurationError, DriverBuilderError
 from driver_builder.model.setting import Group
 from kube_api.errors import KubeApiError
 from kube_api.log_lines import set_up

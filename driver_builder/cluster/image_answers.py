@@ -23,14 +23,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from driver_builder import telemetry
 from driver_builder.api.driver_spec import RegistrySettings
-from driver_builder.boundary import contained
-from driver_builder.errors import InternalError
+from driver_builder.base import telemetry
+from driver_builder.base.boundary import contained
+from driver_builder.base.errors import InternalError
 from driver_builder.model.image_state import Absent, ImageState, Invalid, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.images import ImageRef
-from driver_builder.observed.inspector import Inspector
 from driver_builder.registry.turns import Place, Turn, Turns
+from driver_builder.snapshot.inspector import Inspector
 from kube_api.errors import KubeApiError
 
 PRESENT_SECONDS = 60.0

@@ -12,12 +12,12 @@ from datetime import datetime
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.interval import IntervalTrigger
 
-from driver_builder import free_memory, telemetry
-from driver_builder.backoff import Backoff
-from driver_builder.boundary import contained
+from driver_builder.base import free_memory, telemetry
+from driver_builder.base.backoff import Backoff
+from driver_builder.base.boundary import contained
+from driver_builder.base.errors import InternalError
+from driver_builder.base.telemetry import Heartbeat
 from driver_builder.controller.reconcile import Reconciler
-from driver_builder.errors import InternalError
-from driver_builder.telemetry import Heartbeat
 from kube_api.errors import KubeApiError
 
 SETTLE_SECONDS = 0.2

@@ -9,13 +9,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
+from driver_builder.api.status import Event
+from driver_builder.base.reasons import Reason
 from driver_builder.cluster.collection import Json
 from driver_builder.cluster.follower import Follower, Source
 from driver_builder.controller import events
 from driver_builder.controller.rule_compiler import CONFIG_MAP, RuleObject, compile_rules
 from driver_builder.controller.sync_loop import keep_in_line
-from driver_builder.reasons import Reason
-from driver_builder.status.status import Event
 from feature_rules.model import RuleProblem
 from kube_api.client import Client
 from kube_api.errors import NotFound

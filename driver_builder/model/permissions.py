@@ -1,6 +1,6 @@
 """What authors of DriverContainers may use: the allow-lists and limits that the controller is started with. Pure.
 
-Place in the flow: ``config`` reads them from flags, ``desired.permissions`` judges each driver by them. Without a
+Place in the flow: ``config`` reads them from flags, ``targets.permissions`` judges each driver by them. Without a
 setting everything is allowed (docs/security.md).
 """
 

@@ -8,19 +8,19 @@ when their version magics differ in the release only (``same_magic`` in the kern
 RHEL's weak-modules and SUSE's kernel module packages go by the same. A CRC covers the types that a symbol's declaration
 reaches; it says nothing of inline functions, macros, constants and behaviour. So it must be possible to forbid it.
 
-What using an image for another kernel needs beside a new tag is in :mod:`driver_builder.images.reuse_image`.
+What using an image for another kernel needs beside a new tag is in :mod:`driver_builder.builds.pipeline.reuse_image`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from driver_builder.errors import InvalidSymvers, VerificationFailed
+from driver_builder.base.errors import InvalidSymvers, VerificationFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.modules import vermagic
 from driver_builder.modules.kernel_module import KernelModule
 from driver_builder.modules.symvers import ExportedSymbol, Symvers, has_crcs, owner_names, parse_module_symvers
 from driver_builder.modules.verify_files import check_depends
 from driver_builder.modules.verify_symbols import check_exports, check_symbols
-from driver_builder.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from driver_builder.boundary import contained
+from driver_builder.api.status import Event
+from driver_builder.base.boundary import contained
+from driver_builder.base.persistent import Pieces, changes, cut
+from driver_builder.base.reasons import Reason
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.kept_writes import KeptWrites
 from driver_builder.controller import events
@@ -23,10 +26,7 @@ from driver_builder.model.third_party_labels import FIELD_MANAGER
 from driver_builder.node_features.allowed_namespace import AllowedNamespace
 from driver_builder.node_features.node_feature import NodeFeature
 from driver_builder.node_features.wanted_labels import Decision, Refusal, View, applied, decide
-from driver_builder.observed.inventory import Node
-from driver_builder.persistent import Pieces, changes, cut
-from driver_builder.reasons import Reason
-from driver_builder.status.status import Event
+from driver_builder.snapshot.inventory import Node
 from kube_api.client import Client
 from kube_api.errors import Conflict, KubeApiError, ServerUnavailable, TooManyRequests, Unauthorized, Unreachable
 from kube_api.resources import NODE_FEATURES, NODES

@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import date
 
-from driver_builder.boundary import contained
-from driver_builder.desired.desired_target import TemplateVersions
-from driver_builder.desired.resolve import Resolved
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.planning.actions import StartBuild
+from driver_builder.base.boundary import contained
+from driver_builder.nodes.actions import StartBuild
 from driver_builder.retention import record
 from driver_builder.retention.needed import needed
 from driver_builder.retention.record import CONFIG_MAP, PushedImage, Record
+from driver_builder.snapshot.snapshot import Snapshot
+from driver_builder.targets.desired_target import TemplateVersions
+from driver_builder.targets.resolve import Resolved
 from kube_api.client import Writer
 from kube_api.errors import Conflict, KubeApiError, NotFound
 from kube_api.resources import CONFIG_MAPS

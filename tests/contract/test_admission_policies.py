@@ -21,9 +21,9 @@ from driver_builder.cli.commands import policy_command
 from driver_builder.controller.execute import Executor
 from driver_builder.model import third_party_labels
 from driver_builder.model.setting import Group
+from driver_builder.nodes.actions import LabelNode, RememberLoaded
 from driver_builder.objects import loaded
-from driver_builder.planning.actions import LabelNode, RememberLoaded
-from driver_builder.upgrades.upgrade_labels import ready_for_label
+from driver_builder.prebuild.upgrade_labels import ready_for_label
 from kube_api import names
 from kube_api.resources import NODES
 from nfd_worker.cli.main import run as worker_cli

@@ -10,15 +10,15 @@ import yaml
 
 from driver_builder import config
 from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.builds.templates import templates
 from driver_builder.cli.commands import build_command
 from driver_builder.cli.offline import given_files, offline_cluster
 from driver_builder.cluster.driver_inputs import DriverInputs
-from driver_builder.desired.desired_target import ImageTarget, TargetToBuild, TemplateVersions
 from driver_builder.model.setting import Group
-from driver_builder.observed.snapshot import SigningCertificate
-from driver_builder.planning.actions import StartBuild
-from driver_builder.templates import templates
-from driver_builder.upgrades.preflight import parse_target
+from driver_builder.nodes.actions import StartBuild
+from driver_builder.prebuild.preflight import parse_target
+from driver_builder.snapshot.snapshot import SigningCertificate
+from driver_builder.targets.desired_target import ImageTarget, TargetToBuild, TemplateVersions
 from tests.support.driver_builder.factories import SOURCE
 from tests.support.driver_builder.golden_cases import ABSENT, CASES, OWN_TEMPLATE, Case, actions
 from tests.support.driver_builder.module_signing import a_signer

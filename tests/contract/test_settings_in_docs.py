@@ -18,7 +18,7 @@ from driver_builder.api import nvidia_stage, use_stage
 from driver_builder.builds.build_queue import BuildStates
 from driver_builder.cli.main import COMMANDS
 from driver_builder.cluster.cluster_cache import ClusterCache
-from driver_builder.metrics import CacheCollector, StateCollector
+from driver_builder.controller.metrics import CacheCollector, StateCollector
 from driver_builder.model.setting import Group
 from nfd_worker.config.options import OPTIONS
 from nfd_worker.metrics import Metrics

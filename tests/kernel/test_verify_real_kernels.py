@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import pytest
 
+from driver_builder.base.reasons import Reason
 from driver_builder.modules.kernel_module import KernelModule, parse_kernel_module
 from driver_builder.modules.module_files import module_name
 from driver_builder.modules.reuse import NotReusable, Reusable, reusable
 from driver_builder.modules.symvers import ExportedSymbol, owner_names, parse_module_symvers
 from driver_builder.modules.verify_files import check_depends, check_indexes, paths_by_name
 from driver_builder.modules.verify_symbols import check_symbols, fits
-from driver_builder.reasons import Reason
 from testbed.kernels import KernelPackage, choose_kernels
 from testbed.progress import PlainLines
 

@@ -20,9 +20,9 @@ from docker.errors import APIError, DockerException, TLSParameterError
 from docker.tls import TLSConfig
 from paramiko import SSHException
 
+from driver_builder.base.errors import BuildFailed, ConfigurationError, TemporaryError
+from driver_builder.base.reasons import Reason
 from driver_builder.builds.failures import classify
-from driver_builder.errors import BuildFailed, ConfigurationError, TemporaryError
-from driver_builder.reasons import Reason
 
 SCHEMES = ("unix://", "tcp://", "ssh://")
 TIMEOUT = 120

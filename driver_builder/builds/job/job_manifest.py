@@ -17,14 +17,14 @@ from importlib.resources import files
 from typing import Any
 
 from driver_builder.api.driver_spec import ConfigMapKey
-from driver_builder.errors import BuildFailed
+from driver_builder.base.errors import BuildFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.model import build_proxy, defaults, quantities
 from driver_builder.model.build_proxy import BuildProxy
 from driver_builder.model.images import ImageRef
 from driver_builder.model.registry_reach import Reach
+from driver_builder.nodes.actions import StartBuild
 from driver_builder.objects.tolerations import with_ours
-from driver_builder.planning.actions import StartBuild
-from driver_builder.reasons import Reason
 from kube_api import names
 from kube_api.resources import CONFIG_MAPS, JOBS
 

@@ -11,15 +11,15 @@ from pathlib import Path
 
 from driver_builder import config
 from driver_builder.api.driver_spec import RegistrySettings
+from driver_builder.base.errors import ConfigurationError
+from driver_builder.checks import report_archive as report
+from driver_builder.checks.check_registries import Place
+from driver_builder.checks.finding import Finding, Verdict, has_failed, summary
 from driver_builder.cli import common, output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
 from driver_builder.cli.examination.collect import Collection
 from driver_builder.cli.examination.examine import QUICK_SECONDS, Examination, Options
 from driver_builder.config import Settings
-from driver_builder.doctor import report
-from driver_builder.doctor.check_registries import Place
-from driver_builder.doctor.finding import Finding, Verdict, has_failed, summary
-from driver_builder.errors import ConfigurationError
 from driver_builder.model.images import ImageRepository, parse_reference, wrong_registry
 from driver_builder.model.setting import Group
 from kube_api.client import Client

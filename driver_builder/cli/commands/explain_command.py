@@ -4,11 +4,11 @@ import argparse
 import sys
 
 from driver_builder import config
+from driver_builder.checks.explain import explain
+from driver_builder.checks.explanation import Explanation, Step, Verdict
 from driver_builder.cli import common, output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag, add_snapshot_flag
 from driver_builder.config import Settings
-from driver_builder.explain.checks import explain
-from driver_builder.explain.explanation import Explanation, Step, Verdict
 from driver_builder.model.setting import Group
 
 _TICKS = {Verdict.OK: "✓", Verdict.BROKEN: "✗", Verdict.WAITING: "…", Verdict.UNKNOWN: "?"}

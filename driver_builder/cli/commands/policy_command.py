@@ -3,10 +3,10 @@
 import argparse
 
 from driver_builder import config
+from driver_builder.base.errors import ConfigurationError
 from driver_builder.cli.common import EXIT_OK
 from driver_builder.config import Settings
 from driver_builder.controller.node_rights import node_rights
-from driver_builder.errors import ConfigurationError
 from driver_builder.model.setting import Group
 from kube_api.node_policy import parse_account, render, to_yaml
 

@@ -2,9 +2,10 @@
 
 import argparse
 
-from driver_builder import config, snapshot_file
+from driver_builder import config
 from driver_builder.cli import common, output
 from driver_builder.cli.common import EXIT_OK
+from driver_builder.cluster import snapshot_file
 from driver_builder.config import Settings
 from driver_builder.model.setting import Group
 

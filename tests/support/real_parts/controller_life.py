@@ -21,8 +21,8 @@ from typing import Any
 
 import requests
 
+from driver_builder.api import unloading
 from driver_builder.objects import manifests
-from driver_builder.status import unloading
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import NotFound

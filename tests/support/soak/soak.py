@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from driver_builder.observed import rebuild
-from driver_builder.templates.templates import templates_directory
+from driver_builder.builds.templates.templates import templates_directory
+from driver_builder.snapshot import rebuild
 from kube_api.client import Client
 from testbed.kubeconfig import kubeconfig_text, token_user, write_kubeconfig
 from testbed.pki import CertificateAuthority

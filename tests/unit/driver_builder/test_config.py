@@ -10,8 +10,8 @@ import pytest
 
 from driver_builder import config
 from driver_builder.api.driver_spec import BuilderKind
+from driver_builder.base.errors import ConfigurationError
 from driver_builder.config import Settings, settings
-from driver_builder.errors import ConfigurationError
 from driver_builder.model.agent_drains import AgentDrains
 from driver_builder.model.defaults import Waits
 from driver_builder.model.loader_privileges import LoaderPrivileges

@@ -19,7 +19,7 @@ from driver_builder.api.driver_spec import (
 )
 from driver_builder.api.rollout_settings import RolloutSettings, Share
 from driver_builder.api.spec_parser import MAX_REGEXPS, RESERVED, parse_spec, read_spec
-from driver_builder.errors import InvalidDriver
+from driver_builder.base.errors import InvalidDriver
 from driver_builder.model.build import ModuleSpec, Signing
 from driver_builder.model.images import ImageRepository
 from tests.support.driver_builder.factories import spec

@@ -14,18 +14,18 @@ import pytest
 
 from driver_builder import config
 from driver_builder.api.driver_spec import BuilderKind, RegistrySettings
+from driver_builder.base.errors import BuildFailed, ConfigurationError
 from driver_builder.builds.docker import docker_engine
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.job.job_builder import JobBuilder
 from driver_builder.builds.own_disk import own_disk
+from driver_builder.builds.pipeline import pipeline, toolchain_image
+from driver_builder.builds.signing_secrets import SigningSecrets
 from driver_builder.cli import builder_choice
 from driver_builder.config import Settings
-from driver_builder.errors import BuildFailed, ConfigurationError
-from driver_builder.images import pipeline, toolchain_image
 from driver_builder.model.build import Builder
 from driver_builder.model.setting import Group
-from driver_builder.references.registry_access import Registries
-from driver_builder.references.signing_secrets import SigningSecrets
+from driver_builder.registry.registry_access import Registries
 from kube_api.client import Client
 from kube_api.errors import NotFound
 from kube_api.resources import SECRETS

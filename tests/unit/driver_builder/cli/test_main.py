@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
+from driver_builder.base.reasons import remedy_of
+from driver_builder.builds.templates import templates
+from driver_builder.checks.explanation import CHECKS
 from driver_builder.cli import main, output
-from driver_builder.desired.desired_target import TemplateVersions
-from driver_builder.explain.explanation import CHECKS
-from driver_builder.planning.plan_view import PlanSettings
-from driver_builder.reasons import remedy_of
-from driver_builder.references.registry_access import Registries
-from driver_builder.templates import templates
+from driver_builder.nodes.plan_view import PlanSettings
+from driver_builder.registry.registry_access import Registries
+from driver_builder.targets.desired_target import TemplateVersions
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import Unreachable

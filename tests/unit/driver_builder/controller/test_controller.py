@@ -9,9 +9,9 @@ import pytest
 from apscheduler.schedulers.background import BackgroundScheduler
 from prometheus_client import REGISTRY
 
+from driver_builder.base.telemetry import Heartbeat
 from driver_builder.controller.controller import Controller, Ticks
 from driver_builder.controller.reconcile import Reconciler
-from driver_builder.telemetry import Heartbeat
 from kube_api.errors import TooManyRequests
 
 PATIENCE = 60.0

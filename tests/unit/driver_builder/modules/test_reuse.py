@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from driver_builder.base.reasons import Reason
 from driver_builder.modules.kernel_module import KernelModule
 from driver_builder.modules.reuse import NotReusable, Reusable, reusable
-from driver_builder.reasons import Reason
 from tests.support.driver_builder.kernel_modules import (
     HELPER_MODULE,
     MAGIC,

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from driver_builder.errors import VerificationFailed
+from driver_builder.base.errors import VerificationFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.model.kernels import KernelVersion
 from driver_builder.modules.reuse import Origin
 from driver_builder.modules.verify import verify
-from driver_builder.reasons import Reason
 from tests.support.driver_builder.kernel_modules import MAGIC, SYMVERS_47, SYMVERS_55, SYMVERS_56
 from tests.unit.driver_builder.modules.test_verify import GOOD, KERNEL, REQUEST, image_of, without
 

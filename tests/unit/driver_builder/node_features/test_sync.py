@@ -16,7 +16,7 @@ from driver_builder.node_features import sync as module
 from driver_builder.node_features.node_feature import read_node_feature
 from driver_builder.node_features.sync import NodeFeaturesSync
 from driver_builder.node_features.wanted_labels import applied, decide
-from driver_builder.observed.inventory import read_node
+from driver_builder.snapshot.inventory import read_node
 from kube_api.errors import Forbidden, KubeApiError, NotFound, ServerUnavailable, TooManyRequests, Unreachable
 from kube_api.resources import NODE_FEATURES, NODES
 from tests.support.driver_builder.labelled_nodes import LabelledNodes

@@ -14,10 +14,10 @@ from driver_builder.archives.image_archive import sha256
 from driver_builder.model.image_state import Absent, Invalid, Present, Unauthorized, Unreachable
 from driver_builder.model.images import MODULES_LABEL, REUSED_LABEL, ImageRef
 from driver_builder.model.registry_reach import Reach, parse_hosts, parse_networks
-from driver_builder.plan import plan
-from driver_builder.references.registry_access import Registries
+from driver_builder.plan.plan import plan
 from driver_builder.registry import registry_connection
 from driver_builder.registry.registry import MAX_LABELS, RegistryClient
+from driver_builder.registry.registry_access import Registries
 from tests.support.driver_builder.factories import SETTINGS, snapshot, with_images
 from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.driver_builder.scripted_registry import Reply, Request, ScriptedRegistry, scripted_registry

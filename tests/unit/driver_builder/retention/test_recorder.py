@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from driver_builder.desired.resolve_all import resolve_all
 from driver_builder.model.image_state import Absent
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.plan import plan
-from driver_builder.planning.actions import StartBuild
+from driver_builder.nodes.actions import StartBuild
+from driver_builder.plan.plan import plan
 from driver_builder.retention import record
 from driver_builder.retention.record import Record
 from driver_builder.retention.recorder import EVERY_SECONDS, ImageRecorder, record_path
+from driver_builder.snapshot.snapshot import Snapshot
+from driver_builder.targets.resolve_all import resolve_all
 from kube_api.errors import Conflict, Forbidden, KubeApiError, ServerUnavailable
 from tests.support.driver_builder import factories
 from tests.support.driver_builder.factories import DIGEST, NAMESPACE, NOW, SETTINGS

@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from driver_builder.base.errors import ConfigurationError, TemporaryError
 from driver_builder.builds.docker.docker_engine import docker_engine
-from driver_builder.errors import ConfigurationError, TemporaryError
 
 
 @pytest.mark.parametrize("address", ["", "/run/docker.sock", "http://host:2375", "npipe:////./pipe/docker"])

@@ -9,12 +9,12 @@ import pytest
 
 from driver_builder import config
 from driver_builder.archives.image_archive import sha256
+from driver_builder.base.errors import RegistryRefused
 from driver_builder.builds.job import upload
 from driver_builder.builds.job.upload import IMAGE, fetch_build, push_build
 from driver_builder.builds.kernel_metadata import COMPILER, SYMVERS
 from driver_builder.cli.commands import upload_command
 from driver_builder.config import settings
-from driver_builder.errors import RegistryRefused
 from driver_builder.model.setting import Group
 from driver_builder.registry.registry import RegistryClient
 
