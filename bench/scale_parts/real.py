@@ -140,7 +140,7 @@ def beside(ground: Ground, folder: Path) -> Iterator[tuple[Process, CountingProx
         "DRIVER_BUILDER_REGISTRY_ALLOWED_HOSTS": ground.testbed.registry.host,
     }
     try:
-        flags = ("--namespace", NAMESPACE, "--templates", str(ground.templates), "--feature-rules-namespace", NAMESPACE)
+        flags = ("--namespace", NAMESPACE, "--templates", str(ground.templates))
         with running(folder, files, environment, *flags) as process:
             yield process, proxy
     finally:

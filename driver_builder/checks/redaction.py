@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from driver_builder.config import ENVIRONMENT_PREFIX
+from driver_builder.model.setting import ENVIRONMENT_PREFIX
 from kube_api import names
 
 Redact = Callable[[str], str]

@@ -13,7 +13,8 @@ from driver_builder.api.driver_spec import DriverSpec, KernelMapping
 from driver_builder.api.spec_reader import Path, dotted, shown
 from driver_builder.model import driver_key, images, permissions, quantities
 from driver_builder.model.build import MIRROR_ARG, TOOLS_IMAGE, Signing, SourceArchive, SourceGit, SourceImage
-from driver_builder.model.permissions import Permissions, Setting
+from driver_builder.model.permissions import Permissions
+from driver_builder.model.setting import Setting
 from driver_builder.model.userspace import UserspaceArchive
 from kube_api.text import first_few
 

@@ -14,6 +14,7 @@ from driver_builder.builds.templates import templates
 from driver_builder.cli.commands import build_command
 from driver_builder.cli.offline import given_files, offline_cluster
 from driver_builder.cluster.driver_inputs import DriverInputs
+from driver_builder.model.setting import Group
 from driver_builder.nodes.actions import StartBuild
 from driver_builder.prebuild.preflight import parse_target
 from driver_builder.snapshot.snapshot import SigningCertificate
@@ -57,7 +58,7 @@ def test_the_key_is_the_controllers(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     wanted = built_by_controller(case)
     parser = argparse.ArgumentParser()
-    config.add_connection_flags(parser)
+    config.add_flags(parser, Group.CONNECTION)
     build_command.add_flags(parser)
     flags = parser.parse_args([*files_of(case, tmp_path), "--kernel", case.kernel, "--os", case.os])
     given = given_files.read(flags, case.namespace)

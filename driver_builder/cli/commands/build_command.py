@@ -33,6 +33,7 @@ from driver_builder.cluster.driver_inputs import DriverInputs
 from driver_builder.config import Settings
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.kernels import KernelTarget
+from driver_builder.model.setting import Group
 from driver_builder.nodes.actions import StartBuild
 from driver_builder.prebuild.kernel_list import parse_kernels
 from driver_builder.prebuild.preflight import Preflight, Result, Verdict, parse_target
@@ -82,8 +83,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="passwords of registries, for drivers whose Secret is in no file"
         " (default: config.json in DOCKER_CONFIG, else in ~/.docker)",
     )
-    config.add_engine_flags(parser)
-    config.add_permission_flags(parser)
+    config.add_flags(parser, Group.ENGINE, Group.PERMISSIONS)
     add_output_flag(parser)
 
 

@@ -21,6 +21,7 @@ from driver_builder.cli.examination.collect import Collection
 from driver_builder.cli.examination.examine import QUICK_SECONDS, Examination, Options
 from driver_builder.config import Settings
 from driver_builder.model.images import ImageRepository, parse_reference, wrong_registry
+from driver_builder.model.setting import Group
 from kube_api.client import Client
 from kube_api.node_policy import parse_account
 from kube_api.text import printable
@@ -43,8 +44,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--registry-plain-http", action="store_true", help="--registry has no TLS, as spec.registry.plainHttp"
     )
-    config.add_builder_flags(parser)
-    config.add_permission_flags(parser)
+    config.add_flags(parser, Group.BUILDER, Group.ENGINE, Group.PERMISSIONS)
     add_output_flag(parser)
 
 

@@ -17,6 +17,7 @@ from driver_builder.cli.offline.docker_passwords import read_docker_config
 from driver_builder.cluster.observe import Observer
 from driver_builder.config import Settings
 from driver_builder.model.permissions import Permissions
+from driver_builder.model.setting import Group
 from driver_builder.registry.registry import RegistryClient
 from driver_builder.registry.registry_access import Registries
 from driver_builder.retention import record
@@ -39,7 +40,7 @@ _MIB = 1 << 20
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``gc``."""
     parser.add_argument("--delete", action="store_true", help="remove the images (default: only show them)")
-    config.add_gc_flags(parser)
+    config.add_flags(parser, Group.GC)
     add_output_flag(parser)
 
 

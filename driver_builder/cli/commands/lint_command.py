@@ -22,6 +22,8 @@ from driver_builder.cli import output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
 from driver_builder.cluster import plain_data, snapshot_file
 from driver_builder.config import Settings
+from driver_builder.model.permissions import read as read_permissions
+from driver_builder.model.setting import Group
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.snapshot.inventory import Node
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS
@@ -39,7 +41,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="nodes to check mappings against, from driver-builder snapshot or kubectl get nodes -o json",
     )
     known.add_argument("--kernels", metavar="RELEASE,...", help="kernel releases to check mappings against")
-    config.add_permission_flags(parser)
+    config.add_flags(parser, Group.PERMISSIONS)
     add_output_flag(parser)
 
 
@@ -54,7 +56,7 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
     findings: list[Finding] = []
     documents = list(read_documents(flags.files))
     known = {**fleet.drivers, **dict(_specs(documents))}
-    limits = config.permissions_of(settings.permission_texts, fleet.permissions)
+    limits = read_permissions(settings.permission_texts, fleet.permissions)
     fleet = replace(fleet, drivers=known, permissions=limits, config_maps=dict(_config_maps(documents)))
     for document in documents:
         if isinstance(document, Unreadable):

@@ -58,7 +58,10 @@ from kube_api.log_lines import follow_signals
 
 logger = logging.getLogger(__name__)
 
-add_flags = config.add_run_flags
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``run``."""
+    config.add_flags(parser, *config.RUN)
 
 
 def run(_flags: argparse.Namespace, settings: Settings) -> int:
@@ -158,7 +161,7 @@ def _act(
     labels = NodeFeaturesSync(client, cache, namespaces=settings.node_feature_namespaces, stop=stop, written=wake.set)
     rules = FeatureRulesSync(client, namespace=settings.feature_rules_namespace, stop=stop)
     parts = jobs.Parts(
-        resync_seconds=settings.resync_seconds,
+        resync_seconds=settings.waits.resync,
         wake=wake.set,
         record_images=recorder.record,
         forget_answers=answers.prune,

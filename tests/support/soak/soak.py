@@ -115,7 +115,7 @@ class Soak:
             "--kubeconfig", str(write_kubeconfig(folder / f"{name}.kubeconfig", text)),
             "--namespace", self._name, "--docker-host", f"tcp://{self._engine.host}",
             "--templates", str(folder / "templates"), "--loader-image", "r.io/l:1", "--no-feature-rules",
-            "--resync-seconds", str(RESYNC_SECONDS), "--retry-min-seconds", "1", "--retry-max-seconds", "8",
+            "--test-waits", f"{RESYNC_SECONDS},1,8",
         ]  # fmt: skip
         return Controller(name, folder, arguments, self._clock)
 

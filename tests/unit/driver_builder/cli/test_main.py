@@ -57,6 +57,20 @@ def test_how_it_logs_is_a_flag_or_a_variable(
     assert chosen == [expected]
 
 
+def test_a_retired_setting_is_warned_of_once(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the log, which is standard error: what is printed can still be applied."""
+    assert main.main(["admission-policy"]) == 0
+    plain = capsys.readouterr().out
+    assert caplog.messages == []
+    monkeypatch.setenv("DRIVER_BUILDER_RETRY_MAX_SECONDS", "60")
+    assert main.main(["admission-policy"]) == 0
+    assert capsys.readouterr().out == plain
+    (warning,) = caplog.messages
+    assert warning.startswith("DRIVER_BUILDER_RETRY_MAX_SECONDS is retired since 0.2, and ignored: a failing build")
+
+
 def test_a_log_format_that_does_not_exist_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -305,7 +319,7 @@ def test_a_controller_without_the_image_of_the_loader_is_not_started(capsys: pyt
         pytest.param(["--help"], 0, id="help"),
         pytest.param([], 2, id="no command"),
         pytest.param(["dance"], 2, id="unknown command"),
-        pytest.param(["run", "--max-builds", "0"], 2, id="wrong flag"),
+        pytest.param(["run", "--dance"], 2, id="unknown flag"),
     ],
 )
 def test_the_parser_ends_with_its_codes(words: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
