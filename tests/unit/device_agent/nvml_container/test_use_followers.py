@@ -102,6 +102,7 @@ def test_the_same_request_again_is_not_asked_again(tmp_path: Path) -> None:
         client.state()
         for _ in range(20):
             client.ask(FOLLOW_USE, ("a/b",))
+        wait_until_heard(running, Request(FOLLOW_USE, ("a/b",)))
         client.ask(LOOK)
         wait_for(lambda: Request(LOOK) in heard(running), "the look")
         assert heard(running).count(Request(FOLLOW_USE, ("a/b",))) == 1
