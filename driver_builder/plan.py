@@ -22,7 +22,6 @@ from driver_builder.desired.resolve import Resolved, resolve
 from driver_builder.desired.resource_conflicts import resource_conflicts
 from driver_builder.desired.shared_work import SharedWork, written_needs
 from driver_builder.errors import InternalError, InvalidDriver
-from driver_builder.model.image_state import Present
 from driver_builder.objects import slots
 from driver_builder.objects.tolerations import of_pending
 from driver_builder.observed import inventory
@@ -42,7 +41,6 @@ from driver_builder.planning.drift import repair
 from driver_builder.planning.ordinary import ordinary_nodes
 from driver_builder.planning.plan_labels import evidence_of_weighed, relabel, unlabel
 from driver_builder.planning.plan_memory import Inputs, PlanMemory
-from driver_builder.planning.plan_reuse import Reusable
 from driver_builder.planning.plan_target import plan_target
 from driver_builder.planning.plan_view import DriverPlan, DriverView, PlanSettings
 from driver_builder.planning.wave_labels import moving, restore, tidy, with_moved
@@ -297,8 +295,7 @@ def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, me
     if resolved is None or not resolved.holds(view.snapshot, driver):
         resolved = resolve(view.snapshot, driver, driver.spec, view.settings.template_versions)
     wanted, stock, rebuilds = resolved.targets, resolved.inventory, resolved.rebuilds
-    reusable = Reusable(wanted, partial(_is_there, view.snapshot, driver))
-    view = _with_ordinary(replace(view, wanted=wanted, rebuilds=rebuilds, reusable=reusable), memory)
+    view = _with_ordinary(replace(view, wanted=wanted, rebuilds=rebuilds), memory)
     # A prebuild or its failure still counts when a node boots the kernel.
     ahead_before = {entry.target.target: entry.target for entry in previous_ahead(driver.status).values()}
     informed = replace(view, before={**ahead_before, **view.before})
@@ -393,10 +390,6 @@ def _with_ordinary(view: DriverView, memory: PlanMemory) -> DriverView:
     names = found.elsewhere.union(*found.others.values())
     others = tuple(view.nodes[name] for name in sorted(names) if name in view.nodes)
     return replace(view, waiting=found.waiting, others=others, others_of=found.others)
-
-
-def _is_there(snapshot: Snapshot, driver: DriverContainer, item: ImageTarget) -> bool:
-    return isinstance(snapshot.image(driver.key, item.image), Present)
 
 
 def _is_leaving(action: Action, leaving: Leaving) -> bool:

@@ -26,7 +26,6 @@ from driver_builder.observed.rebuild import Rebuilds
 from driver_builder.observed.snapshot import DaemonSet, DriverPod, FailedBuild, Snapshot, Suspension
 from driver_builder.persistent import Layered
 from driver_builder.planning.actions import Action, TakeNode
-from driver_builder.planning.plan_reuse import Reusable
 from driver_builder.planning.settled import Settled
 from driver_builder.planning.standing import Placed, TargetStanding
 from driver_builder.reasons import Reason, TargetState
@@ -178,8 +177,6 @@ class DriverView:
     """Whether a wave does not end yet (:mod:`driver_builder.rollout.held_waves`)."""
     wanted: tuple[DesiredTarget, ...] = ()
     """What all targets of the driver should run, once it is resolved."""
-    reusable: Reusable = field(default_factory=Reusable)
-    """Candidates for re-use among them."""
     rebuilds: Rebuilds = Rebuilds(requests={}, tokens={})  # noqa: RUF009  # a frozen value
     pairs: Mapping[str, Pair] = field(default_factory=dict)
     """By target, both DaemonSets of those in a wave."""
