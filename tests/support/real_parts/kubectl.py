@@ -5,13 +5,12 @@ import subprocess
 import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[3]
 NEWEST = Path(sysconfig.get_path("scripts")) / "kubectl"
 """Beside the Python that runs the tests."""
-NO_HOME = "/dev/null"
-"""A home in which kubectl cannot make a cache: it would make any folder that is missing."""
 
 
 class Said(NamedTuple):
@@ -24,16 +23,18 @@ class Said(NamedTuple):
 
 def run(program: Path, *words: str, given: str = "", environment: Mapping[str, str] | None = None) -> Said:
     """Run a command in the root of the repository, with no cluster but one that is named."""
-    done = subprocess.run(
-        [program, *words],
-        cwd=ROOT,
-        env={"PATH": "/usr/bin:/bin", "HOME": NO_HOME, **(environment or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-        input=given,
-        timeout=600,
-    )
+    # It keeps a cache at home, and makes a home that is missing.
+    with TemporaryDirectory(prefix="kubectl-home-") as home:
+        done = subprocess.run(
+            [program, *words],
+            cwd=ROOT,
+            env={"PATH": "/usr/bin:/bin", "HOME": home, **(environment or {})},
+            capture_output=True,
+            text=True,
+            check=False,
+            input=given,
+            timeout=600,
+        )
     return Said(done.returncode, done.stdout, done.stderr)
 
 
