@@ -61,8 +61,9 @@ format: $(READY) ## Format the code and apply automatic fixes
 records: $(READY) ## Take what the last test run (make test, make test-slice) ran on, and write the tables of what was tested
 	@$(BIN)/python -m tests.records_page
 
-docs: $(READY) ## Write docs/reasons.md from the table of reasons
+docs: $(READY) ## Write docs/reasons.md and docs/settings.md from their tables
 	@$(BIN)/python -m tests.reasons_page
+	@$(BIN)/python -m tests.settings_page
 
 manifests: $(READY) ## Render deploy/ from the Helm chart
 	@$(BIN)/python -m tools.manifests

@@ -40,8 +40,8 @@ from driver_builder.builds.docker.docker_builder import DockerBuilder  # noqa: E
 from driver_builder.builds.docker.docker_engine import docker_engine  # noqa: E402
 from driver_builder.builds.job.job_builder import JobBuilder  # noqa: E402
 from driver_builder.builds.job.job_manifest import JobSettings  # noqa: E402
-from driver_builder.images.pipeline import build_and_push  # noqa: E402
-from driver_builder.images.toolchain_image import keep_toolchain  # noqa: E402
+from driver_builder.builds.pipeline.pipeline import build_and_push  # noqa: E402
+from driver_builder.builds.pipeline.toolchain_image import keep_toolchain  # noqa: E402
 from driver_builder.model.build import (  # noqa: E402
     Builder,
     BuildRequest,
@@ -53,9 +53,9 @@ from driver_builder.model.build import (  # noqa: E402
 from driver_builder.model.images import ImageRef  # noqa: E402
 from driver_builder.model.kernels import KernelTarget, KernelVersion  # noqa: E402
 from driver_builder.model.toolchain import toolchain_image  # noqa: E402
-from driver_builder.planning.actions import StartBuild  # noqa: E402
-from driver_builder.references.registry_access import Registries  # noqa: E402
+from driver_builder.nodes.actions import StartBuild  # noqa: E402
 from driver_builder.registry.registry import RegistryClient  # noqa: E402
+from driver_builder.registry.registry_access import Registries  # noqa: E402
 from kube_api import names  # noqa: E402
 from kube_api.client import Client  # noqa: E402
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES  # noqa: E402

@@ -55,8 +55,8 @@ NVIDIA = "{migStrategy: mixed, mig: {enabled: true, drain: true}}"
 KEY = "sevens"
 _WITH_ACCOUNT = """
 sys.modules["yaml._yaml"] = None
-import os, kube_api.connection
-kube_api.connection.SERVICE_ACCOUNT = os.environ["ACCOUNT"]
+import os, kube_api.credentials
+kube_api.credentials.SERVICE_ACCOUNT = os.environ["ACCOUNT"]
 """
 """An agent whose account is in another folder, without libyaml, which the image does not have."""
 START_WITH_TOKEN = START.replace("\nfrom device_agent", f"{_WITH_ACCOUNT}from device_agent")

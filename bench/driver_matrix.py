@@ -31,9 +31,9 @@ sys.path.insert(0, str(REPOSITORY))
 from bench.matrix import building, drivers, loading, plain, reporting  # noqa: E402
 from bench.matrix.kernels import choose_kernels, elsewhere, known_kernels  # noqa: E402
 from bench.matrix.results import Build, Outcome, Results, Trial, Verdict, default_path  # noqa: E402
+from driver_builder.base.errors import TemporaryError  # noqa: E402
 from driver_builder.builds.docker.docker_builder import DockerBuilder  # noqa: E402
 from driver_builder.builds.docker.docker_engine import docker_engine  # noqa: E402
-from driver_builder.errors import TemporaryError  # noqa: E402
 from driver_builder.model.build import BuildRequest  # noqa: E402
 from testbed.base_image import ensure_base_image  # noqa: E402
 from testbed.errors import TestbedError  # noqa: E402

@@ -27,7 +27,7 @@ sys.path.insert(0, str(REPOSITORY))
 
 from bench.matrix.kernels import known_kernels  # noqa: E402
 from demo.deploy import DEPLOY, ensure  # noqa: E402
-from driver_builder.errors import TemporaryError  # noqa: E402
+from driver_builder.base.errors import TemporaryError  # noqa: E402
 from kube_api import names  # noqa: E402
 from kube_api.client import Client  # noqa: E402
 from kube_api.errors import NotFound  # noqa: E402

@@ -144,15 +144,16 @@ class OwnClusterScenario(Steps[OwnNode]):
         jobs = {"DRIVER_BUILDER_JOB_HOST_NETWORK": "true"} if settings.host_network else {}
         # They would stay in the owner's registry, and the demo ends before they save anything.
         toolchains = {"DRIVER_BUILDER_TOOLCHAINS": "false"}
+        often = {"DRIVER_BUILDER_TEST_WAITS": "10,30,3600"}
         where = {BUILDER_LABEL: "true"} if settings.engine_socket else {}
         return deploy.Overlay(
             images=self.images,
             host_network=settings.host_network,
             environment={
                 **dict.fromkeys(_WORKLOADS, api),
-                "driver-builder": {**api, **passwords, **host, **jobs, **toolchains},
+                "driver-builder": {**api, **passwords, **host, **jobs, **toolchains, **often},
             },
-            arguments={**port_flags, "driver-builder": (*port_flags.get("driver-builder", ()), "--resync-seconds=10")},
+            arguments=port_flags,
             probe_ports=ports,
             engine_socket=settings.engine_socket,
             node_selectors={"nfd-worker": _OUR_PLATFORM, "driver-builder": {**where, **_OUR_PLATFORM}},

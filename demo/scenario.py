@@ -78,16 +78,15 @@ class Scenario(Steps[Guest]):
         """What this cluster needs changed in ``deploy/``: it has no pod network, and its ports are its own."""
         api = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(self.ground.api_port)}
         ports = dict(zip(("driver-builder", "nfd-worker"), free_ports(2), strict=True))
+        # To push toolchains takes longer than building from them saves here. Tests of them switch them on.
+        settings = {"DRIVER_BUILDER_TOOLCHAINS": "false", "DRIVER_BUILDER_TEST_WAITS": "10,5,3600"}
         return deploy.Overlay(
             images=self.images,
             host_network=True,
-            # To push toolchains takes longer than building from them saves here. Tests of them switch them on.
-            environment={"driver-builder": {**api, "DRIVER_BUILDER_TOOLCHAINS": "false"}, "nfd-worker": api},
+            environment={"driver-builder": {**api, **settings}, "nfd-worker": api},
             arguments={
                 "driver-builder": (
                     f"--port={ports['driver-builder']}",
-                    "--retry-min-seconds=5",
-                    "--resync-seconds=10",
                     # The testbed's registry is on this machine, has no TLS, and now and then a password.
                     "--registry-plain-http-passwords",
                     f"--registry-allowed-hosts={self.ground.registry.host}",

@@ -9,7 +9,7 @@ import docker
 import yaml
 
 from demo.cluster import NAMESPACE, Cluster
-from driver_builder.reasons import SECTIONS, Reason
+from driver_builder.base.reasons import SECTIONS, Reason
 from kube_api import names
 
 EXAMPLE = Path(__file__).parents[1] / "examples/edu-driver"

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any, NamedTuple, Protocol, Self
 
-from kube_api.connection import Connection, Response, Timeout, connect
+from kube_api.connection import Connection, Response, Timeout
+from kube_api.credentials import connect
 from kube_api.errors import Gone, KubeApiError, Unreachable, from_response
 
 Object = dict[str, Any]

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from driver_builder.reasons import SECTIONS, Meaning, Reason, Suspends
+from driver_builder.base.reasons import SECTIONS, Meaning, Reason, Suspends
 
 PAGE = Path(__file__).parents[1] / "docs/reasons.md"
 
 _HEAD = """\
-<!-- Made by make docs from driver_builder/reasons.py: change that file. -->
+<!-- Made by make docs from driver_builder/base/reasons.py: change that file. -->
 
 # Reasons
 

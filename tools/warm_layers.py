@@ -18,9 +18,9 @@ from pathlib import Path
 import docker
 
 from driver_builder.builds.docker.docker_engine import docker_engine
+from driver_builder.builds.templates.templates import HEADERS_STAGE, render, templates_directory
 from driver_builder.model.build import BuildRequest, ModuleSpec, OwnTemplate, SourceFiles
 from driver_builder.model.kernels import KernelTarget, KernelVersion
-from driver_builder.templates.templates import HEADERS_STAGE, render, templates_directory
 from testbed.base_image import base_image_archive, base_image_ref, ensure_base_image
 from testbed.errors import TestbedError
 from testbed.kernels import CLOUD, GENERIC, KernelPackage, choose_kernels, newest_kernel, parse_candidates

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from bench.matrix.results import Build, Outcome
 from driver_builder.archives.image_archive import read_image_archive
+from driver_builder.base.errors import BuildFailed, VerificationFailed
+from driver_builder.base.reasons import Reason, suspends
 from driver_builder.builds.docker.docker_builder import DockerBuilder
-from driver_builder.errors import BuildFailed, VerificationFailed
 from driver_builder.model.build import BuildRequest, BuiltImage, LogSink
 from driver_builder.modules.verify import verify
-from driver_builder.reasons import Reason, suspends
 from tests.support.driver_builder.image_tars import read_files
 
 

@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from driver_builder.builds.templates import templates
 from driver_builder.model.build import BuildRequest, ModuleSpec, Source, SourceFiles, SourcePackage
 from driver_builder.model.kernels import KernelTarget, KernelVersion
-from driver_builder.templates import templates
 from testbed.base_image import base_image_ref
 from testbed.errors import TestbedError
 from testbed.kernels import parse_candidates

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.matrix.results import Verdict
-from driver_builder.errors import VerificationFailed
+from driver_builder.base.errors import VerificationFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.modules import vermagic
 from driver_builder.modules.kernel_module import KernelModule, parse_kernel_module
 from driver_builder.modules.symvers import has_crcs, owner_names, parse_module_symvers
 from driver_builder.modules.verify_files import check_depends
 from driver_builder.modules.verify_symbols import check_exports, check_symbols
-from driver_builder.reasons import Reason
 from testbed.guest import cpio
 from testbed.guest.initramfs import load_order, parse_modules_dep, read_module
 from testbed.guest.initramfs import module_name as name_of_file

@@ -7,7 +7,7 @@ import docker
 
 from bench.matrix.drivers import EDU
 from bench.matrix.results import Plain
-from driver_builder.errors import TemporaryError
+from driver_builder.base.errors import TemporaryError
 from driver_builder.model.build import BuildRequest, SourcePackage
 
 _SAID = re.compile(r"plain dkms (\S+) ended with (\d+)")

@@ -13,7 +13,8 @@ from typing import Any
 
 from bench.rollout_parts.api_server import ApiServer
 from bench.scale_parts.fleet import as_kept, path_of, suffix, uid
-from driver_builder.objects import manifests, pull_pod
+from driver_builder.objects import manifests
+from driver_builder.tasks import pull_pod
 from kube_api import names
 from kube_api.resources import DAEMON_SETS, NODES, PODS
 from kube_api.timestamps import timestamp

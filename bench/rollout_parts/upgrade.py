@@ -33,7 +33,7 @@ from driver_builder.controller.execute import Executor
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.reconcile import Reconciler
 from driver_builder.controller.report import Reporter
-from driver_builder.plan import Plan
+from driver_builder.plan.plan import Plan
 from kube_api.client import Client
 from kube_api.resources import DRIVER_CONTAINERS
 from tests.support.driver_builder.factories import NAMESPACE, SETTINGS

@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from bench.scale_parts.cells import Cell
+from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.objects import manifests
-from driver_builder.planning.plan_view import PlanSettings
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS, Resource
 from tests.support.driver_builder.factories import NAMESPACE, SETTINGS
 from tests.support.driver_builder.model_parts import ModelRegistries

@@ -29,10 +29,10 @@ from driver_builder.controller.execute import Executor
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.reconcile import Reconciler
 from driver_builder.controller.report import Reporter
-from driver_builder.desired.resolve_all import resolve_all
 from driver_builder.model.image_state import Absent, ImageState, Present
 from driver_builder.model.images import ImageRef
-from driver_builder.plan import Plan, plan
+from driver_builder.plan.plan import Plan, plan
+from driver_builder.targets.resolve_all import resolve_all
 from kube_api.client import Client
 from kube_api.resources import PODS
 from tests.support.driver_builder.factories import NAMESPACE, SETTINGS

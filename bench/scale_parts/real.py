@@ -23,9 +23,9 @@ from bench.scale_parts.controller_process import STARTED, Process, account, firs
 from bench.scale_parts.fleet import RESOURCES, Fleet, Making, driver_name, kernel, node_name
 from bench.scale_parts.process import cpu_seconds, peak_mib, reset_peak, resident_mib
 from bench.scale_parts.proxy import CountingProxy, a_minute
-from driver_builder.desired.desired_target import TemplateVersions
-from driver_builder.planning.plan_view import PlanSettings
-from driver_builder.templates.templates import template_versions
+from driver_builder.builds.templates.templates import template_versions
+from driver_builder.nodes.plan_view import PlanSettings
+from driver_builder.targets.desired_target import TemplateVersions
 from kube_api import names
 from kube_api.client import STRATEGIC_MERGE_PATCH, Client
 from kube_api.resources import DRIVER_CONTAINERS, NODES, PODS
@@ -140,7 +140,7 @@ def beside(ground: Ground, folder: Path) -> Iterator[tuple[Process, CountingProx
         "DRIVER_BUILDER_REGISTRY_ALLOWED_HOSTS": ground.testbed.registry.host,
     }
     try:
-        flags = ("--namespace", NAMESPACE, "--templates", str(ground.templates), "--feature-rules-namespace", NAMESPACE)
+        flags = ("--namespace", NAMESPACE, "--templates", str(ground.templates))
         with running(folder, files, environment, *flags) as process:
             yield process, proxy
     finally:

@@ -47,7 +47,7 @@ def typed() -> Decode:
 def ours() -> Decode:
     """Import the controller's readers; gives what decodes a page into what it keeps."""
     from driver_builder.cluster.read_pods import read_owned_pod  # noqa: PLC0415 - the other way does without it
-    from driver_builder.observed.inventory import read_node  # noqa: PLC0415 - as above
+    from driver_builder.snapshot.inventory import read_node  # noqa: PLC0415 - as above
 
     readers: dict[str, Callable[[Any], Any]] = {"nodes": read_node, "pods": read_owned_pod}
 

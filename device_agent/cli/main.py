@@ -85,7 +85,7 @@ def _run_with_settings(parsed: "argparse.Namespace", environment: Environment) -
 
         return show(_with_logging(build_settings(flags, environment)))
     if parsed.command == "cards":
-        from device_agent.cli.cards_command import write_cards  # noqa: PLC0415 - as above
+        from device_agent.cli.profiles_command import write_cards  # noqa: PLC0415 - as above
 
         return write_cards(_with_logging(build_settings(flags, environment)), parsed.output)
     return _run(flags, environment)

@@ -1,13 +1,11 @@
 """``device-agent mig plan``: what a key of mig-parted's file does to cards, without a cluster and without a card."""
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from device_agent.cli.input_file import read_input
-from device_agent.cli.table import write_table
+from device_agent.cli.streams import read_input, write_json, write_table
 from device_agent.mig.cards import named_cards, parse_mig_cards
 from device_agent.mig.parse import LONGEST_FILE, parse_layouts
 from device_agent.mig.plan import CardPlan, plan_cards
@@ -33,8 +31,7 @@ def print_plan(file: str, key: str, names: Sequence[str], cards_file: str | None
         cards = parse_mig_cards(read_input(cards_file, LONGEST_CARDS), cards_file)
     plans = plan_cards(entries, cards)
     if output == "json":
-        document = {"key": key, "cards": [_plain(one) for one in plans], "devices": _devices(plans)}
-        sys.stdout.write(f"{json.dumps(document, indent=2)}\n")
+        write_json({"key": key, "cards": [_plain(one) for one in plans], "devices": _devices(plans)})
     else:
         write_table([_HEADER, *(row for one in plans for row in _rows(one))])
         if devices := _devices(plans):

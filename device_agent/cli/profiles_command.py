@@ -1,18 +1,26 @@
-"""``device-agent profiles check``: what each profile of a folder would offer, without a cluster and without cards."""
+"""``device-agent profiles check``: what each profile of a folder would offer, without a cluster and without cards.
 
-import json
+And ``device-agent cards``: writes the cards of this node, as ``profiles check --cards`` reads them.
+"""
+
+import asyncio
 import sys
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from device_agent.cli.input_file import read_input
-from device_agent.cli.table import write_table
+import yaml
+
+from device_agent.cli.streams import read_input, write_json, write_table
+from device_agent.config.options import Settings
 from device_agent.errors import ProfileRefused
 from device_agent.gpu_state.state import CardState
-from device_agent.profiles.cards_file import LONGEST_FILE, parse_cards
+from device_agent.profiles.cards_file import LONGEST_FILE, parse_cards, plain_cards
 from device_agent.profiles.folder import Texts, read_profiles
 from device_agent.profiles.parse import parse_profile
 from device_agent.profiles.strategy import by_strategy
 from device_agent.profiles.summary import Line, lines_of
+from device_agent.sources.nvidia.client import USUAL, Heard, NvmlClient
+from device_agent.sources.nvidia.roster import EMPTY, after_state
 from device_resources.nvidia import MigStrategy
 from kube_api.text import printable
 
@@ -36,7 +44,7 @@ def check_profiles(folder: str, cards_file: str | None, output: str) -> int:
     texts = read_profiles(folder)
     checked = [_check(key, texts, cards) for key in texts.keys]
     if output == "json":
-        sys.stdout.write(f"{json.dumps({'profiles': [_plain(one) for one in checked]}, indent=2)}\n")
+        write_json({"profiles": [_plain(one) for one in checked]})
     else:
         _write(checked)
     return 1 if any(one.error for one in checked) else 0
@@ -75,3 +83,33 @@ def _cells(line: Line) -> tuple[str, str, str, str]:
 def _plain(one: Checked) -> dict[str, Any]:
     resources = [{**line._asdict(), "total": line.total} for line in one.lines]
     return {"name": one.key, "resources": resources, "error": one.error, "remarks": list(one.remarks)}
+
+
+def write_cards(settings: Settings, output: str) -> int:
+    """Print the cards that the container ``nvml`` names now; 1 if it names none, or not each of them."""
+    heard = asyncio.run(_hear(settings))
+    if heard.state is None or heard.trouble:
+        sys.stderr.write(f"device-agent: the cards are not known: {heard.trouble}\n")
+        return 1
+    roster, unnamed = after_state(EMPTY, heard.state)
+    _write_cards(roster.cards, output)
+    if unnamed:
+        sys.stderr.write(f"device-agent: {unnamed} cards cannot be read, and are left out\n")
+    return 1 if unnamed else 0
+
+
+async def _hear(settings: Settings) -> Heard:
+    client = NvmlClient(settings.nvml_socket, USUAL, lambda: None)
+    try:
+        await client.first_state()
+        return client.heard
+    finally:
+        await client.close()
+
+
+def _write_cards(cards: Sequence[CardState], output: str) -> None:
+    plain = plain_cards(cards)
+    if output == "json":
+        write_json(plain)
+    else:
+        yaml.safe_dump(plain, sys.stdout, sort_keys=False)

@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import Iterator, Sequence
 
-from device_agent.cli.table import write_table
+from device_agent.cli.streams import write_table
 from device_agent.config.config_file import Description, read_description
 from device_agent.config.options import Settings
 from device_agent.devices.model import MAX_DEVICES, Unit, is_too_much, offered

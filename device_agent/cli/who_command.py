@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from device_agent.cli.get_command import fetch_page
-from device_agent.cli.table import write_table
+from device_agent.cli.streams import write_json, write_table
 from kube_api.text import printable
 
 _OFF = "the exporter is off: set exporter.enabled to true in the configuration file"
@@ -35,7 +35,7 @@ def print_who(output: str, environment: Mapping[str, str]) -> int:
     except (ValueError, TypeError, LookupError) as error:
         known = _Answer({}, [], [f"the agent's answer cannot be read: {error}"], is_known=False)
     if known.is_known and output == "json":
-        sys.stdout.write(f"{json.dumps(known.said, indent=2)}\n")
+        write_json(known.said)
     elif known.is_known:
         _write(known.rows)
     sys.stderr.writelines(f"device-agent: {printable(problem)}\n" for problem in known.problems)

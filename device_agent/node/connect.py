@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 
 from kube_api.client import Client
-from kube_api.connection import SERVICE_ACCOUNT, service_account
+from kube_api.credentials import SERVICE_ACCOUNT, service_account
 
 
 def connect_with_token(environment: Mapping[str, str], folder: str = SERVICE_ACCOUNT) -> Client | None:

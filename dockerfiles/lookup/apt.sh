@@ -1,7 +1,7 @@
 #!/bin/bash
 # Which kernels a build in this base image can get headers of, for Debian and Ubuntu, all its flavours. Its one argument
 # is the family: debian or ubuntu. An engine runs it in a build, a Job as its command
-# (driver_builder/discovery/kernel_script.py). Both read the lines "driverwright-kernel: RELEASE" that it prints.
+# (driver_builder/prebuild/kernel_script.py). Both read the lines "driverwright-kernel: RELEASE" that it prints.
 #
 # Exit code: 67 archive not reachable. Nothing of it is kept: an engine commits what a build leaves.
 set -euo pipefail

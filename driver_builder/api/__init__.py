@@ -1,1 +1,1 @@
-"""What an admin writes: DriverContainer and its spec, read and checked."""
+"""What is in a DriverContainer? Its spec, read and checked, and the status that we write. Pure."""

@@ -13,8 +13,8 @@ from typing import Any
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.spec_cache import SpecCache
 from driver_builder.api.spec_parser import parse_spec
-from driver_builder.boundary import contained
-from driver_builder.errors import InvalidDriver
+from driver_builder.base.boundary import contained
+from driver_builder.base.errors import InvalidDriver
 from kube_api import names
 from kube_api.text import bounded_token
 

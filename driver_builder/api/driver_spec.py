@@ -3,7 +3,7 @@
 A field has the name of its field in the manifest, in snake_case. A reference to an object that has only a name is that
 name: ``secretRef.name`` is ``secret``, ``imagePullSecrets[].name`` are ``image_pull_secrets``.
 
-Place in the flow: ``spec_parser`` makes a :class:`DriverSpec` of JSON, ``desired`` says what follows from it.
+Place in the flow: ``spec_parser`` makes a :class:`DriverSpec` of JSON, ``targets`` says what follows from it.
 """
 
 from collections.abc import Mapping

@@ -6,7 +6,7 @@ Place in the flow: ``observe`` keeps one between reconciles and passes it to ``d
 from collections.abc import Callable, Iterable
 
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.errors import InvalidDriver
+from driver_builder.base.errors import InvalidDriver
 
 
 class SpecCache:

@@ -63,7 +63,7 @@ from driver_builder.api.stage_settings import StageSettings
 from driver_builder.api.stages_parser import read_stages
 from driver_builder.api.userspace_parser import read_userspace
 from driver_builder.api.vendor_parser import check_given, read_vendor
-from driver_builder.errors import InvalidDriver
+from driver_builder.base.errors import InvalidDriver
 from driver_builder.model import images
 from driver_builder.model.build import MIRROR_ARG
 from driver_builder.model.build_proxy import BuildProxy

@@ -1,6 +1,6 @@
 """``spec.stages`` as frozen values: what follows on a node once the driver is proven there.
 
-Place in the flow: ``spec_parser`` makes :class:`StageSettings`, ``driver_builder.stages`` decides by them.
+Place in the flow: ``spec_parser`` makes :class:`StageSettings`, ``plan_stages`` decides by them.
 """
 
 from dataclasses import dataclass, field

@@ -1,1 +1,1 @@
-"""Container images as archives: layers, files, bounds."""
+"""What is in an image? Layers, files, bounds."""

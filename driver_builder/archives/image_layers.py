@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import IO, cast
 
 from driver_builder.archives.bounded_tar import BoundedTar, TarTooLarge, bounded_tar, read_whole
-from driver_builder.errors import VerificationFailed
-from driver_builder.reasons import Reason
+from driver_builder.base.errors import VerificationFailed
+from driver_builder.base.reasons import Reason
 
 MAX_FILE = 192 << 20
 """Bytes of a file that is read into memory, such as a module. The largest known one is ``nvidia.ko`` 535 with its debug

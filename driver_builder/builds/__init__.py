@@ -1,1 +1,1 @@
-"""Builds: the queue, why they fail, and their logs."""
+"""How does a build request become an image under its tag, and why did it fail? Queue, builders, pipeline."""

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 from threading import Event
 from typing import Protocol
 
-from driver_builder.errors import BuildFailed
-from driver_builder.reasons import Reason
+from driver_builder.base.errors import BuildFailed
+from driver_builder.base.reasons import Reason
 
 _LOOK_SECONDS = 0.2
 

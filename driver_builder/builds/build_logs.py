@@ -20,10 +20,10 @@ from driver_builder.builds.bounded_log import packed
 from driver_builder.builds.build_output import cut, plain
 from driver_builder.builds.linear_patterns import compiled
 from driver_builder.model import driver_key
+from driver_builder.nodes.actions import StartBuild
 from driver_builder.objects.manifests import DRIVER_LABEL, KERNEL_ANNOTATION, TARGET_LABEL
-from driver_builder.observed.snapshot import FailedBuild
-from driver_builder.planning.actions import StartBuild
 from driver_builder.registry.credentials import Credentials
+from driver_builder.snapshot.snapshot import FailedBuild
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import Conflict, KubeApiError, NotFound

@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from driver_builder.errors import BuildFailed
-from driver_builder.reasons import Reason
+from driver_builder.base.errors import BuildFailed
+from driver_builder.base.reasons import Reason
 
 KEPT_LINES = 5000
 """Enough to have the first error of a compiler among them, however much make -k prints after it."""

@@ -16,19 +16,19 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from driver_builder import telemetry
-from driver_builder.boundary import contained
+from driver_builder.base import telemetry
+from driver_builder.base.boundary import contained
+from driver_builder.base.errors import DriverBuilderError
+from driver_builder.base.reasons import Reason, suspends, with_remedy
 from driver_builder.builds import circuit_breaker
 from driver_builder.builds.bounded_log import BoundedLog
 from driver_builder.builds.build_logs import Redactor
 from driver_builder.builds.circuit_breaker import EVERYBODY, Breaker
 from driver_builder.builds.failures import reason_of
 from driver_builder.builds.own_disk import own_disk
-from driver_builder.errors import DriverBuilderError
 from driver_builder.model.build import LogSink
-from driver_builder.observed.snapshot import FailedBuild, Suspension
-from driver_builder.planning.actions import StartBuild
-from driver_builder.reasons import Reason, suspends, with_remedy
+from driver_builder.nodes.actions import StartBuild
+from driver_builder.snapshot.snapshot import FailedBuild, Suspension
 from kube_api.errors import KubeApiError
 
 MAX_FAILURES = 1000

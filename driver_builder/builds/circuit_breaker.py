@@ -11,7 +11,7 @@ build that succeeds closes it.
 
 from dataclasses import dataclass, replace
 
-from driver_builder.reasons import Suspends, suspends
+from driver_builder.base.reasons import Suspends, suspends
 from kube_api.timestamps import timestamp
 
 OPENS_AFTER = 5

@@ -8,8 +8,7 @@ the texts are those of apt, make, GCC, modpost and of the container engines.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from driver_builder.builds.linear_patterns import Match, Pattern, compiled
-from driver_builder.errors import (
+from driver_builder.base.errors import (
     BuildFailed,
     ConfigurationError,
     DriverBuilderError,
@@ -20,8 +19,9 @@ from driver_builder.errors import (
     RegistryUnavailable,
     VerificationFailed,
 )
+from driver_builder.base.reasons import Reason
+from driver_builder.builds.linear_patterns import Match, Pattern, compiled
 from driver_builder.model.build_proxy import CA_FIELD
-from driver_builder.reasons import Reason
 from kube_api.errors import KubeApiError
 
 HEADERS_NOT_FOUND = 64

@@ -10,10 +10,10 @@ from pathlib import PurePosixPath
 from typing import IO, cast
 
 from driver_builder.archives.bounded_tar import read_whole
-from driver_builder.errors import BuildFailed
+from driver_builder.base.errors import BuildFailed
+from driver_builder.base.reasons import Reason
+from driver_builder.builds.templates.templates import FACTS_FOLDER
 from driver_builder.modules.symvers import MAX_SYMVERS
-from driver_builder.reasons import Reason
-from driver_builder.templates.templates import FACTS_FOLDER
 
 SYMVERS, COMPILER, VERMAGIC = "Module.symvers", "compiler", "vermagic"
 MAX_LINE = 4096

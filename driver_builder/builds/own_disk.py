@@ -4,8 +4,8 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from driver_builder.errors import BuildFailed
-from driver_builder.reasons import Reason
+from driver_builder.base.errors import BuildFailed
+from driver_builder.base.reasons import Reason
 
 
 @contextmanager

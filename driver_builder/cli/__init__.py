@@ -1,1 +1,1 @@
-"""The command line of driver-builder."""
+"""What can a person call? Commands, and how they print."""

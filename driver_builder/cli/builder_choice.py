@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from driver_builder.api.driver_spec import BuilderKind
+from driver_builder.base.errors import BuildFailed, ConfigurationError, DriverBuilderError, TemporaryError
+from driver_builder.builds.build_ca import read_build_ca
 from driver_builder.builds.job.job_builder import JobBuilder
 from driver_builder.builds.job.job_manifest import JobSettings
 from driver_builder.builds.own_disk import own_disk
+from driver_builder.builds.proxy_password import proxy_password
+from driver_builder.builds.signing_secrets import SigningSecrets
 from driver_builder.config import Settings
-from driver_builder.errors import BuildFailed, ConfigurationError, DriverBuilderError, TemporaryError
 from driver_builder.model.build import Builder, LogSink
 from driver_builder.model.build_proxy import variables
-from driver_builder.planning.actions import StartBuild
-from driver_builder.references.build_ca import read_build_ca
-from driver_builder.references.named_objects import ReferenceNotFound, read_secret
-from driver_builder.references.proxy_password import proxy_password
-from driver_builder.references.registry_access import PUSH_PATIENCE, Registries
-from driver_builder.references.registry_ca import read_ca
-from driver_builder.references.signing_secrets import SigningSecrets
+from driver_builder.nodes.actions import StartBuild
+from driver_builder.registry.named_objects import ReferenceNotFound, read_secret
+from driver_builder.registry.registry_access import PUSH_PATIENCE, Registries
+from driver_builder.registry.registry_ca import read_ca
 from kube_api.client import Client, Reader
 from kube_api.errors import KubeApiError
 
@@ -91,8 +91,8 @@ def make_image(
         DriverBuilderError: as the pipeline.
     """
     # What reads, verifies and signs images needs 10 MiB, and only a process that builds has it.
-    from driver_builder.images.pipeline import build_and_push, build_and_verify  # noqa: PLC0415 - see above
-    from driver_builder.images.toolchain_image import keep_toolchain  # noqa: PLC0415 - see above
+    from driver_builder.builds.pipeline.pipeline import build_and_push, build_and_verify  # noqa: PLC0415 - see above
+    from driver_builder.builds.pipeline.toolchain_image import keep_toolchain  # noqa: PLC0415 - see above
 
     make: Callable[..., str | None] = build_and_push if is_kept else build_and_verify
     given: dict[str, Any] = {

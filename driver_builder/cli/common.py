@@ -11,20 +11,21 @@ from typing import Any
 
 import yaml
 
-from driver_builder import snapshot_file
 from driver_builder.api.driver_container import DriverContainer
+from driver_builder.base.errors import ConfigurationError
+from driver_builder.builds.templates import templates
 from driver_builder.cli import output
+from driver_builder.cluster import snapshot_file
 from driver_builder.cluster.observe import Observer
-from driver_builder.config import Settings, permissions_of
+from driver_builder.config import Settings
 from driver_builder.controller.read_images import ImageReader
-from driver_builder.desired.desired_target import TemplateVersions
-from driver_builder.errors import ConfigurationError
 from driver_builder.model import defaults
-from driver_builder.observed.inventory import Node
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.planning.plan_view import DEFAULT_LOADER_IMAGE, PlanSettings
-from driver_builder.references.registry_access import Registries
-from driver_builder.templates import templates
+from driver_builder.model.permissions import read as read_permissions
+from driver_builder.nodes.plan_view import DEFAULT_LOADER_IMAGE, PlanSettings
+from driver_builder.registry.registry_access import Registries
+from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.snapshot import Snapshot
+from driver_builder.targets.desired_target import TemplateVersions
 from kube_api.client import Client
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
@@ -81,7 +82,7 @@ def read_snapshot(file: str) -> tuple[Snapshot, PlanSettings]:
 def with_permissions(known: PlanSettings, settings: Settings) -> PlanSettings:
     """Replace those permissions in a file that are set for this command; the file's others stay."""
     versions = known.template_versions
-    permissions = permissions_of(settings.permission_texts, versions.permissions)
+    permissions = read_permissions(settings.permission_texts, versions.permissions)
     return replace(known, template_versions=replace(versions, permissions=permissions))
 
 
@@ -104,8 +105,8 @@ def plan_settings(settings: Settings) -> PlanSettings:
         agent_drains=settings.agent_drains,
         dra_driver_accounts=settings.dra_driver_accounts,
         loader_privileges=settings.loader_privileges,
-        retry_min_seconds=settings.retry_min_seconds,
-        retry_max_seconds=settings.retry_max_seconds,
+        retry_min_seconds=settings.waits.retry_min,
+        retry_max_seconds=settings.waits.retry_max,
         unload_deadline_seconds=settings.unload_deadline_seconds,
         max_unavailable_nodes=settings.max_unavailable_nodes,
     )

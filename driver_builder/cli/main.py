@@ -5,12 +5,12 @@ Each command is a module with ``add_flags`` and ``run``.
 
 import argparse
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 from driver_builder import config
+from driver_builder.base.errors import ConfigurationError, DriverBuilderError
 from driver_builder.cli.commands import (
     build_command,
     build_logs_command,
@@ -32,9 +32,11 @@ from driver_builder.cli.commands import (
 )
 from driver_builder.cli.common import EXIT_FAILED, EXIT_USAGE, own_version
 from driver_builder.config import Settings
-from driver_builder.errors import ConfigurationError, DriverBuilderError
+from driver_builder.model.setting import Group
 from kube_api.errors import KubeApiError
-from kube_api.log_lines import FORMATS, LEVELS, set_up
+from kube_api.log_lines import set_up
+
+logger = logging.getLogger(__name__)
 
 
 class Command(Protocol):
@@ -107,11 +109,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     flags = parser.parse_args(argv)
     try:
-        level = _log_setting(flags, "log_level", LEVELS, "info")
-        form = _log_setting(flags, "log_format", FORMATS, "text")
-        set_up(level, form, logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        settings = config.settings(flags)
+        form = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+        set_up(settings.log_level, settings.log_format, form)
         logging.getLogger("apscheduler").setLevel(logging.WARNING)
-        code: int = flags.command(flags, config.settings(flags))
+        for words in config.warnings(flags):
+            logger.warning("%s", words)
+        code: int = flags.command(flags, settings)
     except ConfigurationError as error:
         print(f"driver-builder: {error}", file=sys.stderr)
         return EXIT_USAGE
@@ -121,15 +125,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _log_setting(flags: argparse.Namespace, name: str, known: Sequence[str], default: str) -> str:
-    """Return the flag, else the environment variable, else the default."""
-    variable = config.ENVIRONMENT_PREFIX + name.upper()
-    value: str = getattr(flags, name) or os.environ.get(variable, "").lower() or default
-    if value not in known:
-        raise ConfigurationError(f"{variable}: {value!r} is not one of {', '.join(known)}")
-    return value
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="driver-builder",
@@ -137,8 +132,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Every flag has an environment variable: DRIVER_BUILDER_ and the flag's name in upper case.",
     )
     parser.add_argument("--version", action="version", version=f"driver-builder {own_version()}")
-    parser.add_argument("--log-level", choices=LEVELS, help="what is logged (default info)")
-    parser.add_argument("--log-format", choices=FORMATS, help="how it is logged (default text)")
+    config.add_flags(parser, Group.LOGS)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name, module, text in COMMANDS:
         _command(commands, name, module, text, help=text)
@@ -149,6 +143,6 @@ def _parser() -> argparse.ArgumentParser:
 
 def _command(commands: Any, name: str, module: Command, text: str, **listed: str) -> None:
     parser = commands.add_parser(name, description=text[0].upper() + text[1:] + ".", **listed)
-    config.add_connection_flags(parser)
+    config.add_flags(parser, Group.CONNECTION)
     module.add_flags(parser)
     parser.set_defaults(command=module.run)

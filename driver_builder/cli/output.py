@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 import yaml
 
-from driver_builder.reasons import remedy_of
+from driver_builder.base.reasons import remedy_of
 
 FORMATS = ("table", "json", "yaml")
 _BARS, _PLAIN_BARS = "█░", "#."

@@ -10,11 +10,9 @@ from typing import Any, assert_never
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.desired.resolve import stock_of
-from driver_builder.objects.bound_pod import PodKind
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.plan import Plan
-from driver_builder.planning.actions import (
+from driver_builder.api.status import TargetStatus
+from driver_builder.base.reasons import TargetState, with_remedy
+from driver_builder.nodes.actions import (
     Action,
     ApplyDaemonSet,
     CancelBuild,
@@ -36,9 +34,11 @@ from driver_builder.planning.actions import (
     TaintNode,
     WidenDaemonSet,
 )
-from driver_builder.planning.plan_view import DriverPlan
-from driver_builder.reasons import TargetState, with_remedy
-from driver_builder.status.status import TargetStatus
+from driver_builder.nodes.plan_view import DriverPlan
+from driver_builder.plan.plan import Plan
+from driver_builder.snapshot.snapshot import Snapshot
+from driver_builder.targets.resolve import stock_of
+from driver_builder.tasks.bound_pod import PodKind
 
 NOTHING, WAIT = "nothing", "wait"
 VERBS = ("look up", "build", "cancel", "roll out", "prepare", "replace", "label", "unlabel", "remove", "unload",

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, assert_never
 
+from driver_builder.api.rollout_status import COUNTS, NodeCounts
+from driver_builder.api.status import TargetStatus, previous_targets
+from driver_builder.base.reasons import WITHOUT_DRIVER, TargetState
 from driver_builder.cli import output
-from driver_builder.reasons import WITHOUT_DRIVER, TargetState
-from driver_builder.status.rollout_status import COUNTS, NodeCounts
-from driver_builder.status.status import TargetStatus, previous_targets
 from kube_api import names
 from kube_api.text import printable
 

@@ -6,11 +6,11 @@ Place in the flow: ``driver-builder status -w`` shows them.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from driver_builder.api.status import TargetStatus
+from driver_builder.base.reasons import WITHOUT_DRIVER, TargetState
 from driver_builder.cli import output
 from driver_builder.cli.rollout_view import Outcome, RolloutView, WaveView
 from driver_builder.model import driver_key
-from driver_builder.reasons import WITHOUT_DRIVER, TargetState
-from driver_builder.status.status import TargetStatus
 from kube_api.text import printable
 
 ROW_WIDTHS = (12, 12, 24, 13, 5, 5, 11, 12, 7)

@@ -1,1 +1,1 @@
-"""What the controller reads of the cluster and the registries, as one snapshot."""
+"""What is in the cluster and in the registries? Caches fed by watches, and the one reader of a snapshot."""

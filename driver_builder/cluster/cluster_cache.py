@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from driver_builder.api import driver_container
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.spec_cache import SpecCache
-from driver_builder.boundary import contained
+from driver_builder.base.boundary import contained
 from driver_builder.cluster.collection import Json
 from driver_builder.cluster.follower import Follower, Source
 from driver_builder.cluster.read_daemon_sets import OwnedDaemonSet, read_owned_daemon_set
@@ -23,7 +23,7 @@ from driver_builder.cluster.read_metadata import place
 from driver_builder.cluster.read_pods import OwnedPod, read_owned_pod
 from driver_builder.cluster.resource_slices import SliceCache
 from driver_builder.objects import manifests
-from driver_builder.observed.inventory import Node, read_node
+from driver_builder.snapshot.inventory import Node, read_node
 from kube_api.client import Client, Object
 from kube_api.errors import Forbidden
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
+from driver_builder.base.persistent import Pieces
 from driver_builder.cluster.grouped import Grouped, Kept
-from driver_builder.persistent import Pieces
 from kube_api.client import Listing, WatchEvent
 
 Json = dict[str, Any]

@@ -10,11 +10,11 @@ from functools import partial
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import ConfigMapKey, ConfigMapSource, DriverSpec, SourceSpec
-from driver_builder.boundary import contained
+from driver_builder.base.boundary import contained
+from driver_builder.builds.signing_secrets import SigningSecrets
 from driver_builder.model.build import OwnTemplate, SourceFiles
-from driver_builder.observed.snapshot import Certificate, CertificateMissing, Source, SourceMissing
-from driver_builder.references.named_objects import ReferenceNotFound, read_config_map, read_text
-from driver_builder.references.signing_secrets import SigningSecrets
+from driver_builder.registry.named_objects import ReferenceNotFound, read_config_map, read_text
+from driver_builder.snapshot.snapshot import Certificate, CertificateMissing, Source, SourceMissing
 from kube_api.client import Object, Reader
 
 

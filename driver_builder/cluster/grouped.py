@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from operator import is_not
 from typing import Generic, TypeVar
 
-from driver_builder.persistent import PIECE, Pieces
+from driver_builder.base.persistent import PIECE, Pieces
 
 Value = TypeVar("Value")
 

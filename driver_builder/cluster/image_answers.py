@@ -23,14 +23,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from driver_builder import telemetry
 from driver_builder.api.driver_spec import RegistrySettings
-from driver_builder.boundary import contained
-from driver_builder.errors import InternalError
+from driver_builder.base import telemetry
+from driver_builder.base.boundary import contained
+from driver_builder.base.errors import InternalError
 from driver_builder.model.image_state import Absent, ImageState, Invalid, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.images import ImageRef
-from driver_builder.observed.inspector import Inspector
 from driver_builder.registry.turns import Place, Turn, Turns
+from driver_builder.snapshot.inspector import Inspector
 from kube_api.errors import KubeApiError
 
 PRESENT_SECONDS = 60.0
@@ -107,7 +107,6 @@ class ImageAnswers:
         self._turns = Turns()
         self._turns_at = float("-inf")
         """When turns are taken from what hangs, though nothing else happens."""
-        self._pruned = clock()
         self._confirmed_at = float("-inf")
         """When a confirmed absence last woke a reconcile, or is going to."""
         self._is_stopped = False
@@ -127,7 +126,6 @@ class ImageAnswers:
         )
         with self._lock:
             now = self._clock()
-            self._prune(now)
             entry = self._entries.setdefault(question, _Entry(wanted=now))
             entry.wanted = now
             if not entry.is_asked and is_due(entry.state, now - entry.at):
@@ -147,6 +145,17 @@ class ImageAnswers:
             for question in [question for question in self._entries if question.image == image]:
                 del self._entries[question]
                 self._waiting.pop(question, None)
+
+    def prune(self) -> None:
+        """Forget what no reconcile has wanted for long."""
+        with self._lock:
+            now = self._clock()
+            self._entries = {
+                question: entry
+                for question, entry in self._entries.items()
+                if entry.is_asked or now - entry.wanted < KEPT_SECONDS
+            }
+            self._turns.keep(question.place for question in self._entries)
 
     def stop(self) -> None:
         """Ask nothing any more. What is being asked ends by its own deadline, in threads that hold no process up."""
@@ -262,17 +271,6 @@ class ImageAnswers:
             return False
         self.news += 1
         return True
-
-    def _prune(self, now: float) -> None:
-        if now - self._pruned < KEPT_SECONDS / 10:
-            return
-        self._pruned = now
-        self._entries = {
-            question: entry
-            for question, entry in self._entries.items()
-            if entry.is_asked or now - entry.wanted < KEPT_SECONDS
-        }
-        self._turns.keep(question.place for question in self._entries)
 
 
 def _invalid(error: InternalError) -> ImageState:

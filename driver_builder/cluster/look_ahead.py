@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from driver_builder.cluster.read_claims import with_claims
 from driver_builder.cluster.read_node_pods import read_node_pods
-from driver_builder.observed.snapshot import Snapshot
 from driver_builder.rollout.next_drains import NextDrains
+from driver_builder.snapshot.snapshot import Snapshot
 from kube_api.client import Client
 from kube_api.errors import KubeApiError
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from itertools import chain
 
-from driver_builder import telemetry
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.base import telemetry
 from driver_builder.builds.build_queue import BuildQueue, BuildStates
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.driver_inputs import DriverInputs
@@ -24,17 +24,17 @@ from driver_builder.cluster.pods_of_drivers import PodReader
 from driver_builder.cluster.read_claims import with_claims
 from driver_builder.cluster.read_daemon_sets import read_plugin_config, read_stray_set
 from driver_builder.cluster.read_node_pods import drained, read_node_pods
-from driver_builder.discovery.discovery_queue import DiscoveryQueue, DiscoveryStates
 from driver_builder.model.agent_drains import AgentDrains
 from driver_builder.objects import plugin
 from driver_builder.objects.plugin import PluginConfig, PluginSet, StraySet
-from driver_builder.observed.inventory import held
-from driver_builder.observed.node_pods import EvictionRefused, NodePods
-from driver_builder.observed.snapshot import DaemonSet, Snapshot
+from driver_builder.plan.plugin_validation import NextNodes
+from driver_builder.prebuild.discovery_queue import DiscoveryQueue, DiscoveryStates
 from driver_builder.rollout.agent_drain import read_first
 from driver_builder.rollout.next_drains import NextDrains
 from driver_builder.rollout.node_lock import from_the_future
-from driver_builder.stages.plugin_validation import NextNodes
+from driver_builder.snapshot.inventory import held
+from driver_builder.snapshot.node_pods import EvictionRefused, NodePods
+from driver_builder.snapshot.snapshot import DaemonSet, Snapshot
 from kube_api.client import Client
 from kube_api.errors import Forbidden, NotFound
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, NAMESPACES

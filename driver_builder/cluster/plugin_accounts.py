@@ -7,7 +7,7 @@ allows are asked for, and only these may it read.
 from collections.abc import Callable, Iterable, Mapping, Set
 
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.observed.snapshot import AccountMissing
+from driver_builder.snapshot.snapshot import AccountMissing
 from kube_api.client import Reader
 from kube_api.errors import Forbidden, NotFound
 from kube_api.resources import SERVICE_ACCOUNTS

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from itertools import chain
 
 from driver_builder.api.driver_container import DriverContainer
+from driver_builder.base.persistent import Pieces
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.read_pods import OwnedPod
+from driver_builder.nodes.proofs import with_proof
 from driver_builder.objects.plugin import PluginPod
-from driver_builder.objects.proof_pod import ProofPod
-from driver_builder.objects.pull_pod import PullPod
-from driver_builder.objects.unload_pod import UnloadPod
-from driver_builder.objects.validation_pod import ValidationPod
-from driver_builder.observed.by_driver import NO_PODS, PodsByDriver, PodsOfDriver
-from driver_builder.observed.proofs import with_proof
-from driver_builder.observed.snapshot import DaemonSet, DriverPod, OrphanedPod
-from driver_builder.persistent import Pieces
+from driver_builder.snapshot.by_driver import NO_PODS, PodsByDriver, PodsOfDriver
+from driver_builder.snapshot.snapshot import DaemonSet, DriverPod, OrphanedPod
+from driver_builder.tasks.proof_pod import ProofPod
+from driver_builder.tasks.pull_pod import PullPod
+from driver_builder.tasks.unload_pod import UnloadPod
+from driver_builder.tasks.validation_pod import ValidationPod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from driver_builder.cluster import resource_api
-from driver_builder.observed.node_pods import NodePod, NodePods
+from driver_builder.snapshot.node_pods import NodePod, NodePods
 from kube_api.client import Reader
 from kube_api.errors import Forbidden, NotFound
 from kube_api.resources import RESOURCE_CLAIMS

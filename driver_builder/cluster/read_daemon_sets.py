@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from driver_builder.boundary import contained
+from driver_builder.base.boundary import contained
 from driver_builder.cluster.read_metadata import (
     Json,
     controller_of,
@@ -15,7 +15,7 @@ from driver_builder.model.driver_key import split
 from driver_builder.objects import manifests, plugin, slots, vendor_pod
 from driver_builder.objects.plugin import PluginConfig, PluginSet, StraySet
 from driver_builder.objects.slots import Slot
-from driver_builder.observed.snapshot import DaemonSet
+from driver_builder.snapshot.snapshot import DaemonSet
 from kube_api import names
 
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from driver_builder.memo import remembers_texts
+from driver_builder.base.memo import remembers_texts
 from driver_builder.objects import manifests
 
 Json = dict[str, Any]

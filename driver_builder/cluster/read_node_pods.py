@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
 
-from driver_builder.boundary import contained
+from driver_builder.base.boundary import contained
 from driver_builder.cluster.read_metadata import controller_of, place
-from driver_builder.observed.inventory import Node
-from driver_builder.observed.node_pods import NodePod, NodePods
 from driver_builder.rollout.draining import draining_of
+from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.node_pods import NodePod, NodePods
 from kube_api.client import Client
 from kube_api.errors import Forbidden
 from kube_api.resources import DAEMON_SETS, PODS

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from driver_builder.boundary import contained
+from driver_builder.base.boundary import contained
 from driver_builder.cluster.read_metadata import (
     Json,
     controller_of,
@@ -19,28 +19,15 @@ from driver_builder.cluster.read_metadata import (
     shared,
 )
 from driver_builder.model.userspace import FIRMWARE_FOLDER, NVIDIA_FOLDER
-from driver_builder.objects import (
-    gpu_profiles,
-    load_report,
-    loaded,
-    manifests,
-    plugin,
-    plugin_validation_pod,
-    proof_pod,
-    pull_pod,
-    slots,
-    unload_pod,
-    validated,
-    validation_pod,
-    vendor_pod,
-)
-from driver_builder.objects.bound_pod import BoundPod
+from driver_builder.objects import gpu_profiles, load_report, loaded, manifests, plugin, slots, validated, vendor_pod
 from driver_builder.objects.plugin import PluginPod
-from driver_builder.objects.proof_pod import Program, ProofPod
-from driver_builder.objects.pull_pod import PullPod
-from driver_builder.objects.unload_pod import UnloadPod
-from driver_builder.objects.validation_pod import ValidationPod
-from driver_builder.observed.snapshot import DriverPod
+from driver_builder.snapshot.snapshot import DriverPod
+from driver_builder.tasks import plugin_validation_pod, proof_pod, pull_pod, unload_pod, validation_pod
+from driver_builder.tasks.bound_pod import BoundPod
+from driver_builder.tasks.proof_pod import Program, ProofPod
+from driver_builder.tasks.pull_pod import PullPod
+from driver_builder.tasks.unload_pod import UnloadPod
+from driver_builder.tasks.validation_pod import ValidationPod
 from kube_api.resources import DAEMON_SETS
 from kube_api.text import printable
 from kube_api.timestamps import parse_timestamp

@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.boundary import contained
+from driver_builder.base.boundary import contained
 from driver_builder.cluster import resource_api
 from driver_builder.cluster.collection import Json
 from driver_builder.cluster.follower import Follower, Source, Stopping
-from driver_builder.observed.resource_slices import NodeSlice, SlicesUnread, read_slice
+from driver_builder.snapshot.resource_slices import NodeSlice, SlicesUnread, read_slice
 from kube_api.client import Client
 from kube_api.errors import KubeApiError, NotFound, Unreachable
 from kube_api.resources import RESOURCE_SLICES

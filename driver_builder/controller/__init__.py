@@ -1,1 +1,1 @@
-"""The controller: its loop, what it writes, and what ends it."""
+"""When is it done, who writes, and what ends it? Loop, Lease, execute, report, metrics."""

@@ -5,7 +5,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from driver_builder.status.status import Event
+from driver_builder.api.status import Event
 from kube_api.client import Writer
 from kube_api.errors import Conflict
 from kube_api.resources import EVENTS, Resource

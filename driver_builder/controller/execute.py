@@ -7,15 +7,12 @@ from functools import partial
 from typing import assert_never
 
 from driver_builder.api.driver_container import FINALIZER
-from driver_builder.boundary import contained
+from driver_builder.base.boundary import contained
+from driver_builder.base.errors import InternalError
 from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.controller.evictions import Evictions
 from driver_builder.controller.silence import Silence
-from driver_builder.discovery.discovery_queue import DiscoveryQueue
-from driver_builder.errors import InternalError
-from driver_builder.objects import manifests, slots
-from driver_builder.observed.node_pods import EvictionRefused
-from driver_builder.planning.actions import (
+from driver_builder.nodes.actions import (
     Action,
     ApplyDaemonSet,
     ApplyPlugin,
@@ -39,6 +36,9 @@ from driver_builder.planning.actions import (
     TakeNode,
     WidenDaemonSet,
 )
+from driver_builder.objects import manifests, slots
+from driver_builder.prebuild.discovery_queue import DiscoveryQueue
+from driver_builder.snapshot.node_pods import EvictionRefused
 from kube_api import names
 from kube_api.client import STRATEGIC_MERGE_PATCH, Object, Writer
 from kube_api.errors import Conflict, KubeApiError, NotFound, Unreachable

@@ -9,21 +9,19 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
+from driver_builder.api.status import Event
+from driver_builder.base.reasons import Reason
 from driver_builder.cluster.collection import Json
 from driver_builder.cluster.follower import Follower, Source
 from driver_builder.controller import events
 from driver_builder.controller.rule_compiler import CONFIG_MAP, RuleObject, compile_rules
 from driver_builder.controller.sync_loop import keep_in_line
-from driver_builder.reasons import Reason
-from driver_builder.status.status import Event
 from feature_rules.model import RuleProblem
 from kube_api.client import Client
 from kube_api.errors import NotFound
 from kube_api.resources import CONFIG_MAPS, NODE_FEATURE_RULES
 
 SETTLE_SECONDS = 0.2
-REPEAT_SECONDS = 300.0
-"""How often everything is compared anew: somebody may have changed the ConfigMap by hand."""
 
 logger = logging.getLogger(__name__)
 
@@ -67,8 +65,7 @@ class FeatureRulesSync:
         self._report(compiled.problems)
 
     def _wait(self) -> None:
-        deadline = time.monotonic() + REPEAT_SECONDS
-        while not self._stopping.is_set() and time.monotonic() < deadline:
+        while not self._stopping.is_set():
             if self.wake.wait(0.5):
                 self._stopping.wait(SETTLE_SECONDS)
                 self.wake.clear()

@@ -14,7 +14,7 @@ from driver_builder.api.rollout_settings import PAUSE_LABEL
 from driver_builder.model import third_party_labels
 from driver_builder.objects import loaded, validated
 from driver_builder.objects.stage_labels import Stage
-from driver_builder.upgrades import upgrade_labels
+from driver_builder.prebuild import upgrade_labels
 from feature_rules.keys.label_policy import keys_of_namespaces, label_keys
 from kube_api.names import (
     DRAIN_REQUEST_ANNOTATION,

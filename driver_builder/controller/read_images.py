@@ -14,17 +14,17 @@ from functools import partial
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.boundary import contained
-from driver_builder.desired.desired_target import ImageTarget, TemplateVersions
-from driver_builder.desired.resolve import Resolved
-from driver_builder.desired.resolve_all import ResolveMemory, resolve_all
+from driver_builder.base.boundary import contained
 from driver_builder.model.image_state import Absent, ImageState, Invalid, NotAsked, Present
 from driver_builder.model.images import ImageRef
-from driver_builder.observed.inspector import Inspector
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.planning import image_trust
-from driver_builder.upgrades.prebuild import images_ahead
-from driver_builder.upgrades.upgrade_labels import images_of_moves
+from driver_builder.prebuild.prebuild import images_ahead
+from driver_builder.prebuild.upgrade_labels import images_of_moves
+from driver_builder.rollout import image_trust
+from driver_builder.snapshot.inspector import Inspector
+from driver_builder.snapshot.snapshot import Snapshot
+from driver_builder.targets.desired_target import ImageTarget, TemplateVersions
+from driver_builder.targets.resolve import Resolved
+from driver_builder.targets.resolve_all import ResolveMemory, resolve_all
 
 ASKED_SECONDS = 10.0
 """So long nobody asks for a driver's images again that are all there, unless there is news of any image."""

@@ -11,12 +11,12 @@ from driver_builder.cluster.observe import Observer
 from driver_builder.controller.execute import Executor, FailedAction
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.report import Reporter
-from driver_builder.desired.resolve import Resolved
 from driver_builder.model import driver_key
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.plan import Plan, plan
-from driver_builder.planning.plan_memory import PlanMemory
-from driver_builder.planning.plan_view import PlanSettings
+from driver_builder.nodes.plan_view import PlanSettings
+from driver_builder.plan.plan import Plan, plan
+from driver_builder.plan.plan_memory import PlanMemory
+from driver_builder.snapshot.snapshot import Snapshot
+from driver_builder.targets.resolve import Resolved
 from kube_api.errors import KubeApiError, Unreachable
 
 

@@ -6,20 +6,20 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from driver_builder.api import prebuild_status, stage_status, status, undrained, unloading
+from driver_builder.api.begun_drains import render_drains
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.boundary import contained
+from driver_builder.api.node_notes import render_notes
+from driver_builder.api.rollout_status import render_wave
+from driver_builder.api.status import Trouble
+from driver_builder.base.boundary import contained
+from driver_builder.base.errors import InternalError
+from driver_builder.base.reasons import Reason
 from driver_builder.controller import events
 from driver_builder.controller.silence import STRIKES, Silence
-from driver_builder.errors import InternalError
-from driver_builder.plan import Plan
-from driver_builder.planning.actions import Action, TakeNode
-from driver_builder.planning.plan_view import DriverPlan
-from driver_builder.reasons import Reason
-from driver_builder.status import prebuild_status, stage_status, status, undrained, unloading
-from driver_builder.status.begun_drains import render_drains
-from driver_builder.status.node_notes import render_notes
-from driver_builder.status.rollout_status import render_wave
-from driver_builder.status.status import Trouble
+from driver_builder.nodes.actions import Action, TakeNode
+from driver_builder.nodes.plan_view import DriverPlan
+from driver_builder.plan.plan import Plan
 from kube_api.client import Writer
 from kube_api.errors import KubeApiError, NotFound, Unreachable
 from kube_api.resources import DRIVER_CONTAINERS

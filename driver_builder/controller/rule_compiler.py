@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from driver_builder.boundary import contained
-from driver_builder.errors import InternalError
+from driver_builder.base.boundary import contained
+from driver_builder.base.errors import InternalError
 from feature_rules.load import load_rules
 from feature_rules.model import RuleProblem
 from kube_api.resources import NODE_FEATURE_RULES

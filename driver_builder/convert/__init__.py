@@ -1,1 +1,1 @@
-"""Objects of other operators, made DriverContainers."""
+"""What do the objects of another operator become? Pure."""

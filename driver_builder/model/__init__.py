@@ -1,1 +1,1 @@
-"""Frozen values that all folders share: kernels, images and their states in a registry, build requests."""
+"""What do all rooms speak of? Kernels, images and their states in a registry, build requests. Frozen values."""

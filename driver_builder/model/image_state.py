@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from driver_builder.reasons import Reason
+from driver_builder.base.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """What authors of DriverContainers may use: the allow-lists and limits that the controller is started with. Pure.
 
-Place in the flow: ``config`` reads them from flags, ``desired.permissions`` judges each driver by them. Without a
+Place in the flow: ``config`` reads them from flags, ``targets.permissions`` judges each driver by them. Without a
 setting everything is allowed (docs/security.md).
 """
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from driver_builder.model import quantities
 from driver_builder.model.images import is_registry
+from driver_builder.model.setting import Group, Setting
 from kube_api import names
 
 NOTHING = "none"
@@ -56,25 +57,6 @@ class Permissions:
     drain_namespaces: tuple[str, ...] | None = None
     custom_templates: bool = True
     protected_secrets: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A flag of this module: ``field`` is that of :class:`Permissions`, ``read`` makes its value of a text.
-
-    A setting without ``metavar`` is a switch, which is given or not.
-    """
-
-    flag: str
-    field: str
-    metavar: str
-    help: str
-    read: Callable[[str], Any]
-
-    @property
-    def name(self) -> str:
-        """The flag's name in Python and, in upper case, in the environment."""
-        return self.flag.removeprefix("--").replace("-", "_")
 
 
 def repository_patterns(text: str) -> tuple[str, ...]:
@@ -269,49 +251,54 @@ def _is_on(text: str) -> bool:
     return _SWITCH[text.lower()]
 
 
-REGISTRIES = Setting(
+def _setting(flag: str, field: str, metavar: str, words: str, read: Callable[[str], Any]) -> Setting:
+    """Make a row; ``field`` is that of :class:`Permissions`, which has the default."""
+    return Setting(flag, metavar, words, read, None, group=Group.PERMISSIONS, field=field)
+
+
+REGISTRIES = _setting(
     "--allowed-registries", "registries", "HOST/PATH[/*],...",
     "repositories that spec.image may name (default: any; none: no repository)", repository_patterns,
 )  # fmt: skip
-BASE_IMAGES = Setting(
+BASE_IMAGES = _setting(
     "--allowed-base-images", "base_images", "HOST/PATH[/*],...",
     "images that builds may start from or take the source from: spec.build.baseImage, the distributions' base images,"
     " spec.source.image (default: any; none: no image)",
     repository_patterns,
 )  # fmt: skip
-PREBUILT_IMAGES = Setting(
+PREBUILT_IMAGES = _setting(
     "--allowed-prebuilt-images", "prebuilt_images", "HOST/PATH[/*],...",
     "images that spec.kernelMappings may name instead of a build (default: any; none: no prebuilt image)",
     repository_patterns,
 )  # fmt: skip
-SOURCE_HOSTS = Setting(
+SOURCE_HOSTS = _setting(
     "--allowed-source-hosts", "source_hosts", "HOST[:PORT],...",
     "hosts that spec.source.git, spec.source.archive and HEADERS_MIRROR may name, *.DOMAIN for all below a domain"
     " (default: any; none: no host)",
     host_patterns,
 )  # fmt: skip
-NODE_LABELS = Setting(
+NODE_LABELS = _setting(
     "--allowed-node-labels", "node_labels", "KEY[=VALUE],...",
     "labels of which spec.nodeSelector must contain at least one (default: every node may be selected)",
     node_labels,
 )  # fmt: skip
-MAX_RESOURCES = Setting(
+MAX_RESOURCES = _setting(
     "--max-build-resources", "max_resources", "RESOURCE=QUANTITY,...",
     "maximum of spec.build.resources, which may name no other resources, and the limits of build Jobs that set none"
     " (default: unlimited)",
     resources,
 )  # fmt: skip
-DRAIN_NAMESPACES = Setting(
+DRAIN_NAMESPACES = _setting(
     "--drain-namespaces", "drain_namespaces", "NAMESPACE,...",
     "namespaces whose pods spec.rollout.drain may evict; it waits for others that it selects (default: any, without"
     " pods of kube-system that have a critical priority class; none: no namespace)",
     namespaces,
 )  # fmt: skip
-CUSTOM_TEMPLATES = Setting(
+CUSTOM_TEMPLATES = _setting(
     "--no-custom-templates", "custom_templates", "",
     "refuse spec.build.templateConfigMap: a custom template may start from any image", lambda text: not _is_on(text),
 )  # fmt: skip
-PROTECTED_SECRETS = Setting(
+PROTECTED_SECRETS = _setting(
     "--protect-secrets", "protected_secrets", "",
     "refuse builds that mount a Secret which a driver of the namespace names in registry or signing", _is_on,
 )  # fmt: skip

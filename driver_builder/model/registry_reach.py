@@ -70,22 +70,16 @@ def _is_in(networks: tuple[Network, ...], address: Address) -> bool:
     return any(form in network for form in _forms(address) for network in networks if form.version == network.version)
 
 
-def reach(*, forbidden_ranges: str, allowed_hosts: str) -> Reach:
-    """Read both settings.
-
-    Raises:
-        ValueError: names the word that is not a range.
-    """
-    return Reach(forbidden=parse_networks(forbidden_ranges), allowed=parse_hosts(allowed_hosts))
-
-
 def parse_networks(text: str) -> tuple[Network, ...]:
     """Read ``10.96.0.0/12,fd00::/8``.
 
     Raises:
         ValueError: names the word that is not a range.
     """
-    return tuple(ip_network(word.strip(), strict=False) for word in text.split(",") if word.strip())
+    try:
+        return tuple(ip_network(word.strip(), strict=False) for word in text.split(",") if word.strip())
+    except ValueError as error:
+        raise ValueError(f"{error}: write CIDR,...") from error
 
 
 def parse_hosts(text: str) -> frozenset[str]:

@@ -2,8 +2,8 @@
 
 It is the stage ``headers`` of a template. A build that finds it takes it as the base of its stage ``build``: no package
 manager runs, and the archive may have dropped the headers (docs/decisions/0131-toolchain-images.md). Here is what it is
-called and when it is the right one; ``templates/toolchain_stage`` makes Dockerfiles of it and with it,
-``images/toolchain_image`` looks for it and pushes it.
+called and when it is the right one; ``builds/templates/toolchain_stage`` makes Dockerfiles of it and with it,
+``builds/pipeline/toolchain_image`` looks for it and pushes it.
 """
 
 import hashlib

@@ -1,1 +1,1 @@
-"""Kernel modules: ELF, symbols, vermagic, and whether a module fits a kernel."""
+"""Does a module fit a kernel, and who signed it? ELF, symbols, vermagic, signatures."""

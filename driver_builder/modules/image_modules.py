@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from driver_builder.archives.image_archive import ImageArchive
-from driver_builder.errors import VerificationFailed
+from driver_builder.base.errors import VerificationFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.modules.kernel_module import KernelModule, parse_kernel_module
 from driver_builder.modules.module_files import module_name, size_limit
-from driver_builder.reasons import Reason
 
 INDEXES = ("modules.dep", "modules.alias")
 MAX_INDEX = 1 << 20

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from driver_builder.errors import InvalidModule
+from driver_builder.base.errors import InvalidModule
 from driver_builder.modules import vermagic
 from driver_builder.modules.module_elf import GLOBAL, UNDEFINED, WEAK, ModuleElf, Symbol, read_elf
 from driver_builder.modules.module_files import module_name, unpack_module
+from driver_builder.modules.module_signature import ModuleSignature, read_signatures
 from driver_builder.modules.symvers import ExportedSymbol
-from driver_builder.signatures.module_signature import ModuleSignature, read_signatures
 
 MODVERSION_INFO_SIZE = 64
 """``struct modversion_info``: an unsigned long, then the name, padded with zeros to 64 bytes in all."""

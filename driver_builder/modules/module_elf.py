@@ -18,7 +18,7 @@ from elftools.common.exceptions import ELFError
 from elftools.construct import ConstructError
 from elftools.elf.elffile import ELFFile
 
-from driver_builder.errors import InvalidModule
+from driver_builder.base.errors import InvalidModule
 
 UNDEFINED = 0
 ABSOLUTE = 0xFFF1

@@ -15,7 +15,7 @@ from typing import IO, cast
 
 from driver_builder.archives.bounded_tar import read_whole
 from driver_builder.archives.image_layers import MAX_FILE
-from driver_builder.errors import InvalidModule
+from driver_builder.base.errors import InvalidModule
 
 MODULE_SUFFIXES = (".ko", ".ko.gz", ".ko.xz", ".ko.zst")
 SIZE_LIMIT = MAX_FILE

@@ -21,9 +21,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, pkcs7
 
 from driver_builder.archives.image_archive import ImageArchive
 from driver_builder.archives.image_layers import changed_layer
-from driver_builder.errors import ConfigurationError, InvalidModule
+from driver_builder.base.errors import ConfigurationError, InvalidModule
 from driver_builder.modules.module_files import module_name
-from driver_builder.signatures.module_signature import der_of, signed_file, split_signature
+from driver_builder.modules.module_signature import der_of, signed_file, split_signature
 
 _PEM = b"-----BEGIN "
 _LIKE_SIGN_FILE = [

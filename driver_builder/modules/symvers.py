@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from driver_builder.errors import InvalidSymvers
+from driver_builder.base.errors import InvalidSymvers
 
 BUILT_IN = "vmlinux"
 """The owner of what the kernel image itself exports."""

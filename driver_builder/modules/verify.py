@@ -13,17 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from driver_builder.archives.image_archive import ImageArchive
-from driver_builder.errors import ConfigurationError, InvalidModule, InvalidSymvers, VerificationFailed
+from driver_builder.base.errors import ConfigurationError, InvalidModule, InvalidSymvers, VerificationFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.model.build import BuildRequest
 from driver_builder.modules import vermagic
 from driver_builder.modules.image_modules import ImageModules, read_modules
 from driver_builder.modules.kernel_module import KernelModule
+from driver_builder.modules.module_signature import Certificate, is_broken, is_by, parse_certificate
 from driver_builder.modules.symvers import BUILT_IN, ExportedSymbol, has_crcs, owner_names, parse_module_symvers
 from driver_builder.modules.verify_files import check_depends, check_indexes, check_wanted, paths_by_name
 from driver_builder.modules.verify_symbols import check_exports, check_symbols
 from driver_builder.modules.verify_userspace import check_userspace
-from driver_builder.reasons import Reason
-from driver_builder.signatures.module_signature import Certificate, is_broken, is_by, parse_certificate
 
 MACHINES = {
     "386": "EM_386",

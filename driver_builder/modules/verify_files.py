@@ -6,11 +6,11 @@ Place in the flow: ``verify`` asks it of a built image; the loader and modprobe 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from driver_builder.errors import VerificationFailed
+from driver_builder.base.errors import VerificationFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.model.build import ModuleSpec
 from driver_builder.modules.kernel_module import KernelModule
 from driver_builder.modules.module_files import module_name, parse_modules_alias, parse_modules_dep
-from driver_builder.reasons import Reason
 
 _SHOWN = 3
 

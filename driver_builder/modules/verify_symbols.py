@@ -10,10 +10,10 @@ Sources of what the kernel does: ``resolve_symbol``, ``verify_namespace_is_impor
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from driver_builder.errors import VerificationFailed
+from driver_builder.base.errors import VerificationFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.modules.kernel_module import KernelModule
 from driver_builder.modules.symvers import BUILT_IN, Symvers
-from driver_builder.reasons import Reason
 from kube_api.text import first_few
 
 _SHOWN = 5

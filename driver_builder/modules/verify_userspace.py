@@ -6,11 +6,11 @@ Place in the flow: ``verify`` asks it of a built image, before anything is pushe
 from collections.abc import Sequence
 
 from driver_builder.archives.image_archive import ImageArchive
-from driver_builder.errors import VerificationFailed
+from driver_builder.base.errors import VerificationFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.userspace import FOLDER, Userspace, UserspacePackages, version_in_name
 from driver_builder.modules.kernel_module import KernelModule
-from driver_builder.reasons import Reason
 from kube_api.text import first_few, printable
 
 _MAX_VERSION_FILE = 64 << 10

@@ -1,1 +1,1 @@
-"""Third parties' labels: NodeFeature objects of allowed namespaces, applied to the nodes that they name."""
+"""Which labels do other programs' NodeFeature objects give a node? Those of allowed namespaces."""

@@ -8,13 +8,13 @@ import logging
 from collections.abc import Iterator
 from functools import partial
 
-from driver_builder.boundary import contained
+from driver_builder.base.boundary import contained
+from driver_builder.base.persistent import Pieces, changes, cut
 from driver_builder.cluster.collection import Json
 from driver_builder.cluster.follower import UNKNOWN_KIND_SECONDS, Follower, Source
 from driver_builder.cluster.read_metadata import place
 from driver_builder.node_features.node_feature import NODE_NAME_LABEL, NodeFeature, read_node_feature
 from driver_builder.node_features.wanted_labels import View
-from driver_builder.persistent import Pieces, changes, cut
 from kube_api.client import Client
 from kube_api.errors import KubeApiError, NotFound
 from kube_api.resources import NODE_FEATURES

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from driver_builder.observed.node_labels import NodeLabels
+from driver_builder.snapshot.node_labels import NodeLabels
 
 NODE_NAME_LABEL = "nfd.node.kubernetes.io/node-name"
 """On a NodeFeature object: the node that it is for. One without it is for none, and is not even listed."""

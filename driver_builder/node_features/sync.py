@@ -9,12 +9,16 @@ apply to one that is gone must not make it anew.
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from driver_builder.boundary import contained
+from driver_builder.api.status import Event
+from driver_builder.base.boundary import contained
+from driver_builder.base.persistent import Pieces, changes, cut
+from driver_builder.base.reasons import Reason
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.kept_writes import KeptWrites
 from driver_builder.controller import events
@@ -23,10 +27,7 @@ from driver_builder.model.third_party_labels import FIELD_MANAGER
 from driver_builder.node_features.allowed_namespace import AllowedNamespace
 from driver_builder.node_features.node_feature import NodeFeature
 from driver_builder.node_features.wanted_labels import Decision, Refusal, View, applied, decide
-from driver_builder.observed.inventory import Node
-from driver_builder.persistent import Pieces, changes, cut
-from driver_builder.reasons import Reason
-from driver_builder.status.status import Event
+from driver_builder.snapshot.inventory import Node
 from kube_api.client import Client
 from kube_api.errors import Conflict, KubeApiError, ServerUnavailable, TooManyRequests, Unauthorized, Unreachable
 from kube_api.resources import NODE_FEATURES, NODES
@@ -76,6 +77,8 @@ class NodeFeaturesSync:
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.wake = threading.Event()
+        """Set to look at everything although nothing changed."""
         self.namespaces = tuple(AllowedNamespace(client, namespace) for namespace in dict.fromkeys(namespaces))
         self._client = client
         self._writes = KeptWrites(client, cache)
@@ -117,11 +120,12 @@ class NodeFeaturesSync:
 
     def _wait(self) -> None:
         is_known = all(item.is_known for item in self.namespaces)
-        until = self._monotonic() + (REPEAT_SECONDS if is_known else AGAIN_SECONDS)
-        until = min((until, *self._later.values()))
+        again = math.inf if is_known else self._monotonic() + AGAIN_SECONDS
+        until = min((again, *self._later.values()))
         while not self._stopping.wait(LOOK_SECONDS):
-            if self._has_news() or self._monotonic() >= until:
+            if self._has_news() or self.wake.is_set() or self._monotonic() >= until:
                 self._stopping.wait(SETTLE_SECONDS)
+                self.wake.clear()
                 return
 
     def _has_news(self) -> bool:

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from driver_builder.model import third_party_labels
 from driver_builder.model.third_party_labels import FIELD_MANAGER
 from driver_builder.node_features.node_feature import MOST_LABELS, NodeFeature
-from driver_builder.observed.inventory import Node
+from driver_builder.snapshot.inventory import Node
 from feature_rules.keys.namespaces import add_prefixes
 from kube_api.text import quoted
 

@@ -1,1 +1,1 @@
-"""What we write into the cluster and read back: DaemonSets, unload pods, records on Nodes, load reports."""
+"""What do we write into the cluster and read back? DaemonSets, records on Nodes, load reports. Pure."""

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from driver_builder.memo import remembers_texts
-from driver_builder.reasons import Reason
+from driver_builder.base.memo import remembers_texts
+from driver_builder.base.reasons import Reason
 from kube_api.text import printable
 
 _LONGEST = 16384
@@ -38,7 +38,7 @@ class LiveModule:
 class LoadReport:
     """One result of the loader.
 
-    ``result`` is :data:`LOADED` or a reason of load reports (:data:`driver_builder.reasons.SECTIONS`); that of
+    ``result`` is :data:`LOADED` or a reason of load reports (:data:`driver_builder.base.reasons.SECTIONS`); that of
     ``hold`` is one of :data:`CONTRARY`.
     """
 

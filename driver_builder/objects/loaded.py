@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from driver_builder.memo import remembers_texts
+from driver_builder.base.memo import remembers_texts
 from kube_api import names
 from kube_api.text import printable
 

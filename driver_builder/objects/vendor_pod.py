@@ -3,7 +3,7 @@
 An image of ours has the loader's data files. That of a vendor has not: the manifest gives the names, and the loader
 makes the files in the pod's own folder (``loader.sh``). With ``loader: ours`` that is all. With ``loader: image`` the
 pod has four containers: ``loader`` copies the loader, ``prepare`` makes room, then ``driver`` runs the image's own
-program, and ``hold`` watches what a proof pod (:mod:`driver_builder.objects.proof_pod`) has found live.
+program, and ``hold`` watches what a proof pod (:mod:`driver_builder.tasks.proof_pod`) has found live.
 """
 
 from typing import Any

@@ -1,1 +1,1 @@
-"""The client of container registries, and what is stored there besides images."""
+"""What does a registry contain, and with which Secrets and CAs is it asked? The client."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from driver_builder.errors import ConfigurationError
+from driver_builder.base.errors import ConfigurationError
 
 DOCKER_HUB = "docker.io"
 DOCKER_HUB_REGISTRY = "registry-1.docker.io"

@@ -8,7 +8,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from driver_builder.errors import RegistryRefused
+from driver_builder.base.errors import RegistryRefused
 from driver_builder.registry.image_signature import signature_image, signature_tag
 from driver_builder.registry.image_store import ImageStore, Manifest
 from driver_builder.registry.referrers import attach, referrers_of

@@ -14,7 +14,7 @@ from typing import Any
 from driver_builder.archives.image_archive import ImageArchive, sha256
 from driver_builder.archives.image_files import MAX_IMAGE
 from driver_builder.archives.image_layers import Layer
-from driver_builder.errors import RegistryRefused
+from driver_builder.base.errors import RegistryRefused
 from driver_builder.registry.image_store import ImageStore
 
 _CHUNK = 1 << 20

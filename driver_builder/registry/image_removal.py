@@ -9,7 +9,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from driver_builder.errors import RegistryRefused
+from driver_builder.base.errors import RegistryRefused
 from driver_builder.registry.referrers import fallback_tag
 from driver_builder.registry.registry import RegistryClient, descriptor_digests
 

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from driver_builder.archives.image_archive import CONFIG_TYPE, MANIFEST_TYPE, canonical_json, descriptor
-from driver_builder.errors import ConfigurationError, RegistryRefused
+from driver_builder.base.errors import ConfigurationError, RegistryRefused
 from driver_builder.model.images import ImageRef
 from driver_builder.registry.image_store import ImageStore
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from driver_builder.archives.image_archive import MANIFEST_TYPE, sha256
-from driver_builder.errors import RegistryRefused
+from driver_builder.base.errors import RegistryRefused
 from driver_builder.model.image_state import Absent, ImageState, Present
 from driver_builder.model.images import ImageRef
 from driver_builder.registry.image_store import Manifest

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from driver_builder.archives.image_archive import canonical_json, sha256
-from driver_builder.errors import ConfigurationError, RegistryFull, RegistryRefused, RegistryUnavailable
+from driver_builder.base.errors import ConfigurationError, RegistryFull, RegistryRefused, RegistryUnavailable
 from driver_builder.registry.registry_transport import MAX_DOCUMENT
 
 REF_NAME = "org.opencontainers.image.ref.name"

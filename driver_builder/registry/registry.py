@@ -17,8 +17,8 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from driver_builder.archives.image_archive import MANIFEST_TYPE, ImageArchive, sha256
-from driver_builder.boundary import contained
-from driver_builder.errors import (
+from driver_builder.base.boundary import contained
+from driver_builder.base.errors import (
     DriverBuilderError,
     RegistryRefused,
     RegistryUnauthorized,

@@ -23,7 +23,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 from urllib3.util.connection import create_connection
 
-from driver_builder.errors import RegistryRefused
+from driver_builder.base.errors import RegistryRefused
 from driver_builder.model.registry_reach import Reach
 
 PORTS: Mapping[str, int] = {"http": 80, "https": 443}

@@ -19,7 +19,7 @@ from typing import Any
 import requests
 import urllib3
 
-from driver_builder.errors import RegistryFull, RegistryRefused, RegistryRejected, RegistryUnavailable
+from driver_builder.base.errors import RegistryFull, RegistryRefused, RegistryRejected, RegistryUnavailable
 from kube_api.text import printable
 
 DEFAULT_PAUSE = 60.0

@@ -18,7 +18,7 @@ import requests
 import urllib3
 from requests.auth import AuthBase
 
-from driver_builder.errors import ConfigurationError, RegistryRefused, RegistryUnauthorized, RegistryUnavailable
+from driver_builder.base.errors import ConfigurationError, RegistryRefused, RegistryUnauthorized, RegistryUnavailable
 from driver_builder.model.registry_reach import Reach
 from driver_builder.registry.credentials import Credentials, registry_host
 from driver_builder.registry.registry_auth import (

@@ -1,1 +1,1 @@
-"""Which of the images that this cluster pushed nobody needs any more, and their removal."""
+"""Which of the images that this cluster pushed does nobody need any more? The record of them, and ``gc``."""

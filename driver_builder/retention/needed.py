@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.desired.desired_target import ImageTarget, TargetToBuild, TemplateVersions
-from driver_builder.desired.resolve import Resolved
 from driver_builder.model.images import ImageRef, parse_reference
 from driver_builder.model.toolchain import is_toolchain, toolchain_image
-from driver_builder.observed.snapshot import CertificateMissing, Snapshot, SourceMissing
+from driver_builder.prebuild.prebuild import images_ahead
+from driver_builder.prebuild.upgrade_labels import images_of_moves
 from driver_builder.retention.record import PushedImage
-from driver_builder.upgrades.prebuild import images_ahead
-from driver_builder.upgrades.upgrade_labels import images_of_moves
+from driver_builder.snapshot.snapshot import CertificateMissing, Snapshot, SourceMissing
+from driver_builder.targets.desired_target import ImageTarget, TargetToBuild, TemplateVersions
+from driver_builder.targets.resolve import Resolved
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}(?![0-9a-f])")
 

@@ -1,6 +1,7 @@
 """Writes the record: an image when it is pushed, and what is needed when that is news.
 
-What cannot be written stops nothing: an image that is not in the record is never removed.
+What cannot be written stops nothing: an image that is not in the record is never removed. A job of the controller
+records every ten minutes what is needed, because some nodes are there only for some hours of a day.
 """
 
 import logging
@@ -8,19 +9,16 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import date
 
-from driver_builder.boundary import contained
-from driver_builder.desired.desired_target import TemplateVersions
-from driver_builder.desired.resolve import Resolved
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.planning.actions import StartBuild
+from driver_builder.nodes.actions import StartBuild
 from driver_builder.retention import record
 from driver_builder.retention.needed import needed
 from driver_builder.retention.record import CONFIG_MAP, PushedImage, Record
+from driver_builder.snapshot.snapshot import Snapshot
+from driver_builder.targets.desired_target import TemplateVersions
+from driver_builder.targets.resolve import Resolved
 from kube_api.client import Writer
 from kube_api.errors import Conflict, KubeApiError, NotFound
 from kube_api.resources import CONFIG_MAPS
-
-EVERY_SECONDS = 600.0
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +39,7 @@ class ImageRecorder:
         self._home = namespaces[0]
         self._versions = versions
         self._clock = clock
-        self._due_at = 0.0
+        self._seen: tuple[Snapshot, Mapping[str, Resolved]] | None = None
         self._path = record_path(self._home)
 
     def pushed(self, action: StartBuild, digest: str) -> None:
@@ -60,15 +58,39 @@ class ImageRecorder:
             logger.warning("build %s: not recorded, so gc will not remove the image: %s", action.request.key, error)
 
     def saw(self, snapshot: Snapshot, resolved: Mapping[str, Resolved]) -> None:
-        """Record what a reconcile needs, if the whole cluster was read.
+        """Keep what a reconcile needs until it is recorded, if the whole cluster was read."""
+        if not snapshot.forbidden:
+            self._seen = snapshot, resolved
 
-        It looks every ten minutes, because some nodes are there only for some hours of a day; it writes once a day,
-        and when something is needed that was not needed yet that day.
+    def record(self) -> None:
+        """Record what the last reconcile needed; writes once a day, and when something was not needed yet that day.
+
+        Raises:
+            KubeApiError: when it cannot be read or written.
         """
-        if snapshot.forbidden or 0 <= self._due_at - snapshot.now <= EVERY_SECONDS:
+        seen, self._seen = self._seen, None
+        if seen is None:
             return
-        self._due_at = snapshot.now + EVERY_SECONDS
-        contained("images", "record", lambda: self._refresh(snapshot, resolved), lambda _error: None, passing=())
+        snapshot, resolved = seen
+        try:
+            obj = self._client.get(self._path)
+        except NotFound:
+            logger.debug("images: nothing was pushed yet")
+            return
+        before = obj.get("data") or {}
+        now_needed = needed(snapshot, resolved, self._versions)
+        after = record.refreshed(
+            record.parse(before),
+            lambda image: bool(now_needed.why(image)),
+            today=record.day_of(snapshot.now),
+            namespaces=self._namespaces,
+        )
+        # null first: keys that are not in the record any more.
+        wanted = {**dict.fromkeys(before), **record.render(after)}
+        changed = {key: text for key, text in wanted.items() if before.get(key) != text}
+        if changed:
+            version = obj["metadata"]["resourceVersion"]
+            self._client.patch(self._path, {"metadata": {"resourceVersion": version}, "data": changed})
 
     def _add(self, image: PushedImage, today: date) -> None:
         body = {"data": {image.key: record.render_image(image)}}
@@ -81,28 +103,6 @@ class ImageRecorder:
             except Conflict:
                 # The first one of another build.
                 self._client.patch(self._path, body)
-
-    def _refresh(self, snapshot: Snapshot, resolved: Mapping[str, Resolved]) -> None:
-        try:
-            obj = self._client.get(self._path)
-            before = obj.get("data") or {}
-            now_needed = needed(snapshot, resolved, self._versions)
-            after = record.refreshed(
-                record.parse(before),
-                lambda image: bool(now_needed.why(image)),
-                today=record.day_of(snapshot.now),
-                namespaces=self._namespaces,
-            )
-            # null first: keys that are not in the record any more.
-            wanted = {**dict.fromkeys(before), **record.render(after)}
-            changed = {key: text for key, text in wanted.items() if before.get(key) != text}
-            if changed:
-                version = obj["metadata"]["resourceVersion"]
-                self._client.patch(self._path, {"metadata": {"resourceVersion": version}, "data": changed})
-        except NotFound:
-            logger.debug("images: nothing was pushed yet")
-        except KubeApiError as error:
-            logger.warning("images: what is needed was not recorded: %s", error)
 
 
 def record_path(namespace: str) -> str:

@@ -6,7 +6,7 @@ A registry that does not answer or refuses to remove is asked no more: ``trouble
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 
-from driver_builder.errors import DriverBuilderError, RegistryUnavailable
+from driver_builder.base.errors import DriverBuilderError, RegistryUnavailable
 from driver_builder.registry.image_removal import TaggedManifests, documents_of, read_tags, remove
 from driver_builder.registry.registry import RegistryClient
 from driver_builder.retention.decide import Fate, Holdings, Place, Verdict

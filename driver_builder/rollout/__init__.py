@@ -1,1 +1,1 @@
-"""How fast working drivers are replaced: waves."""
+"""Which image goes to which nodes next? One target, waves, drains, and all drivers together. Pure."""

@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from driver_builder.api.rollout_settings import DrainSettings
-from driver_builder.boundary import contained
+from driver_builder.base.boundary import contained
 from driver_builder.model.agent_drains import AgentDrains
-from driver_builder.observed import inventory
-from driver_builder.observed.inventory import Node
-from driver_builder.observed.node_pods import NodePod, NodePods
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.planning.actions import Action, EvictPod, HoldNode
+from driver_builder.nodes.actions import Action, EvictPod, HoldNode
 from driver_builder.rollout.drain import MANIFEST, Progress, Reasons, progress
 from driver_builder.rollout.drain_request import DrainRequest, read_drain_request
 from driver_builder.rollout.draining import Draining, draining_of, has_taint, parse_draining, render_draining
 from driver_builder.rollout.hold_node import LOOK_SECONDS, POLL_SECONDS, Step, restoration
 from driver_builder.rollout.node_lock import lock_of
+from driver_builder.snapshot import inventory
+from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.node_pods import NodePod, NodePods
+from driver_builder.snapshot.snapshot import Snapshot
 from kube_api import names
 from kube_api.drain_contract import HOLDER, DrainAnswer, DrainState, digest_of, parse_answer, render_answer
 from kube_api.node_lock import LOCK_SECONDS, Lock

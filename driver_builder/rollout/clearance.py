@@ -1,6 +1,6 @@
 """A node is cleared of the drivers that depend on the one that is replaced there, and these are loaded again. Pure.
 
-Each of them is unloaded by its own plan (:mod:`driver_builder.removal`), because the Node has its label; here is
+Each of them is unloaded by its own plan (:mod:`driver_builder.plan.removal`), because the Node has its label; here is
 decided who gets that label, and when it goes.
 """
 
@@ -8,20 +8,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.desired.dependencies import NONE, unload_order
-from driver_builder.desired.resolve_target import mapping_for
 from driver_builder.model import driver_key
 from driver_builder.model.kernels import KernelTarget
+from driver_builder.nodes.actions import MoveNode, StartPod, TakeNode
+from driver_builder.nodes.evidence import Finding, judge
+from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.objects import loaded
-from driver_builder.objects.bound_pod import PodKind
 from driver_builder.objects.yielding import OUTSIDE, Yielding, has_yielded, is_held_out, label_of, yielding_of
-from driver_builder.observed import inventory
-from driver_builder.observed.by_driver import of_driver
-from driver_builder.observed.evidence import Finding, judge
-from driver_builder.observed.inventory import Node
-from driver_builder.planning.actions import MoveNode, StartPod, TakeNode
-from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.rollout.drivers_on_nodes import DriversOnNodes, wave_label_of
+from driver_builder.snapshot import inventory
+from driver_builder.snapshot.by_driver import of_driver
+from driver_builder.snapshot.inventory import Node
+from driver_builder.targets.dependencies import NONE, unload_order
+from driver_builder.targets.resolve_target import mapping_for
+from driver_builder.tasks.bound_pod import PodKind
 from kube_api.names import label_value
 
 

@@ -14,8 +14,8 @@ from driver_builder.api.rollout_settings import DrainSettings
 from driver_builder.model.permissions import DRAIN_NAMESPACES, allows_eviction
 from driver_builder.model.resource_claim import covers_any
 from driver_builder.objects.stage_labels import Stage, stage_label
-from driver_builder.observed.node_pods import EvictionRefused, NodePod, NodePods
 from driver_builder.rollout.draining import Draining
+from driver_builder.snapshot.node_pods import EvictionRefused, NodePod, NodePods
 from kube_api.text import first_few, printable
 
 AGAIN_SECONDS = 10.0

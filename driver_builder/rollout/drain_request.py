@@ -10,7 +10,7 @@ from typing import Any
 
 from driver_builder.api.spec_reader import shown
 from driver_builder.api.spec_rules import DURATION, EXTENDED_RESOURCE, OBJECT_NAME, Rule, seconds
-from driver_builder.memo import remembers_texts
+from driver_builder.base.memo import remembers_texts
 from driver_builder.model.permissions import MAX_NAMESPACE
 from kube_api.drain_contract import MAX_PODS, MAX_REQUEST, MAX_RESOURCES
 from kube_api.text import printable

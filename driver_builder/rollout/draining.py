@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from driver_builder.observed.inventory import Node
+from driver_builder.snapshot.inventory import Node
 from kube_api import names
 from kube_api.text import printable
 

@@ -7,21 +7,21 @@ Place in the flow: :mod:`driver_builder.rollout.order` decides by it who waits f
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from driver_builder.desired.dependencies import NONE, Dependencies, unload_order
 from driver_builder.model import driver_key
 from driver_builder.model.kernels import KernelTarget
+from driver_builder.nodes.actions import MoveNode, TakeNode
+from driver_builder.nodes.evidence import Finding, judge
+from driver_builder.nodes.kept_modules import KeptModules
+from driver_builder.nodes.plan_view import DriverPlan
+from driver_builder.nodes.standing import Placed
 from driver_builder.objects import loaded
 from driver_builder.objects.yielding import Yielding, yielding_of
-from driver_builder.observed import inventory, pairs
-from driver_builder.observed.by_driver import of_driver, pods_of
-from driver_builder.observed.evidence import Finding, judge
-from driver_builder.observed.inventory import Node
-from driver_builder.observed.pairs import Pair
-from driver_builder.observed.snapshot import DaemonSet, DriverPod, Snapshot
-from driver_builder.planning.actions import MoveNode, TakeNode
-from driver_builder.planning.kept_modules import KeptModules
-from driver_builder.planning.plan_view import DriverPlan
-from driver_builder.planning.standing import Placed
+from driver_builder.snapshot import inventory, pairs
+from driver_builder.snapshot.by_driver import of_driver, pods_of
+from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.pairs import Pair
+from driver_builder.snapshot.snapshot import DaemonSet, DriverPod, Snapshot
+from driver_builder.targets.dependencies import NONE, Dependencies, unload_order
 from kube_api import names
 
 

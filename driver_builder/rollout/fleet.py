@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from driver_builder.planning.actions import TakeNode
-from driver_builder.planning.plan_view import Alone, DriverPlan, unguarded
+from driver_builder.nodes.actions import TakeNode
+from driver_builder.nodes.plan_view import Alone, DriverPlan, unguarded
 from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.order import Order
 from driver_builder.rollout.pulls import MAX_PULLS, Pulls

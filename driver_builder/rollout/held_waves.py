@@ -6,11 +6,11 @@ the images of before, which fit each other: none of them gives up its own as lon
 
 from collections.abc import Iterator, Mapping
 
-from driver_builder.desired.dependencies import Dependencies, unload_order
-from driver_builder.observed.by_driver import of_driver, pods_of
-from driver_builder.observed.pairs import Pair, pairs
-from driver_builder.observed.snapshot import Snapshot
 from driver_builder.rollout.drivers_on_nodes import wave_label_of
+from driver_builder.snapshot.by_driver import of_driver, pods_of
+from driver_builder.snapshot.pairs import Pair, pairs
+from driver_builder.snapshot.snapshot import Snapshot
+from driver_builder.targets.dependencies import Dependencies, unload_order
 
 _Pairs = Mapping[str, Pair]
 

@@ -6,13 +6,10 @@ Place in the flow: :mod:`driver_builder.rollout.prepare` asks for each node. All
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from driver_builder.api.begun_drains import BegunDrain, previous_drains
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import DrainSettings
-from driver_builder.objects.yielding import render_yielding, yield_labels
-from driver_builder.observed import inventory
-from driver_builder.observed.inventory import Node
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.planning.actions import (
+from driver_builder.nodes.actions import (
     Action,
     EvictPod,
     HoldNode,
@@ -20,13 +17,16 @@ from driver_builder.planning.actions import (
     ReplacePod,
     TakeNode,
 )
-from driver_builder.planning.plan_view import DriverPlan
+from driver_builder.nodes.plan_view import DriverPlan
+from driver_builder.objects.yielding import render_yielding, yield_labels
 from driver_builder.rollout.clearance import Clearing, Return
 from driver_builder.rollout.drain import progress
 from driver_builder.rollout.draining import PAUSED, Draining, draining_of, parse_draining, render_draining
 from driver_builder.rollout.node_lock import lock_of
 from driver_builder.rollout.order import Order
-from driver_builder.status.begun_drains import BegunDrain, previous_drains
+from driver_builder.snapshot import inventory
+from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.snapshot import Snapshot
 from kube_api import names
 from kube_api.names import label_value
 from kube_api.node_lock import RENEW_SECONDS, Lock, render_lock

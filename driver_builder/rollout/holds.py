@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from driver_builder.observed.inventory import Node
 from driver_builder.rollout.draining import Draining, draining_of
 from driver_builder.rollout.node_lock import lock_of
+from driver_builder.snapshot.inventory import Node
 from kube_api.node_lock import Lock
 from kube_api.timestamps import timestamp
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import DrainSettings
-from driver_builder.observed.node_pods import NodePods
-from driver_builder.planning.actions import TakeNode
-from driver_builder.planning.plan_view import DriverPlan
+from driver_builder.nodes.actions import TakeNode
+from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.rollout.drain import waits
 from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.order import Order
+from driver_builder.snapshot.node_pods import NodePods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from driver_builder.observed.inventory import Node
+from driver_builder.snapshot.inventory import Node
 from kube_api import names
 from kube_api.node_lock import Lock, parse_lock
 

@@ -10,18 +10,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.desired.dependencies import Dependencies, unload_order
+from driver_builder.nodes.actions import MoveNode, ReplacePod, TakeNode
+from driver_builder.nodes.evidence import Finding, judge
+from driver_builder.nodes.kept_modules import is_tidying
+from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.objects.yielding import is_held_out, label_of, yielding_of
-from driver_builder.observed import inventory
-from driver_builder.observed.by_driver import of_driver
-from driver_builder.observed.evidence import Finding, judge
-from driver_builder.observed.inventory import Node
-from driver_builder.observed.snapshot import DaemonSet, DriverPod, Snapshot
-from driver_builder.planning.actions import MoveNode, ReplacePod, TakeNode
-from driver_builder.planning.kept_modules import is_tidying
-from driver_builder.planning.plan_view import DriverPlan
 from driver_builder.rollout.clearance import Clearance
 from driver_builder.rollout.drivers_on_nodes import DriversOnNodes
+from driver_builder.snapshot import inventory
+from driver_builder.snapshot.by_driver import of_driver
+from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.snapshot import DaemonSet, DriverPod, Snapshot
+from driver_builder.targets.dependencies import Dependencies, unload_order
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,25 +10,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 
-from driver_builder.boundary import contained
-from driver_builder.errors import InternalError
+from driver_builder.api.begun_drains import previous_drains
+from driver_builder.base.boundary import contained
+from driver_builder.base.errors import InternalError
 from driver_builder.model import driver_key
-from driver_builder.objects.yielding import yielding_of
-from driver_builder.observed import inventory
-from driver_builder.observed.inventory import Node
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.planning.actions import (
+from driver_builder.nodes.actions import (
     HoldNode,
     SetFinalizer,
 )
-from driver_builder.planning.plan_view import Alone, DriverPlan, unguarded
+from driver_builder.nodes.plan_view import Alone, DriverPlan, unguarded
+from driver_builder.objects.yielding import yielding_of
 from driver_builder.rollout.draining import Draining, draining_of
 from driver_builder.rollout.hold_node import MAX_REST_SECONDS, TAKES, Hold, Step, renewal, restoration, restored
 from driver_builder.rollout.next_drains import NextDrains
 from driver_builder.rollout.node_lock import lock_of
 from driver_builder.rollout.order import Order
 from driver_builder.rollout.pulls import Pulls, with_pulls
-from driver_builder.status.begun_drains import previous_drains
+from driver_builder.snapshot import inventory
+from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.snapshot import Snapshot
 from kube_api.drain_contract import HOLDER
 
 

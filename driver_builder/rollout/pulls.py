@@ -8,15 +8,15 @@ Place in the flow: :mod:`driver_builder.rollout.roll` says which image a node ge
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from driver_builder.objects import pull_pod
-from driver_builder.objects.bound_pod import PodKind
-from driver_builder.objects.pull_pod import PullPod
-from driver_builder.observed.by_driver import of_driver
-from driver_builder.observed.inventory import Node
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.planning.actions import Action, StartPod, delete_pods
-from driver_builder.planning.plan_view import DriverPlan
-from driver_builder.status.rollout_status import Phase
+from driver_builder.api.rollout_status import Phase
+from driver_builder.nodes.actions import Action, StartPod, delete_pods
+from driver_builder.nodes.plan_view import DriverPlan
+from driver_builder.snapshot.by_driver import of_driver
+from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.snapshot import Snapshot
+from driver_builder.tasks import pull_pod
+from driver_builder.tasks.bound_pod import PodKind
+from driver_builder.tasks.pull_pod import PullPod
 
 MAX_PULLS = 500
 """So many nodes of a driver get their next image at once."""

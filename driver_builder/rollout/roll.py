@@ -6,22 +6,19 @@ from itertools import chain
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Order
-from driver_builder.desired.dependencies import NONE
-from driver_builder.desired.desired_target import DesiredTarget, SkippedTarget, TargetToBuild
+from driver_builder.api.rollout_status import Phase, Wave, previous_wave
+from driver_builder.base.reasons import Reason, TargetState
 from driver_builder.model.image_state import Present
-from driver_builder.objects.slots import Place, Slot
-from driver_builder.observed.inventory import Node
-from driver_builder.planning.actions import (
+from driver_builder.nodes.actions import (
     ApplyDaemonSet,
     MoveNode,
     PlaceDaemonSet,
     ReplacePod,
     TakeNode,
 )
-from driver_builder.planning.lanes import end, is_complete
-from driver_builder.planning.plan_target import with_since
-from driver_builder.planning.plan_view import DriverView, TargetPart, WavePart
-from driver_builder.planning.standing import (
+from driver_builder.nodes.lanes import end, is_complete
+from driver_builder.nodes.plan_view import DriverView, TargetPart, WavePart
+from driver_builder.nodes.standing import (
     Lanes,
     NodeStanding,
     Placed,
@@ -31,11 +28,14 @@ from driver_builder.planning.standing import (
     stand,
     without_image,
 )
-from driver_builder.planning.wave_labels import restore, with_reached
-from driver_builder.reasons import Reason, TargetState
+from driver_builder.objects.slots import Place, Slot
+from driver_builder.rollout.plan_target import with_since
 from driver_builder.rollout.wave_fleet import Seen
+from driver_builder.rollout.wave_labels import restore, with_reached
 from driver_builder.rollout.waves import Decision, next_nodes
-from driver_builder.status.rollout_status import Phase, Wave, previous_wave
+from driver_builder.snapshot.inventory import Node
+from driver_builder.targets.dependencies import NONE
+from driver_builder.targets.desired_target import DesiredTarget, SkippedTarget, TargetToBuild
 from kube_api.names import wanted_version_label
 
 _REASONS = {

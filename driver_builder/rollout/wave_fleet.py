@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from driver_builder.api.rollout_settings import Order, RolloutSettings, Strategy
-from driver_builder.planning.standing import NodeStanding, Standing, TargetStanding, waiting_node
-from driver_builder.status.rollout_status import Phase, Wave
+from driver_builder.api.rollout_status import Phase, Wave
+from driver_builder.nodes.standing import NodeStanding, Standing, TargetStanding, waiting_node
 from kube_api.text import first_few
 
 MAX_RESERVE = 20

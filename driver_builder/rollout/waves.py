@@ -1,6 +1,6 @@
 """Which nodes of a driver get the new image next: canary, soak, then a few at a time. Pure.
 
-Place in the flow: ``plan`` has weighed every target (:mod:`driver_builder.planning.standing`); :func:`next_nodes`
+Place in the flow: ``plan`` has weighed every target (:mod:`driver_builder.nodes.standing`); :func:`next_nodes`
 decides over all of them at once, because the budget is the driver's. It starts from what it sees: only the moment when
 the canary was proven, and which nodes were broken before, come from the status.
 
@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from driver_builder.api.rollout_settings import RolloutSettings, Strategy
-from driver_builder.planning.standing import OUTDATED, NodeStanding, Standing, TargetStanding
+from driver_builder.api.rollout_status import MAX_FAILED_BEFORE, MAX_FAILED_ON, Phase, Wave
+from driver_builder.nodes.standing import OUTDATED, NodeStanding, Standing, TargetStanding
 from driver_builder.rollout import windows
 from driver_builder.rollout.wave_fleet import (
     MAX_LISTED,
@@ -27,7 +28,6 @@ from driver_builder.rollout.wave_fleet import (
     is_left_out,
     listed,
 )
-from driver_builder.status.rollout_status import MAX_FAILED_BEFORE, MAX_FAILED_ON, Phase, Wave
 from kube_api.text import first_few
 from kube_api.timestamps import timestamp
 

@@ -12,7 +12,7 @@ from feature_rules.expression import match_expression
 from feature_rules.model import FeatureMatcher, MatchExpression, Rule, RuleProblem
 from kube_api.text import quoted
 from nfd_worker.cli.known_features import FREE, KNOWN, Known, Values
-from nfd_worker.config.file_text import nearest
+from nfd_worker.config.options import nearest
 
 _LONGEST_QUOTE = 60
 _ALIKE = 0.7

@@ -9,8 +9,16 @@ from typing import NamedTuple
 
 from feature_rules.keys.namespaces import NamespaceOptions
 from feature_rules.model import Rule, RuleProblem
-from nfd_worker.config.file_text import Values, nearest, parse_text, read_file
-from nfd_worker.config.options import DEFAULT_FILE, DEFAULT_RULES_DIR, OPTIONS, Option, normalise_arguments
+from nfd_worker.config.file_text import parse_text, read_file
+from nfd_worker.config.options import (
+    DEFAULT_FILE,
+    DEFAULT_RULES_DIR,
+    OPTIONS,
+    Option,
+    Values,
+    nearest,
+    normalise_arguments,
+)
 from nfd_worker.errors import ConfigurationError
 from nfd_worker.sources import SOURCES, pci, usb
 from nfd_worker.sources.settings import SourceSettings, SystemSettings, class_prefix

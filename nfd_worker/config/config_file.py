@@ -11,8 +11,16 @@ from typing import Any, NoReturn
 import yaml
 
 from feature_rules.yaml_nodes import NodeReader, compose, excess, is_null, joined
-from nfd_worker.config.file_text import Values, nearest
-from nfd_worker.config.options import NO_FEATURES, NO_KLOG, NO_OWNER, parse_grace, parse_interval, parse_pattern
+from nfd_worker.config.options import (
+    NO_FEATURES,
+    NO_KLOG,
+    NO_OWNER,
+    Values,
+    nearest,
+    parse_grace,
+    parse_interval,
+    parse_pattern,
+)
 from nfd_worker.errors import ConfigurationError
 from nfd_worker.sources import SOURCES
 from nfd_worker.sources.settings import MIG_STRATEGIES

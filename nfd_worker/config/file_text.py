@@ -5,14 +5,10 @@ has settings: PyYAML costs the start of the worker as much CPU as all of its sou
 """
 
 import os
-from collections.abc import Iterable
-from typing import Any
 
+from nfd_worker.config.options import Values
 from nfd_worker.errors import ConfigurationError, UnfitFileError
 from nfd_worker.guarded_file import MAX_YAML_FILE, read_regular
-
-Values = dict[str, Any]
-"""Setting -> value, already of the right type; of sources as ``<source>.<setting>``."""
 
 
 def read_file(path: str, *, must_exist: bool) -> Values:
@@ -45,11 +41,3 @@ def parse_text(text: str, path: str) -> Values:
     from nfd_worker.config.config_file import parse_file  # noqa: PLC0415 - see above
 
     return parse_file(text, path)
-
-
-def nearest(word: str, known: Iterable[str], cutoff: float = 0.5) -> str:
-    """Return which of the known words is meant; nothing when none is similar enough."""
-    import difflib  # noqa: PLC0415 - needed for mistakes only
-
-    near = difflib.get_close_matches(word[:100], sorted(known), n=1, cutoff=cutoff)
-    return f"; did you mean {near[0]}?" if near else ""

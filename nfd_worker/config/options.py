@@ -5,7 +5,7 @@ a migrated DaemonSet are accepted as they are.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,6 +18,9 @@ COMMANDS = ("run", "scan", "rules", "labels", "unpublish", "admission-policy")
 
 Flags = Mapping[str, str | None]
 """Flag -> its text; None where it is not given."""
+
+Values = dict[str, Any]
+"""Setting -> value, already of the right type; of sources as ``<source>.<setting>``."""
 
 DEFAULT_FILE = "/etc/kubernetes/node-feature-discovery/nfd-worker.conf"
 DEFAULT_RULES_DIR = "/etc/kubernetes/node-feature-discovery/rules.d"
@@ -247,3 +250,11 @@ def run_flags(arguments: Sequence[str]) -> Flags | None:
 def _undashed(argument: str) -> str:
     """Take one or two dashes off; anything else is not a flag."""
     return argument[1:].removeprefix("-") if argument.startswith("-") else ""
+
+
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.5) -> str:
+    """Return which of the known words is meant; nothing when none is similar enough."""
+    import difflib  # noqa: PLC0415 - needed for mistakes only
+
+    near = difflib.get_close_matches(word[:100], sorted(known), n=1, cutoff=cutoff)
+    return f"; did you mean {near[0]}?" if near else ""

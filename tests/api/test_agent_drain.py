@@ -13,8 +13,8 @@ from driver_builder.cluster.observe import Observer
 from driver_builder.cluster.read_node_pods import read_node_pods
 from driver_builder.controller.execute import Executor
 from driver_builder.model.agent_drains import AgentDrains
-from driver_builder.observed.node_pods import EvictionRefused
 from driver_builder.rollout.agent_drain import agent_drains
+from driver_builder.snapshot.node_pods import EvictionRefused
 from kube_api import names
 from kube_api.drain_contract import DrainAnswer, DrainState, parse_answer
 from kube_api.errors import KubeApiError, NotFound

@@ -20,9 +20,9 @@ import yaml
 from driver_builder.cluster import resource_api
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.observe import Observer
-from driver_builder.observed.resource_slices import NodeSlice
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.stages.stage_view import StageView
+from driver_builder.plan.stage_view import StageView
+from driver_builder.snapshot.resource_slices import NodeSlice
+from driver_builder.snapshot.snapshot import Snapshot
 from kube_api.client import Client, Object
 from kube_api.errors import Forbidden, NotFound
 from kube_api.resources import (

@@ -12,8 +12,8 @@ from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.cluster.plugin_accounts import PluginAccounts
 from driver_builder.cluster.read_daemon_sets import read_plugin_set
 from driver_builder.controller.execute import Executor
+from driver_builder.nodes.actions import ApplyPlugin
 from driver_builder.objects import agent_token, plugin
-from driver_builder.planning.actions import ApplyPlugin
 from kube_api.client import Client
 from kube_api.errors import Invalid
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS

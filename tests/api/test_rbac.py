@@ -17,16 +17,8 @@ from driver_builder.cluster.read_node_pods import read_node_pods
 from driver_builder.controller.evictions import Evictions
 from driver_builder.controller.execute import Executor
 from driver_builder.controller.lease import Lease
-from driver_builder.desired.resolve_all import resolve_all
 from driver_builder.model.image_state import Absent
-from driver_builder.objects import manifests, plugin, unload_pod, validation_pod
-from driver_builder.objects.bound_pod import PodKind
-from driver_builder.objects.loaded import Load
-from driver_builder.objects.manifests import FIELD_MANAGER
-from driver_builder.observed.node_pods import EvictionRefused, NodePod, NodePods
-from driver_builder.observed.snapshot import FailedBuild
-from driver_builder.plan import plan
-from driver_builder.planning.actions import (
+from driver_builder.nodes.actions import (
     ApplyDaemonSet,
     ApplyPlugin,
     DeleteConfigMap,
@@ -45,8 +37,17 @@ from driver_builder.planning.actions import (
     TaintNode,
     WidenDaemonSet,
 )
+from driver_builder.objects import manifests, plugin
+from driver_builder.objects.loaded import Load
+from driver_builder.objects.manifests import FIELD_MANAGER
+from driver_builder.plan.plan import plan
 from driver_builder.retention import record
 from driver_builder.retention.recorder import ImageRecorder, record_path
+from driver_builder.snapshot.node_pods import EvictionRefused, NodePod, NodePods
+from driver_builder.snapshot.snapshot import FailedBuild
+from driver_builder.targets.resolve_all import resolve_all
+from driver_builder.tasks import unload_pod, validation_pod
+from driver_builder.tasks.bound_pod import PodKind
 from feature_rules.model import Taint
 from kube_api import names
 from kube_api.client import STRATEGIC_MERGE_PATCH, Client
@@ -564,6 +565,7 @@ def test_driver_builder_may_keep_the_record_of_pushed_images(builder: Client, ro
     for digit in "ab":
         recorder.pushed(action, f"sha256:{digit * 64}")
     recorder.saw(seen, resolve_all(seen, factories.SETTINGS.template_versions))
+    recorder.record()
     kept = record.parse(root.get(record_path(NAMESPACE))["data"])
     assert [image.digest[-1] for image in kept.images] == ["a", "b"]
     assert kept.observed == record.day_of(factories.NOW)

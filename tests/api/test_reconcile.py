@@ -13,20 +13,20 @@ from typing import Any
 import pytest
 
 from driver_builder.api.driver_container import FINALIZER
+from driver_builder.base.errors import BuildFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.cluster.observe import Observer
 from driver_builder.controller.execute import Executor
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.reconcile import Reconciler
 from driver_builder.controller.report import Reporter
-from driver_builder.errors import BuildFailed
 from driver_builder.model.build import LogSink
 from driver_builder.model.images import KEY_LABEL, MODULES_LABEL
+from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.objects import manifests, plugin
 from driver_builder.objects.stage_labels import Stage, stage_label
-from driver_builder.planning.actions import StartBuild
-from driver_builder.planning.plan_view import PlanSettings
-from driver_builder.reasons import Reason
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import Conflict, NotFound

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from driver_builder.errors import BuildFailed
+from driver_builder.base.errors import BuildFailed
+from driver_builder.builds.signing_secrets import SigningSecrets
 from driver_builder.model.build import BuildRequest, Signing, SourceFiles
-from driver_builder.references.signing_secrets import SigningSecrets
 from kube_api.client import Client
 from kube_api.resources import SECRETS
 from testbed.testbed import Testbed

@@ -25,29 +25,29 @@ import pytest
 
 from driver_builder.api.driver_spec import BuilderKind, ConfigMapKey, RegistrySettings
 from driver_builder.archives.image_archive import read_image_archive
+from driver_builder.base.errors import BuildFailed, DriverBuilderError, RegistryRefused, TemporaryError
+from driver_builder.base.reasons import Reason
 from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.builds.job.job_builder import JobBuilder
 from driver_builder.builds.job.job_manifest import BUILD_LABEL, JobSettings
 from driver_builder.builds.job.job_run import Patience
+from driver_builder.builds.pipeline.pipeline import build_and_push
+from driver_builder.builds.pipeline.toolchain_image import keep_toolchain
+from driver_builder.builds.templates.templates import templates_directory
 from driver_builder.cli import main
 from driver_builder.cli.builder_choice import secret_values
-from driver_builder.errors import BuildFailed, DriverBuilderError, RegistryRefused, TemporaryError
-from driver_builder.images.pipeline import build_and_push
-from driver_builder.images.toolchain_image import keep_toolchain
 from driver_builder.model.build import BuildRequest, BuiltImage, ModuleSpec, SourceFiles
 from driver_builder.model.build_proxy import BuildProxy
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import KERNEL_LABEL, KEY_LABEL, MODULES_LABEL, USERSPACE_LABEL, ImageRef
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.model.toolchain import toolchain_image
-from driver_builder.planning.actions import StartBuild
-from driver_builder.reasons import Reason
-from driver_builder.references.registry_access import Registries
+from driver_builder.nodes.actions import StartBuild
 from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry import RegistryClient
-from driver_builder.templates.templates import templates_directory
+from driver_builder.registry.registry_access import Registries
 from kube_api.client import Client
-from kube_api.connection import ServiceAccount
+from kube_api.credentials import ServiceAccount
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, JOBS, PODS, SECRETS
 from testbed import base_image
 from testbed.errors import TestbedError

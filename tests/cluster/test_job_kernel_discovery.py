@@ -5,13 +5,13 @@ import time
 
 import pytest
 
+from driver_builder.base.errors import BuildFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.builds.job.job_manifest import BUILD_LABEL
-from driver_builder.discovery.docker_kernel_discovery import DockerKernelDiscovery
-from driver_builder.discovery.job_kernel_discovery import JobKernelDiscovery
-from driver_builder.errors import BuildFailed
 from driver_builder.model.repositories import Repository
-from driver_builder.reasons import Reason
+from driver_builder.prebuild.docker_kernel_discovery import DockerKernelDiscovery
+from driver_builder.prebuild.job_kernel_discovery import JobKernelDiscovery
 from kube_api.client import Client
 from kube_api.resources import JOBS, PODS
 from testbed.testbed import Testbed

@@ -11,7 +11,7 @@ import pytest
 
 from testbed.testbed import Testbed
 from tests.support.real_parts.device_agent import NAMESPACE, SECONDS
-from tests.support.real_parts.mig_cards import MIXED, SINGLE, THREE, TWO, MigCards, mig_cards
+from tests.support.real_parts.mig_cards import MIXED, SINGLE, MigCards, mig_cards
 from tests.support.real_parts.nvidia_node import CARDS
 
 pytestmark = pytest.mark.long
@@ -82,14 +82,19 @@ def test_with_the_strategy_single_all_instances_are_gpus(cards: MigCards) -> Non
 
 
 def test_three_kinds_fit_on_each_card(cards: MigCards) -> None:
-    """Each is a resource of its own; a container with one of each has the nodes that open these, and no others."""
+    """Each is a resource of its own; a pod of each kind has the nodes that open its instance, and no others."""
     took = cards.makes("balanced")
     cards.offers(one=8, two=4, three=4)
-    cards.run_pods(cards.one, "three-kinds", beside=(TWO, THREE))
-    found = cards.instances_of("three-kinds")
-    assert sorted(profile for _, profile in found) == ["1g.5gb", "2g.10gb", "3g.20gb"]
-    cards.delete("three-kinds")
-    print(f"\nbalanced: 8, 4 and 4 after {took:.1f} s; a pod with one of each: {found}")
+    kinds = {"1g.5gb": cards.one, "2g.10gb": cards.two, "3g.20gb": cards.three}
+    names = {profile: f"kind-{profile[:2]}" for profile in kinds}
+    for profile, place in kinds.items():
+        cards.run_pods(place, names[profile])
+    found = {profile: cards.instances_of(name) for profile, name in names.items()}
+    assert {profile: [kind for _, kind in instances] for profile, instances in found.items()} == {
+        profile: [profile] for profile in kinds
+    }
+    cards.delete(*names.values())
+    print(f"\nbalanced: 8, 4 and 4 after {took:.1f} s; pods of each kind have {found}")
 
 
 def die_of_change(cards: MigCards, point: int) -> None:

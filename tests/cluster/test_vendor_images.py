@@ -9,7 +9,7 @@ import pytest
 
 from demo.cluster import NAMESPACE
 from demo.scenario import READY_LABEL, Scenario
-from driver_builder.objects.proof_pod import PROOF_LABEL
+from driver_builder.tasks.proof_pod import PROOF_LABEL
 from kube_api.resources import PODS
 from tests.support.real_parts import acts, vendor_images
 from tests.support.real_parts.chain import until_every_stage

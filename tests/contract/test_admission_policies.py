@@ -20,9 +20,10 @@ from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.cli.commands import policy_command
 from driver_builder.controller.execute import Executor
 from driver_builder.model import third_party_labels
+from driver_builder.model.setting import Group
+from driver_builder.nodes.actions import LabelNode, RememberLoaded
 from driver_builder.objects import loaded
-from driver_builder.planning.actions import LabelNode, RememberLoaded
-from driver_builder.upgrades.upgrade_labels import ready_for_label
+from driver_builder.prebuild.upgrade_labels import ready_for_label
 from kube_api import names
 from kube_api.resources import NODES
 from nfd_worker.cli.main import run as worker_cli
@@ -132,7 +133,7 @@ def run_command(program: str, *flags: str) -> int:
     if program == "device-agent":
         return agent_cli(["admission-policy", *flags], {})
     parser = argparse.ArgumentParser()
-    config.add_connection_flags(parser)
+    config.add_flags(parser, Group.CONNECTION)
     policy_command.add_flags(parser)
     parsed = parser.parse_args(flags)
     return policy_command.run(parsed, config.settings(parsed, {}))

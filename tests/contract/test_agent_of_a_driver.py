@@ -15,10 +15,10 @@ from device_resources.nvidia import MigStrategy, NvidiaSettings
 from device_resources.resource import PathType
 from device_resources.resource_parser import parse_resource
 from driver_builder.model.images import ImageRef
+from driver_builder.nodes.actions import ApplyPlugin, MakeConfigMap
 from driver_builder.objects import manifests, plugin
 from driver_builder.objects.stage_labels import Stage, stage_label
-from driver_builder.plan import plan
-from driver_builder.planning.actions import ApplyPlugin, MakeConfigMap
+from driver_builder.plan.plan import plan
 from tests.support.driver_builder.factories import DIGEST, SETTINGS, driver, node, ready_snapshot, spec_of, target
 from tools import manifests as manifests_of_chart
 from tools.product_images import REPOSITORY

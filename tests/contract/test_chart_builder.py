@@ -64,14 +64,15 @@ def by_name(value: Any) -> Any:
 
 
 def test_a_remote_engine_needs_certificates_and_no_node() -> None:
-    """Nor a socket; the flag for certificates names the folder of the Secret."""
+    """Nor a socket; the variable for certificates names the folder of the Secret."""
     found = rendered("everything")
     spec, variables = pod(found, "driver-builder"), environment(found, "driver-builder")
     assert variables["DOCKER_HOST"] == "tcp://engine:2376"
     assert spec["nodeSelector"] == {"c": "d"}
     assert {name for volume in spec["volumes"] for name in volume} == {"name", "emptyDir", "secret", "configMap"}
     mounts = {mount["name"]: mount["mountPath"] for mount in container(found, "driver-builder")["volumeMounts"]}
-    assert variables["DRIVER_BUILDER_DOCKER_CERT_PATH"] == mounts["engine-certificates"]
+    assert variables["DOCKER_CERT_PATH"] == mounts["engine-certificates"]
+    assert variables["DOCKER_TLS_VERIFY"]
     assert variables["DRIVER_BUILDER_REGISTRY_CA_FILE"] == f"{mounts['registry-ca']}/ca.crt"
 
 

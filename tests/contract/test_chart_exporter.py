@@ -11,7 +11,7 @@ from device_resources.exporter import ExporterSettings, parse_exporter
 from device_resources.memory_limits import MemoryMode, parse_memory
 from device_resources.nvidia import parse_nvidia
 from driver_builder.objects.device_use import EXPORTER_LABEL, EXPORTER_PORT
-from kube_api.connection import SERVICE_ACCOUNT
+from kube_api.credentials import SERVICE_ACCOUNT
 from tests.contract.chart import AGENT, NVIDIA, VALUES, container, objects, one, pod, rendered
 from tests.contract.test_chart_profiles import mounts
 from tests.support import monitoring

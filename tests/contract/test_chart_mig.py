@@ -10,7 +10,7 @@ from device_agent.cli.main import run as agent_cli
 from device_agent.config.config_file import parse_description
 from device_agent.config.options import DEFAULT_POD_RESOURCES, build_settings
 from device_agent.mig.layouts_file import FILE_NAME
-from kube_api.connection import SERVICE_ACCOUNT
+from kube_api.credentials import SERVICE_ACCOUNT
 from tests.contract.chart import MIG, PROFILES, VALUES, environment, objects, one, pod, rendered
 from tests.contract.test_chart_profiles import KINDS, POLICIES, kinds_by_version, mounts
 from tests.support.yaml_files import read_documents

@@ -13,7 +13,7 @@ from device_agent.cli.main import run as agent_cli
 from device_agent.config.options import DEFAULT_POD_RESOURCES, OPTIONS, build_settings
 from device_agent.profiles.folder import MOST_PROFILES
 from device_agent.profiles.parse import LONGEST_PROFILE
-from kube_api.connection import SERVICE_ACCOUNT
+from kube_api.credentials import SERVICE_ACCOUNT
 from nfd_worker.sources.gpu import SHARING_FILE
 from tests.contract.chart import PROFILES, VALUES, container, environment, objects, one, pod, rendered
 from tests.support.yaml_files import read_documents

@@ -10,17 +10,16 @@ import pytest
 
 from device_agent.config.config_file import Description, parse_description
 from device_agent.config.options import DEFAULT_FILE, DEFAULT_PLUGIN_DIR
-from driver_builder import plan
-from driver_builder.api import source_parser, spec_parser
+from driver_builder.api import source_parser, spec_parser, status
+from driver_builder.api.rebuild_status import Rebuilds
 from driver_builder.api.spec_parser import parse_spec
 from driver_builder.api.spec_reader import Notes, Reader
+from driver_builder.base.reasons import Reason, TargetState, remedy_of
+from driver_builder.checks import check_dra, check_rights, deployed
 from driver_builder.cli.examination import manifests
 from driver_builder.controller import events
-from driver_builder.doctor import check_dra, check_rights, deployed
-from driver_builder.observed.rebuild import Rebuilds
-from driver_builder.reasons import Reason, TargetState, remedy_of
+from driver_builder.plan import plan
 from driver_builder.rollout import drain
-from driver_builder.status import status
 from kube_api import names, resources
 from kube_api.resources import DRIVER_CONTAINERS, RESOURCE_SLICES
 from tests.support.driver_builder import factories

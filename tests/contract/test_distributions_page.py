@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from driver_builder.desired import resolve_target
+from driver_builder.targets import resolve_target
 
 PAGE = Path(__file__).parents[2] / "docs" / "distributions.md"
 

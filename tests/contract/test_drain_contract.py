@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from device_agent.mig.node_write import drain_failure, drain_request
 from device_agent.mig.values import Holding
 from device_agent.node.mig_on_node import parse_mig
-from driver_builder.observed.inventory import read_node
 from driver_builder.rollout.drain_request import parse_drain_request
+from driver_builder.snapshot.inventory import read_node
 from kube_api import names
 from kube_api.drain_contract import MAX_PODS, MAX_REQUEST, DrainAnswer, DrainState, digest_of, render_answer
 

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 import device_agent.errors
-import driver_builder.errors
+import driver_builder.base.errors
 import feature_rules.errors
 import kube_api.errors
 import nfd_worker.errors
@@ -15,7 +15,7 @@ import nvml_inventory.errors
 
 MODULES = [
     pytest.param(kube_api.errors, id="kube_api"),
-    pytest.param(driver_builder.errors, id="driver_builder"),
+    pytest.param(driver_builder.base.errors, id="driver_builder"),
     pytest.param(nfd_worker.errors, id="nfd_worker"),
     pytest.param(device_agent.errors, id="device_agent"),
     pytest.param(nvml_inventory.errors, id="nvml_inventory"),

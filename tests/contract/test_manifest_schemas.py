@@ -15,9 +15,9 @@ import pytest
 from kubernetes_validate import utils as schemas
 
 from driver_builder.builds.job.job_manifest import JobSettings, JobTask, job
-from driver_builder.discovery import job_kernel_discovery
 from driver_builder.model.images import ImageRef
 from driver_builder.model.repositories import Repository
+from driver_builder.prebuild import job_kernel_discovery
 from tests.contract.chart import VALUES, rendered
 from tests.support.yaml_files import read_documents, read_yaml
 from tests.unit.driver_builder.builds.job.test_job_manifest import action

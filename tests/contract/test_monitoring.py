@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from driver_builder.controller.jobs import JOBS, Parts
 from tests.contract.test_docs import ROOT, anchors
 from tests.support import monitoring
 from tests.support.monitoring import DEVICE_ALERTS, DEVICE_DASHBOARD, Exposed, Json
@@ -75,6 +76,17 @@ def test_an_alert_says_what_to_do(rule: Json, words: str) -> None:
     assert anchor in anchors(PAGE)
     named = {word for text in rule["annotations"].values() for word in re.findall(r"\$labels\.(\w+)", text)}
     assert named <= grouping_labels(rule["expr"], words)
+
+
+def test_the_page_has_each_job_with_its_interval() -> None:
+    """A row for each, in the order of the table; what the plan starts says so."""
+    text = (ROOT / "docs" / "operations.md").read_text().partition("## Jobs of the controller")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `([\w-]+)` \| (.+?) \|", text, re.MULTILINE)
+    words = {60.0: "every minute", 300.0: "every 5 minutes", 600.0: "every 10 minutes", 1.0: "every `--resync-seconds`"}
+    known = Parts(resync_seconds=1.0, **dict.fromkeys(set(Parts.__slots__) - {"resync_seconds"}, lambda: None))
+    assert [name for name, _ in rows] == [job.name for job in JOBS]
+    for (_, when), job in zip(rows, JOBS, strict=True):
+        assert when == words[job.seconds(known)] if job.seconds is not None else "plan" in when
 
 
 def test_each_alert_has_a_case_in_which_it_fires() -> None:

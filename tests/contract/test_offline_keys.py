@@ -10,14 +10,15 @@ import yaml
 
 from driver_builder import config
 from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.builds.templates import templates
 from driver_builder.cli.commands import build_command
 from driver_builder.cli.offline import given_files, offline_cluster
 from driver_builder.cluster.driver_inputs import DriverInputs
-from driver_builder.desired.desired_target import ImageTarget, TargetToBuild, TemplateVersions
-from driver_builder.observed.snapshot import SigningCertificate
-from driver_builder.planning.actions import StartBuild
-from driver_builder.templates import templates
-from driver_builder.upgrades.preflight import parse_target
+from driver_builder.model.setting import Group
+from driver_builder.nodes.actions import StartBuild
+from driver_builder.prebuild.preflight import parse_target
+from driver_builder.snapshot.snapshot import SigningCertificate
+from driver_builder.targets.desired_target import ImageTarget, TargetToBuild, TemplateVersions
 from tests.support.driver_builder.factories import SOURCE
 from tests.support.driver_builder.golden_cases import ABSENT, CASES, OWN_TEMPLATE, Case, actions
 from tests.support.driver_builder.module_signing import a_signer
@@ -57,7 +58,7 @@ def test_the_key_is_the_controllers(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     wanted = built_by_controller(case)
     parser = argparse.ArgumentParser()
-    config.add_connection_flags(parser)
+    config.add_flags(parser, Group.CONNECTION)
     build_command.add_flags(parser)
     flags = parser.parse_args([*files_of(case, tmp_path), "--kernel", case.kernel, "--os", case.os])
     given = given_files.read(flags, case.namespace)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from driver_builder.reasons import (
+from driver_builder.base.reasons import (
     IN_TROUBLE,
     REASONS,
     SECTIONS,

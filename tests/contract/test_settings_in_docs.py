@@ -18,7 +18,8 @@ from driver_builder.api import nvidia_stage, use_stage
 from driver_builder.builds.build_queue import BuildStates
 from driver_builder.cli.main import COMMANDS
 from driver_builder.cluster.cluster_cache import ClusterCache
-from driver_builder.metrics import CacheCollector, StateCollector
+from driver_builder.controller.metrics import CacheCollector, StateCollector
+from driver_builder.model.setting import Group
 from nfd_worker.config.options import OPTIONS
 from nfd_worker.metrics import Metrics
 from tests.support.driver_builder.memory_client import MemoryClient
@@ -34,7 +35,7 @@ def flags_of(command: str) -> set[str]:
     """Return the flags of a command of driver-builder, as its help prints them."""
     (module,) = [module for name, module, _ in COMMANDS if name == command]
     parser = argparse.ArgumentParser(prog="x")
-    config.add_connection_flags(parser)
+    config.add_flags(parser, Group.CONNECTION)
     module.add_flags(parser)
     return set(re.findall(r"--[a-z][a-z-]+[a-z]", parser.format_usage())) - NOT_A_SETTING
 

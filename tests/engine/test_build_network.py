@@ -14,14 +14,14 @@ from typing import Any
 import docker
 import pytest
 
+from driver_builder.base.errors import BuildFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.docker.docker_engine import docker_engine
-from driver_builder.errors import BuildFailed
+from driver_builder.builds.templates.templates import templates_directory
 from driver_builder.model.build import BuildRequest, ModuleSpec, Source
 from driver_builder.model.build_proxy import BuildProxy, ProxyPassword, variables
 from driver_builder.model.kernels import KernelTarget, KernelVersion
-from driver_builder.reasons import Reason
-from driver_builder.templates.templates import templates_directory
 from testbed.testbed import Testbed
 from tests.support.real_parts.build_network import (
     IMAGE,

@@ -15,22 +15,22 @@ import pytest
 
 from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.archives.image_archive import ImageArchive
+from driver_builder.base.errors import BuildFailed, VerificationFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.docker.docker_engine import docker_engine
-from driver_builder.desired.desired_target import Exporter
-from driver_builder.errors import BuildFailed, VerificationFailed
-from driver_builder.images.pipeline import build_and_push
+from driver_builder.builds.pipeline.pipeline import build_and_push
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.model.image_state import Absent
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.modules.kernel_module import KernelModule, parse_kernel_module
 from driver_builder.modules.verify import verify
-from driver_builder.planning.actions import StartBuild
-from driver_builder.reasons import Reason
-from driver_builder.references.registry_access import Registries
+from driver_builder.nodes.actions import StartBuild
 from driver_builder.registry.image_download import download
 from driver_builder.registry.registry import RegistryClient
+from driver_builder.registry.registry_access import Registries
+from driver_builder.targets.desired_target import Exporter
 from testbed.guest import cpio, emulation
 from testbed.guest.script import run_script
 from testbed.kernels import CLOUD, KernelPackage, newest_kernel

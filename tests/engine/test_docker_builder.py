@@ -19,9 +19,10 @@ import pytest
 
 from driver_builder.archives.image_archive import read_image_archive
 from driver_builder.archives.image_layers import opened_layer
+from driver_builder.base.errors import BuildFailed, TemporaryError, VerificationFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.docker.docker_engine import docker_engine
-from driver_builder.errors import BuildFailed, TemporaryError, VerificationFailed
 from driver_builder.model.build import (
     BuildRequest,
     BuiltImage,
@@ -37,7 +38,6 @@ from driver_builder.model.image_state import Present
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.model.userspace import Userspace, UserspaceArchive, UserspacePackages
 from driver_builder.modules.verify import verify
-from driver_builder.reasons import Reason
 from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry import RegistryClient
 from testbed.kernels import available_releases, newest_release

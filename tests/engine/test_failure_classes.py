@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from driver_builder.builds.docker.docker_engine import docker_engine
+from driver_builder.builds.templates.templates import render, templates_directory
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.model.kernels import KernelTarget, KernelVersion
-from driver_builder.templates.templates import render, templates_directory
 from testbed.ports import free_ports
 from testbed.testbed import Testbed
 from tests.engine.test_docker_builder import newest_kernel, wait_until_no_container

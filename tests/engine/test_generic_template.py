@@ -19,14 +19,14 @@ from pathlib import Path
 import pytest
 
 from driver_builder.archives.image_archive import ImageArchive, read_image_archive
+from driver_builder.base.errors import BuildFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.docker.docker_engine import docker_engine
-from driver_builder.errors import BuildFailed
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceArchive
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.modules.module_elf import read_elf
 from driver_builder.modules.verify import VerifiedModule, verify
-from driver_builder.reasons import Reason
 from testbed.cache import cached_folder
 from testbed.command import run
 from testbed.guest import emulation

@@ -19,7 +19,7 @@ import pytest
 from driver_builder.model.build import SourceGit
 from tests.support.driver_builder.resolver import shell_commands
 from tests.support.real_parts.web_server import served
-from tests.unit.driver_builder.templates.test_debian_template import dockerfile
+from tests.unit.driver_builder.builds.templates.test_debian_template import dockerfile
 
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",

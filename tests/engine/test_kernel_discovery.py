@@ -14,29 +14,29 @@ from typing import Any
 import docker
 import pytest
 
+from driver_builder.api.prebuild_status import CONDITION
 from driver_builder.builds.build_limits import BuildLimits
 from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.docker.docker_engine import docker_engine
+from driver_builder.builds.pipeline.pipeline import build_and_push
+from driver_builder.builds.templates.templates import template_versions, templates_directory
 from driver_builder.cli import main
 from driver_builder.cluster.observe import Observer
 from driver_builder.controller.execute import Executor
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.reconcile import Reconciler
 from driver_builder.controller.report import Reporter
-from driver_builder.desired.desired_target import TemplateVersions
-from driver_builder.discovery.discovery_queue import DiscoveryQueue
-from driver_builder.discovery.docker_kernel_discovery import DockerKernelDiscovery
-from driver_builder.images.pipeline import build_and_push
 from driver_builder.model.build import LogSink
 from driver_builder.model.repositories import Repository
-from driver_builder.planning.actions import DiscoverKernels, StartBuild
-from driver_builder.planning.plan_view import PlanSettings
-from driver_builder.references.registry_access import Registries
-from driver_builder.status.prebuild_status import CONDITION
-from driver_builder.templates.templates import template_versions, templates_directory
-from driver_builder.upgrades.newest_kernel import newest, stream_of
-from driver_builder.upgrades.upgrade_labels import ready_for_label
+from driver_builder.nodes.actions import DiscoverKernels, StartBuild
+from driver_builder.nodes.plan_view import PlanSettings
+from driver_builder.prebuild.discovery_queue import DiscoveryQueue
+from driver_builder.prebuild.docker_kernel_discovery import DockerKernelDiscovery
+from driver_builder.prebuild.newest_kernel import newest, stream_of
+from driver_builder.prebuild.upgrade_labels import ready_for_label
+from driver_builder.registry.registry_access import Registries
+from driver_builder.targets.desired_target import TemplateVersions
 from kube_api.client import Client
 from kube_api.errors import NotFound
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES

@@ -18,6 +18,7 @@ import yaml
 
 from driver_builder.api import driver_container
 from driver_builder.builds.build_queue import BuildQueue
+from driver_builder.builds.templates.templates import template_versions
 from driver_builder.cli import common, main
 from driver_builder.cluster.driver_inputs import DriverInputs
 from driver_builder.cluster.observe import Observer
@@ -25,18 +26,17 @@ from driver_builder.controller.execute import Executor
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.reconcile import Reconciler
 from driver_builder.controller.report import Reporter
-from driver_builder.desired.desired_target import TemplateVersions
 from driver_builder.model.build import LogSink
 from driver_builder.model.image_state import Present
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.plan import plan
-from driver_builder.planning.actions import ApplyDaemonSet, StartBuild
-from driver_builder.planning.plan_view import PlanSettings
-from driver_builder.references.given_objects import GivenObjects, object_of_files
-from driver_builder.references.registry_access import Registries
+from driver_builder.nodes.actions import ApplyDaemonSet, StartBuild
+from driver_builder.nodes.plan_view import PlanSettings
+from driver_builder.plan.plan import plan
+from driver_builder.registry.given_objects import GivenObjects, object_of_files
 from driver_builder.registry.referrers import referrers_of
 from driver_builder.registry.registry import RegistryClient
-from driver_builder.templates.templates import template_versions
+from driver_builder.registry.registry_access import Registries
+from driver_builder.snapshot.snapshot import Snapshot
+from driver_builder.targets.desired_target import TemplateVersions
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES
 from testbed.kernels import CLOUD, available_releases, choose_kernels, release_key
 from testbed.packages import refreshed_apt

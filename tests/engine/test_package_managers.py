@@ -19,15 +19,15 @@ import docker
 import pytest
 
 from driver_builder.archives.image_archive import read_image_archive
+from driver_builder.base.errors import BuildFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.docker.docker_engine import docker_engine
-from driver_builder.discovery.docker_kernel_discovery import DockerKernelDiscovery
-from driver_builder.errors import BuildFailed
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles, SourceGit
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.model.repositories import Repository
 from driver_builder.modules.verify import VerifiedModule, verify
-from driver_builder.reasons import Reason
+from driver_builder.prebuild.docker_kernel_discovery import DockerKernelDiscovery
 from testbed.command import run
 from testbed.kernels import CLOUD, KernelPackage, newest_kernel
 from testbed.packages import ensure_packages

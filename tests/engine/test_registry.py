@@ -14,7 +14,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from driver_builder.archives.image_archive import ImageArchive, read_image_archive
-from driver_builder.errors import RegistryRefused, RegistryUnavailable
+from driver_builder.base.errors import RegistryRefused, RegistryUnavailable
 from driver_builder.model.image_state import Absent, Present, Unauthorized, Unreachable
 from driver_builder.model.images import ImageRef
 from driver_builder.registry.credentials import Credentials, credentials_for, parse_docker_config

@@ -13,7 +13,7 @@ from driver_builder.api.driver_spec import ConfigMapKey, RegistrySettings
 from driver_builder.archives.image_archive import ImageArchive, read_image_archive
 from driver_builder.model.image_state import Absent, Invalid, Present, Unauthorized, Unreachable
 from driver_builder.model.images import ImageRef
-from driver_builder.references.registry_access import Registries
+from driver_builder.registry.registry_access import Registries
 from kube_api.resources import CONFIG_MAPS, SECRETS
 from testbed import places
 from testbed.packages import ensure_packages, why_unsupported
@@ -24,7 +24,7 @@ from testbed.registry import PACKAGES, bcrypt, config_text
 from tests.support.driver_builder.image_tars import docker_20, special, tar_of
 from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.loopback import LOOPBACK
-from tests.unit.driver_builder.references.test_registry_access import secret
+from tests.unit.driver_builder.registry.test_registry_access import secret
 
 NAMESPACE = "driverwright"
 READY_SECONDS = 600.0

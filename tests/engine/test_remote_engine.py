@@ -8,9 +8,9 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
+from driver_builder.base.errors import TemporaryError
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.docker.docker_engine import docker_engine
-from driver_builder.errors import TemporaryError
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from testbed.packages import ensure_packages

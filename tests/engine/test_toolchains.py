@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from driver_builder.builds.docker.docker_engine import docker_engine
+from driver_builder.builds.templates.templates import render, templates_directory
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.model.engine_images import is_reserved
 from driver_builder.model.images import ImageRef
 from driver_builder.model.toolchain import toolchain_image, toolchain_key
 from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry import RegistryClient
-from driver_builder.templates.templates import render, templates_directory
 from testbed.testbed import Testbed
 from tests.engine.test_docker_builder import newest_kernel
 from tests.engine.test_failure_classes import GOOD_MAKEFILE, LONELY_KERNEL, compiled, ready

@@ -15,9 +15,10 @@ import docker
 import pytest
 
 from driver_builder.archives.image_archive import read_image_archive
+from driver_builder.base.errors import BuildFailed, VerificationFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.docker.docker_engine import docker_engine
-from driver_builder.errors import BuildFailed, VerificationFailed
 from driver_builder.model.build import BuildRequest, BuiltImage, ModuleSpec, SourceFiles
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.modules.kernel_module import parse_kernel_module
@@ -25,7 +26,6 @@ from driver_builder.modules.symvers import has_crcs, owner_names, parse_module_s
 from driver_builder.modules.verify import VerifiedModule, check_modules, verify
 from driver_builder.modules.verify_files import check_depends
 from driver_builder.modules.verify_symbols import check_symbols
-from driver_builder.reasons import Reason
 from testbed.base_image import ensure_base_image
 from testbed.guest import cpio, emulation
 from testbed.guest.script import Section, run_script

@@ -18,12 +18,12 @@ import docker
 import pytest
 
 from driver_builder.archives.image_archive import read_image_archive
+from driver_builder.base.errors import BuildFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.builds.docker.docker_builder import DockerBuilder
-from driver_builder.errors import BuildFailed
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.model.userspace import Userspace, UserspaceArchive
 from driver_builder.modules.verify import verify
-from driver_builder.reasons import Reason
 from testbed.command import run
 from testbed.guest import cpio, emulation
 from testbed.kernels import CLOUD, KernelPackage, choose_kernels, newest_kernel

@@ -20,25 +20,25 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.archives.image_archive import ImageArchive
+from driver_builder.base.errors import VerificationFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.docker.docker_engine import docker_engine
-from driver_builder.errors import VerificationFailed
-from driver_builder.images.pipeline import build_and_push
+from driver_builder.builds.pipeline.pipeline import build_and_push
+from driver_builder.builds.signing_secrets import SigningSecrets
 from driver_builder.model import images
 from driver_builder.model.build import BuildRequest, ModuleSpec, Signing, SourceFiles
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget, KernelVersion
+from driver_builder.modules.module_signature import split_signature
 from driver_builder.modules.module_signer import parse_signer
 from driver_builder.modules.verify import verify
-from driver_builder.planning.actions import StartBuild
-from driver_builder.reasons import Reason
-from driver_builder.references.registry_access import Registries
-from driver_builder.references.signing_secrets import SigningSecrets
+from driver_builder.nodes.actions import StartBuild
 from driver_builder.registry.image_download import download
 from driver_builder.registry.image_signature import has_signature
 from driver_builder.registry.registry import RegistryClient
-from driver_builder.signatures.module_signature import split_signature
+from driver_builder.registry.registry_access import Registries
 from kube_api.resources import SECRETS
 from testbed.guest import cpio, emulation
 from testbed.guest.script import run_script

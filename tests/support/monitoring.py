@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -22,19 +22,20 @@ import device_agent.telemetry
 import nfd_worker.telemetry
 from device_agent.metrics import Counts, ResourceCounts, render
 from device_agent.profiles.verdict import Verdict
-from driver_builder import telemetry
-from driver_builder.boundary import contained
+from driver_builder.api.prebuild_status import AheadStatus
+from driver_builder.api.rollout_status import Phase, Wave
+from driver_builder.base import telemetry
+from driver_builder.base.boundary import contained
+from driver_builder.base.reasons import TargetState
+from driver_builder.base.telemetry import ToolchainUse
 from driver_builder.builds.build_queue import BuildStates, QueuedBuild
 from driver_builder.cluster.cluster_cache import ClusterCache
-from driver_builder.metrics import CacheCollector, StateCollector
+from driver_builder.controller import jobs
+from driver_builder.controller.metrics import CacheCollector, StateCollector
 from driver_builder.model.image_state import Absent
-from driver_builder.observed.snapshot import Suspension
-from driver_builder.plan import Plan, plan
-from driver_builder.planning.actions import StartBuild
-from driver_builder.reasons import TargetState
-from driver_builder.status.prebuild_status import AheadStatus
-from driver_builder.status.rollout_status import Phase, Wave
-from driver_builder.telemetry import ToolchainUse
+from driver_builder.nodes.actions import StartBuild
+from driver_builder.plan.plan import Plan, plan
+from driver_builder.snapshot.snapshot import Suspension
 from feature_rules.model import RuleProblem
 from kube_api.pages import Page, Pages
 from nfd_worker.config.config import Settings
@@ -138,6 +139,9 @@ class Trouble:
         for result in ("Succeeded", "Failed"):
             telemetry.RECONCILE_SECONDS.labels(result).observe(0.2)
         telemetry.THREAD_RESTARTS.labels("lease").inc()
+        jobs.pause_all()
+        with suppress(ValueError), jobs.measured("image-record"):
+            _raise()
         contained("driver", "a/b", _raise, lambda _error: None)
         self._worker.saw_cycle(self._report, ["interval"])
         self._worker.saw_answer(PublishAnswer(), 100, time.time())

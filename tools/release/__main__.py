@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from docker.errors import DockerException
 
-from driver_builder.errors import DriverBuilderError
+from driver_builder.base.errors import DriverBuilderError
 from tools import product_images
 from tools.product_images import BASE_IMAGE, REPOSITORY, ImageError
 from tools.release.files import make_release, summary

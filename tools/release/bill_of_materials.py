@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import quote, urlencode
 
 from driver_builder.archives.image_archive import ImageArchive
-from driver_builder.images import spdx
-from driver_builder.images.spdx import NO_ASSERTION
+from driver_builder.builds.pipeline import spdx
+from driver_builder.builds.pipeline.spdx import NO_ASSERTION
 from driver_builder.model.images import ImageRef
 from tools.release.image_packages import OS_RELEASE, Kind, Package, parse_packages
 from tools.release.licenses import spdx_expression

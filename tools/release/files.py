@@ -14,8 +14,8 @@ from typing import Any
 import docker
 
 from driver_builder.archives.image_archive import ImageArchive
+from driver_builder.builds.pipeline.spdx import SPDX_TYPE
 from driver_builder.cli.output import table
-from driver_builder.images.spdx import SPDX_TYPE
 from driver_builder.model.images import ImageRef
 from driver_builder.registry.image_store import push_image
 from driver_builder.registry.layout_registry import LayoutRegistry

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from driver_builder.images import provenance
+from driver_builder.builds.pipeline import provenance
 
 _PREFIX = "org.opencontainers.image"
 

@@ -27,6 +27,8 @@ from docker.errors import DockerException, NotFound
 from docker.types import CancellableStream
 
 from driver_builder.archives.image_files import MAX_IMAGE
+from driver_builder.base.errors import BuildFailed, TemporaryError
+from driver_builder.base.reasons import Reason
 from driver_builder.builds.build_limits import BuildLimits
 from driver_builder.builds.build_output import BuildOutput, plain
 from driver_builder.builds.docker.docker_engine import engine_errors
@@ -39,21 +41,19 @@ from driver_builder.builds.kernel_metadata import (
     read_facts,
 )
 from driver_builder.builds.own_disk import own_disk
-from driver_builder.errors import BuildFailed, TemporaryError
-from driver_builder.model import engine_images
-from driver_builder.model.build import BuildRequest, BuiltImage, LogSink
-from driver_builder.model.images import ImageRef
-from driver_builder.reasons import Reason
-from driver_builder.registry.credentials import DOCKER_HUB, Credentials
-from driver_builder.templates.templates import (
+from driver_builder.builds.templates.templates import (
     BUILD_STAGE,
     FACTS_FOLDER,
     build_context,
     render,
     templates_directory,
 )
-from driver_builder.templates.toolchain_stage import from_toolchain, toolchain_dockerfile
-from driver_builder.templates.trust import runner, trusting, variables
+from driver_builder.builds.templates.toolchain_stage import from_toolchain, toolchain_dockerfile
+from driver_builder.builds.templates.trust import runner, trusting, variables
+from driver_builder.model import engine_images
+from driver_builder.model.build import BuildRequest, BuiltImage, LogSink
+from driver_builder.model.images import ImageRef
+from driver_builder.registry.credentials import DOCKER_HUB, Credentials
 
 MAX_ARCHIVE = MAX_IMAGE + (64 << 20)
 """Bytes of a saved image: its layers and what is around them."""

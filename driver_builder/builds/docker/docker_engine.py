@@ -20,9 +20,9 @@ from docker.errors import APIError, DockerException, TLSParameterError
 from docker.tls import TLSConfig
 from paramiko import SSHException
 
+from driver_builder.base.errors import BuildFailed, ConfigurationError, TemporaryError
+from driver_builder.base.reasons import Reason
 from driver_builder.builds.failures import classify
-from driver_builder.errors import BuildFailed, ConfigurationError, TemporaryError
-from driver_builder.reasons import Reason
 
 SCHEMES = ("unix://", "tcp://", "ssh://")
 TIMEOUT = 120
@@ -54,7 +54,9 @@ def docker_engine(
         raise ConfigurationError(f"--docker-host: {address!r}: begin it with one of {', '.join(SCHEMES)}")
     tls = _tls(certificates) if certificates is not None else False
     if address.startswith("tcp://") and tls is False:
-        logger.warning("the connection to the engine at %s does not use TLS; see --docker-cert-path", address)
+        logger.warning(
+            "the connection to the engine at %s does not use TLS: set DOCKER_TLS_VERIFY=1 and DOCKER_CERT_PATH", address
+        )
     with engine_errors(f"connecting to {address}"):
         api = docker.APIClient(base_url=address, version="auto", timeout=timeout, tls=tls)
     try:
@@ -74,11 +76,11 @@ class _OurCertificates(TLSConfig):
 def _tls(folder: Path) -> TLSConfig:
     ca, certificate, key = (folder / name for name in ("ca.pem", "cert.pem", "key.pem"))
     if missing := [str(path) for path in (ca, certificate, key) if not path.is_file()]:
-        raise ConfigurationError(f"--docker-cert-path: {', '.join(missing)} is missing: add it in PEM")
+        raise ConfigurationError(f"DOCKER_CERT_PATH: {', '.join(missing)} is missing: add it in PEM")
     try:
         return _OurCertificates(client_cert=(str(certificate), str(key)), ca_cert=str(ca), verify=True)
     except TLSParameterError as error:
-        raise ConfigurationError(f"--docker-cert-path: {folder}: {error}") from error
+        raise ConfigurationError(f"DOCKER_CERT_PATH: {folder}: {error}") from error
 
 
 @contextmanager

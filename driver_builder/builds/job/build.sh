@@ -15,7 +15,7 @@ fi
 . /context/proxy.sh
 mkdir -p /building/context /building/facts
 tar -xzf /context/context.tar.gz -C /building/context
-# Where the commands of the build look for them (driver_builder/templates/trust.py).
+# Where the commands of the build look for them (driver_builder/builds/templates/trust.py).
 [ ! -e /build-ca/ca.crt ] || cp /build-ca/ca.crt /building/facts/
 
 # chroot: RUN needs neither a container runtime nor cgroups. Docker's format, for SHELL. Without layers: nothing would

@@ -16,6 +16,9 @@ from pathlib import Path
 from threading import Event
 
 from driver_builder.archives.bounded_tar import read_whole
+from driver_builder.base.errors import BuildFailed, DriverBuilderError, RegistryRefused
+from driver_builder.base.reasons import Reason
+from driver_builder.builds.build_ca import read_build_ca
 from driver_builder.builds.build_limits import BuildLimits
 from driver_builder.builds.job import job_manifest
 from driver_builder.builds.job.job_cluster import JobCluster
@@ -23,18 +26,15 @@ from driver_builder.builds.job.job_manifest import DOCKER_CONFIG, JobSettings, J
 from driver_builder.builds.job.job_run import PATIENCE, JobRun, Patience
 from driver_builder.builds.job.upload import IMAGE, fetch_build
 from driver_builder.builds.kernel_metadata import COMPILER, LIMITS, SYMVERS, fact, first_line, too_large
-from driver_builder.errors import BuildFailed, DriverBuilderError, RegistryRefused
+from driver_builder.builds.proxy_password import proxy_password
+from driver_builder.builds.templates.templates import Variant, build_context, render, templates_directory
+from driver_builder.builds.templates.toolchain_stage import from_toolchain, toolchain_dockerfile
+from driver_builder.builds.templates.trust import trusting
 from driver_builder.model.build import BuildRequest, BuiltImage, LogSink, SourceFiles
 from driver_builder.model.images import ImageRef
 from driver_builder.model.toolchain import toolchain_image
-from driver_builder.planning.actions import StartBuild
-from driver_builder.reasons import Reason
-from driver_builder.references.build_ca import read_build_ca
-from driver_builder.references.proxy_password import proxy_password
+from driver_builder.nodes.actions import StartBuild
 from driver_builder.registry.registry import RegistryClient
-from driver_builder.templates.templates import Variant, build_context, render, templates_directory
-from driver_builder.templates.toolchain_stage import from_toolchain, toolchain_dockerfile
-from driver_builder.templates.trust import trusting
 from kube_api.client import Client
 
 

@@ -6,14 +6,14 @@ If the API server does not answer, requests are repeated for a while: the Job go
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from driver_builder.base.errors import BuildFailed, TemporaryError
+from driver_builder.base.reasons import Reason
 from driver_builder.builds.build_limits import BuildLimits
 from driver_builder.builds.job.job_log import PodLog
 from driver_builder.builds.job.job_manifest import BUILD_CONTAINER, BUILD_LABEL, FINGERPRINT_ANNOTATION
 from driver_builder.builds.job.job_state import JobState, Lost, job_state
-from driver_builder.errors import BuildFailed, TemporaryError
 from driver_builder.model.server_version import minor_of
-from driver_builder.reasons import Reason
-from driver_builder.references.named_objects import ReferenceNotFound, read_secret
+from driver_builder.registry.named_objects import ReferenceNotFound, read_secret
 from kube_api.client import Client
 from kube_api.errors import Conflict, Forbidden, Invalid, KubeApiError, NotFound
 from kube_api.resources import CONFIG_MAPS, JOBS, PODS

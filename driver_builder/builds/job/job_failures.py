@@ -7,10 +7,10 @@ whole command: ``failures`` gets the code of a command, or buildah's own words, 
 import re
 from collections.abc import Sequence
 
+from driver_builder.base.errors import BuildFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.builds.build_output import BuildOutput
 from driver_builder.builds.failures import KILLED, classify
-from driver_builder.errors import BuildFailed
-from driver_builder.reasons import Reason
 
 _ERROR = re.compile(r"^Error: (?P<text>.*)")
 _RUN_FAILED = re.compile(r'^Error: building at STEP "RUN .*: exit status (?P<code>\d+)$')

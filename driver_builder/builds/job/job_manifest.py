@@ -17,15 +17,14 @@ from importlib.resources import files
 from typing import Any
 
 from driver_builder.api.driver_spec import ConfigMapKey
-from driver_builder.config import DEFAULT_OUTPUT_SIZE, DEFAULT_WORK_SIZE
-from driver_builder.errors import BuildFailed
-from driver_builder.model import build_proxy, quantities
+from driver_builder.base.errors import BuildFailed
+from driver_builder.base.reasons import Reason
+from driver_builder.model import build_proxy, defaults, quantities
 from driver_builder.model.build_proxy import BuildProxy
 from driver_builder.model.images import ImageRef
 from driver_builder.model.registry_reach import Reach
+from driver_builder.nodes.actions import StartBuild
 from driver_builder.objects.tolerations import with_ours
-from driver_builder.planning.actions import StartBuild
-from driver_builder.reasons import Reason
 from kube_api import names
 from kube_api.resources import CONFIG_MAPS, JOBS
 
@@ -110,8 +109,8 @@ class JobSettings:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Json, ...] = ()
     host_network: bool = False
-    work_size: str = DEFAULT_WORK_SIZE
-    output_size: str = DEFAULT_OUTPUT_SIZE
+    work_size: str = defaults.JOB_WORK_SIZE
+    output_size: str = defaults.JOB_OUTPUT_SIZE
     max_resources: Mapping[str, str] = field(default_factory=dict)
     ca: str = ""
     reach: Reach = field(default_factory=Reach)

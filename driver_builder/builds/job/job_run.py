@@ -8,6 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, assert_never
 
+from driver_builder.base.errors import (
+    BuildFailed,
+    DriverBuilderError,
+    RegistryRefused,
+    RegistryUnavailable,
+    TemporaryError,
+)
+from driver_builder.base.reasons import Reason
 from driver_builder.builds.build_limits import BuildLimits
 from driver_builder.builds.build_output import BuildOutput
 from driver_builder.builds.job.job_cluster import JobCluster
@@ -23,9 +31,7 @@ from driver_builder.builds.job.job_state import (
     TimedOut,
     Waiting,
 )
-from driver_builder.errors import BuildFailed, DriverBuilderError, RegistryRefused, RegistryUnavailable, TemporaryError
 from driver_builder.model.build import LogSink
-from driver_builder.reasons import Reason
 
 Json = dict[str, Any]
 

@@ -14,8 +14,8 @@ from typing import Any, BinaryIO
 
 from driver_builder.archives.image_archive import MANIFEST_TYPE, canonical_json, descriptor
 from driver_builder.archives.image_files import MAX_IMAGE
+from driver_builder.base.errors import RegistryRefused
 from driver_builder.builds.kernel_metadata import COMPILER, MAX_LINE, SYMVERS
-from driver_builder.errors import RegistryRefused
 from driver_builder.modules.symvers import MAX_SYMVERS
 from driver_builder.registry.referrers import EMPTY_TYPE
 from driver_builder.registry.registry import RegistryClient

@@ -16,8 +16,12 @@ from pathlib import Path
 from driver_builder import config
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.base.errors import ConfigurationError
+from driver_builder.base.reasons import remedy_of
 from driver_builder.builds.build_logs import Redactor, secrets_of
 from driver_builder.builds.own_disk import own_disk
+from driver_builder.builds.signing_secrets import SigningSecrets
+from driver_builder.checks.lint_files import read_text
 from driver_builder.cli import common, output
 from driver_builder.cli.builder_choice import ToolchainWish, engine_builder, make_image, secret_values
 from driver_builder.cli.common import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_TRY_AGAIN, add_output_flag
@@ -27,18 +31,15 @@ from driver_builder.cli.offline.layout_registries import LayoutRegistries
 from driver_builder.cli.offline.offline_cluster import OfflineCluster
 from driver_builder.cluster.driver_inputs import DriverInputs
 from driver_builder.config import Settings
-from driver_builder.desired.desired_target import PrebuiltTarget
-from driver_builder.errors import ConfigurationError
-from driver_builder.lint.lint_files import read_text
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.kernels import KernelTarget
-from driver_builder.planning.actions import StartBuild
-from driver_builder.reasons import remedy_of
-from driver_builder.references.registry_access import Accounts, Registries
-from driver_builder.references.signing_secrets import SigningSecrets
+from driver_builder.model.setting import Group
+from driver_builder.nodes.actions import StartBuild
+from driver_builder.prebuild.kernel_list import parse_kernels
+from driver_builder.prebuild.preflight import Preflight, Result, Verdict, parse_target
 from driver_builder.registry.oci_layout import opened_layout
-from driver_builder.upgrades.kernel_list import parse_kernels
-from driver_builder.upgrades.preflight import Preflight, Result, Verdict, parse_target
+from driver_builder.registry.registry_access import Accounts, Registries
+from driver_builder.targets.desired_target import PrebuiltTarget
 
 _HEADERS = ("DRIVER", "KERNEL", "VERDICT", "REASON", "SECONDS", "IMAGE")
 _TAIL, _SHOWN = 20, 5
@@ -82,8 +83,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="passwords of registries, for drivers whose Secret is in no file"
         " (default: config.json in DOCKER_CONFIG, else in ~/.docker)",
     )
-    config.add_engine_flags(parser)
-    config.add_permission_flags(parser)
+    config.add_flags(parser, Group.ENGINE, Group.PERMISSIONS)
     add_output_flag(parser)
 
 

@@ -14,22 +14,22 @@ from operator import itemgetter
 from pathlib import Path
 
 from driver_builder.api.driver_spec import DriverSpec, RegistrySettings
+from driver_builder.base.errors import ConfigurationError, DriverBuilderError, TemporaryError
 from driver_builder.cli import common, output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, EXIT_TRY_AGAIN, add_output_flag
 from driver_builder.cli.offline import docker_passwords
 from driver_builder.config import Settings
-from driver_builder.desired.desired_target import TemplateVersions
-from driver_builder.desired.resolve_all import resolve_all
-from driver_builder.errors import ConfigurationError, DriverBuilderError, TemporaryError
 from driver_builder.model import images
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import ImageRef
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.references.given_objects import GivenObjects
-from driver_builder.references.registry_access import PUSH_PATIENCE, Registries
+from driver_builder.registry.given_objects import GivenObjects
 from driver_builder.registry.layout_registry import LayoutRegistry
 from driver_builder.registry.oci_layout import OciLayout, opened_layout, read_layout, ref_name
+from driver_builder.registry.registry_access import PUSH_PATIENCE, Registries
 from driver_builder.retention.needed import needed
+from driver_builder.snapshot.snapshot import Snapshot
+from driver_builder.targets.desired_target import TemplateVersions
+from driver_builder.targets.resolve_all import resolve_all
 
 _HEADERS = ("IMAGE", "VERDICT", "DIGEST", "MESSAGE")
 _SIGNATURE = re.compile(r":sha256-[0-9a-f]{64}\.sig$")

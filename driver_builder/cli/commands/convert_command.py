@@ -15,14 +15,14 @@ import yaml
 
 from driver_builder.api.spec_reader import Path, dotted
 from driver_builder.api.spec_rules import EXTENDED_RESOURCE
-from driver_builder.cli.commands import lint_command
-from driver_builder.cli.commands.lint_command import Fleet, Severity
+from driver_builder.base.errors import ConfigurationError
+from driver_builder.checks import lint
+from driver_builder.checks.lint import Fleet, Severity
+from driver_builder.checks.lint_files import Document, Unreadable, parse_documents, read_documents
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK
 from driver_builder.config import Settings
 from driver_builder.convert import kmm
 from driver_builder.convert.kmm import Known
-from driver_builder.errors import ConfigurationError
-from driver_builder.lint.lint_files import Document, Unreadable, parse_documents, read_documents
 from kube_api.text import printable
 
 Json = dict[str, Any]
@@ -90,7 +90,7 @@ def run(flags: argparse.Namespace, _settings: Settings) -> int:
             text, line = document.message, document.line
             messages.append(Message(file=document.file, line=line, severity=Severity.ERROR, text=text))
             continue
-        for value, path in lint_command.objects(document.value):
+        for value, path in lint.objects(document.value):
             if _is_module(value):
                 found += 1
                 messages += _converted(document, value, path, known, made)
@@ -130,7 +130,7 @@ def _converted(
 ) -> Iterator[Message]:
     """Convert one Module, add what came out, and say what it is not."""
     conversion = kmm.convert(value, known)
-    name = lint_command.key_of(value)
+    name = lint.key_of(value)
     remarks = sorted(conversion.remarks.said, key=lambda remark: document.line((*path, *remark.path)))
     for remark in remarks:
         yield Message(
@@ -150,7 +150,7 @@ def _converted(
         yield Message(file=document.file, line=line, severity=finding.severity, text=text)
 
 
-def _lint(driver: Json) -> Iterable[lint_command.Finding]:
+def _lint(driver: Json) -> Iterable[lint.Finding]:
     for document in parse_documents("", yaml.safe_dump(driver)):
         if isinstance(document, Document):
-            yield from lint_command.lint(document, driver, (), Fleet())
+            yield from lint.lint(document, driver, (), Fleet())

@@ -11,16 +11,17 @@ from pathlib import Path
 
 from driver_builder import config
 from driver_builder.api.driver_spec import RegistrySettings
+from driver_builder.base.errors import ConfigurationError
+from driver_builder.checks import report_archive as report
+from driver_builder.checks.check_registries import Place
+from driver_builder.checks.finding import Finding, Verdict, has_failed, summary
 from driver_builder.cli import common, output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
 from driver_builder.cli.examination.collect import Collection
 from driver_builder.cli.examination.examine import QUICK_SECONDS, Examination, Options
 from driver_builder.config import Settings
-from driver_builder.doctor import report
-from driver_builder.doctor.check_registries import Place
-from driver_builder.doctor.finding import Finding, Verdict, has_failed, summary
-from driver_builder.errors import ConfigurationError
 from driver_builder.model.images import ImageRepository, parse_reference, wrong_registry
+from driver_builder.model.setting import Group
 from kube_api.client import Client
 from kube_api.node_policy import parse_account
 from kube_api.text import printable
@@ -43,8 +44,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--registry-plain-http", action="store_true", help="--registry has no TLS, as spec.registry.plainHttp"
     )
-    config.add_builder_flags(parser)
-    config.add_permission_flags(parser)
+    config.add_flags(parser, Group.BUILDER, Group.ENGINE, Group.PERMISSIONS)
     add_output_flag(parser)
 
 

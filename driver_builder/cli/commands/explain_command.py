@@ -4,11 +4,12 @@ import argparse
 import sys
 
 from driver_builder import config
+from driver_builder.checks.explain import explain
+from driver_builder.checks.explanation import Explanation, Step, Verdict
 from driver_builder.cli import common, output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag, add_snapshot_flag
 from driver_builder.config import Settings
-from driver_builder.explain.checks import explain
-from driver_builder.explain.explanation import Explanation, Step, Verdict
+from driver_builder.model.setting import Group
 
 _TICKS = {Verdict.OK: "✓", Verdict.BROKEN: "✗", Verdict.WAITING: "…", Verdict.UNKNOWN: "?"}
 _PLAIN = {Verdict.OK: "+", Verdict.BROKEN: "x", Verdict.WAITING: "~", Verdict.UNKNOWN: "?"}
@@ -18,7 +19,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``explain``."""
     parser.add_argument("node", metavar="NODE", help="name of the node")
     parser.add_argument("driver", nargs="?", metavar="DRIVER", help="only this DriverContainer (default: all)")
-    config.add_permission_flags(parser)
+    config.add_flags(parser, Group.PERMISSIONS)
     add_snapshot_flag(parser)
     add_output_flag(parser)
 

@@ -6,15 +6,16 @@ from driver_builder import config
 from driver_builder.cli import common, output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
 from driver_builder.config import Settings
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.upgrades.gate import Gate, gate, with_kernel
+from driver_builder.model.setting import Group
+from driver_builder.prebuild.gate import Gate, gate, with_kernel
+from driver_builder.snapshot.snapshot import Snapshot
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``gate``."""
     parser.add_argument("node", metavar="NODE", help="name of the node")
     parser.add_argument("kernel", metavar="KERNEL", help="kernel release to boot, as uname -r prints it")
-    config.add_permission_flags(parser)
+    config.add_flags(parser, Group.PERMISSIONS)
     add_output_flag(parser)
 
 

@@ -10,24 +10,25 @@ from typing import Any
 
 from driver_builder import config
 from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.base.errors import ConfigurationError
 from driver_builder.cli import common, output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
 from driver_builder.cli.offline.docker_passwords import read_docker_config
 from driver_builder.cluster.observe import Observer
 from driver_builder.config import Settings
-from driver_builder.desired.desired_target import TemplateVersions
-from driver_builder.desired.resolve_all import resolve_all
-from driver_builder.errors import ConfigurationError
 from driver_builder.model.permissions import Permissions
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.references.registry_access import Registries
+from driver_builder.model.setting import Group
 from driver_builder.registry.registry import RegistryClient
+from driver_builder.registry.registry_access import Registries
 from driver_builder.retention import record
 from driver_builder.retention.decide import Fate, Rules, Verdict, blindness, by_need, by_tags, still_condemned
 from driver_builder.retention.needed import Needed, needed
 from driver_builder.retention.record import PushedImage, Record
 from driver_builder.retention.recorder import record_path
 from driver_builder.retention.sweep import Sweep
+from driver_builder.snapshot.snapshot import Snapshot
+from driver_builder.targets.desired_target import TemplateVersions
+from driver_builder.targets.resolve_all import resolve_all
 from kube_api.client import Client
 from kube_api.errors import NotFound
 
@@ -39,7 +40,7 @@ _MIB = 1 << 20
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of ``gc``."""
     parser.add_argument("--delete", action="store_true", help="remove the images (default: only show them)")
-    config.add_gc_flags(parser)
+    config.add_flags(parser, Group.GC)
     add_output_flag(parser)
 
 

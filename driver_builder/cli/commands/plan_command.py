@@ -3,12 +3,13 @@
 import argparse
 
 from driver_builder import config
+from driver_builder.base.reasons import IN_TROUBLE, Reason
 from driver_builder.cli import common, output
 from driver_builder.cli.common import EXIT_OK, add_output_flag, add_snapshot_flag
 from driver_builder.cli.plan_summary import DriverSummary, as_document, counted, summarise
 from driver_builder.config import Settings
-from driver_builder.plan import plan
-from driver_builder.reasons import IN_TROUBLE, Reason
+from driver_builder.model.setting import Group
+from driver_builder.plan.plan import plan
 from kube_api.text import first_few
 
 EXIT_SOMETHING_TO_DO = 2
@@ -22,7 +23,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--detailed-exitcode", action="store_true", help="exit with status 2 if there are actions, 0 if there are none"
     )
-    config.add_permission_flags(parser)
+    config.add_flags(parser, Group.PERMISSIONS)
     add_snapshot_flag(parser)
     add_output_flag(parser)
 

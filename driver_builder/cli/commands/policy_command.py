@@ -3,10 +3,11 @@
 import argparse
 
 from driver_builder import config
+from driver_builder.base.errors import ConfigurationError
 from driver_builder.cli.common import EXIT_OK
 from driver_builder.config import Settings
 from driver_builder.controller.node_rights import node_rights
-from driver_builder.errors import ConfigurationError
+from driver_builder.model.setting import Group
 from kube_api.node_policy import parse_account, render, to_yaml
 
 _COMMENT = """\
@@ -23,7 +24,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default="driverwright/driver-builder",
         help="service account of the controller (default driverwright/driver-builder)",
     )
-    config.add_node_feature_flags(parser)
+    config.add_flags(parser, Group.NODE_FEATURES)
 
 
 def run(flags: argparse.Namespace, settings: Settings) -> int:

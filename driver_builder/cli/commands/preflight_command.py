@@ -6,14 +6,15 @@ import time
 from functools import partial
 
 from driver_builder import config
+from driver_builder.builds.signing_secrets import SigningSecrets
 from driver_builder.cli import common, output
 from driver_builder.cli.builder_choice import ToolchainWish, builder_for, make_image
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
 from driver_builder.config import Settings
-from driver_builder.planning.actions import StartBuild
-from driver_builder.references.registry_access import Registries
-from driver_builder.references.signing_secrets import SigningSecrets
-from driver_builder.upgrades.preflight import Preflight, Result, parse_target
+from driver_builder.model.setting import Group
+from driver_builder.nodes.actions import StartBuild
+from driver_builder.prebuild.preflight import Preflight, Result, parse_target
+from driver_builder.registry.registry_access import Registries
 from kube_api.client import Client
 
 _HEADERS = ("DRIVER", "KERNEL", "VERDICT", "REASON", "SECONDS", "MESSAGE")
@@ -29,8 +30,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--arch", default="amd64", metavar="ARCH", help="architecture, as Kubernetes names it (default amd64)"
     )
     parser.add_argument("--push", action="store_true", help="push verified images to the registry")
-    config.add_builder_flags(parser)
-    config.add_permission_flags(parser)
+    config.add_flags(parser, Group.BUILDER, Group.ENGINE, Group.PERMISSIONS)
     add_output_flag(parser)
 
 

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from driver_builder.api import spec_rules
+from driver_builder.api.rollout_status import previous_wave
+from driver_builder.base.errors import ConfigurationError
 from driver_builder.cli import output, rollout_view
 from driver_builder.cli.common import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, add_output_flag
 from driver_builder.cli.rollout_view import Outcome, RolloutView
 from driver_builder.config import Settings
-from driver_builder.errors import ConfigurationError
-from driver_builder.status.rollout_status import previous_wave
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import KubeApiError, NotFound

@@ -10,12 +10,20 @@ from functools import partial
 
 from prometheus_client import REGISTRY
 
-from driver_builder import config, telemetry
+from driver_builder import config
 from driver_builder.api.driver_spec import BuilderKind
+from driver_builder.base import telemetry
+from driver_builder.base.errors import ConfigurationError
+from driver_builder.base.telemetry import Heartbeat
 from driver_builder.builds import build_logs
+from driver_builder.builds.build_ca import read_build_ca
 from driver_builder.builds.build_logs import BuildLogs
 from driver_builder.builds.build_queue import BuildQueue, Secrets, Work
 from driver_builder.builds.log_artifacts import LogArtifacts
+from driver_builder.builds.pipeline import toolchain_queue
+from driver_builder.builds.pipeline.toolchain_queue import ToolchainQueue
+from driver_builder.builds.proxy_password import proxy_password
+from driver_builder.builds.signing_secrets import SigningSecrets
 from driver_builder.cli import common
 from driver_builder.cli.builder_choice import builder_for, secret_values
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK
@@ -25,38 +33,35 @@ from driver_builder.cluster.kept_writes import KeptWrites
 from driver_builder.cluster.named_contents import SECRET_SECONDS
 from driver_builder.cluster.observe import Observer
 from driver_builder.config import Settings
+from driver_builder.controller import jobs
 from driver_builder.controller.controller import Controller
 from driver_builder.controller.execute import Executor
 from driver_builder.controller.feature_rules_sync import FeatureRulesSync
 from driver_builder.controller.lease import REQUEST_SECONDS, Lease
+from driver_builder.controller.metrics import CacheCollector, StateCollector
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.reconcile import Reconciler
 from driver_builder.controller.report import Reporter
 from driver_builder.controller.supervisor import Supervisor
-from driver_builder.discovery import discovery_queue
-from driver_builder.discovery.discovery_queue import DiscoveryQueue
-from driver_builder.discovery.job_kernel_discovery import JobKernelDiscovery
-from driver_builder.errors import ConfigurationError
-from driver_builder.images import toolchain_queue
-from driver_builder.images.toolchain_queue import ToolchainQueue
-from driver_builder.metrics import CacheCollector, StateCollector
 from driver_builder.model.build import LogSink
 from driver_builder.model.build_proxy import variables
 from driver_builder.node_features.sync import NodeFeaturesSync
-from driver_builder.observed.node_pods import EvictionRefused
-from driver_builder.planning.actions import DiscoverKernels, StartBuild
-from driver_builder.references.build_ca import read_build_ca
-from driver_builder.references.proxy_password import proxy_password
-from driver_builder.references.registry_access import Registries
-from driver_builder.references.signing_secrets import SigningSecrets
+from driver_builder.nodes.actions import DiscoverKernels, StartBuild
+from driver_builder.prebuild import discovery_queue
+from driver_builder.prebuild.discovery_queue import DiscoveryQueue
+from driver_builder.prebuild.job_kernel_discovery import JobKernelDiscovery
+from driver_builder.registry.registry_access import Registries
 from driver_builder.retention.recorder import ImageRecorder
-from driver_builder.telemetry import Heartbeat
+from driver_builder.snapshot.node_pods import EvictionRefused
 from kube_api.client import Client
 from kube_api.log_lines import follow_signals
 
 logger = logging.getLogger(__name__)
 
-add_flags = config.add_run_flags
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of ``run``."""
+    config.add_flags(parser, *config.RUN)
 
 
 def run(_flags: argparse.Namespace, settings: Settings) -> int:
@@ -75,6 +80,7 @@ def run(_flags: argparse.Namespace, settings: Settings) -> int:
     follow_signals()
     client = Client.from_environment(settings.kubeconfig)
     heartbeat, supervisor = Heartbeat(), Supervisor(stop)
+    jobs.pause_all()
     if settings.port:
         telemetry.serve(settings.port, healthy=lambda: heartbeat.is_alive() and supervisor.is_alive())
     # Its own client: a request that hangs must not outlive the Lease.
@@ -152,17 +158,31 @@ def _act(
         changes=lambda: writes.changes,
         again=wake.set,
     )
-    writers = (
-        *_follow_feature_rules(client, settings, stop, supervisor),
-        _follow_node_features(client, settings, cache, supervisor, stop=stop, written=wake.set),
+    labels = NodeFeaturesSync(client, cache, namespaces=settings.node_feature_namespaces, stop=stop, written=wake.set)
+    rules = FeatureRulesSync(client, namespace=settings.feature_rules_namespace, stop=stop)
+    parts = jobs.Parts(
+        resync_seconds=settings.waits.resync,
+        wake=wake.set,
+        record_images=recorder.record,
+        forget_answers=answers.prune,
+        compare_labels=labels.wake.set,
+        compare_rules=rules.wake.set if settings.feature_rules else None,
     )
+    writers = [
+        # Also where nobody may set any label: those of before go.
+        supervisor.start(labels.name, labels.run),
+        supervisor.start(jobs.NAME, partial(jobs.run_jobs, parts, stop)),
+    ]
+    for item in labels.namespaces:
+        supervisor.start(item.follower.name, partial(item.follower.run, stop, lambda: None))
+    if settings.feature_rules:
+        supervisor.start(rules.rules.name, partial(rules.rules.run, stop, rules.wake.set))
+        writers.append(supervisor.start(rules.name, rules.run))
     for follower in cache.followers:
         supervisor.start(follower.name, partial(follower.run, stop, wake.set))
     supervisor.start(cache.slices.name, partial(cache.slices.run, stop, wake.set))
     try:
-        Controller(reconciler=reconciler, wake=wake, resync_seconds=settings.resync_seconds, heartbeat=heartbeat).run(
-            stop
-        )
+        Controller(reconciler=reconciler, wake=wake, heartbeat=heartbeat).run(stop)
     finally:
         stop.set()
         answers.stop()
@@ -175,33 +195,6 @@ def _act(
             writer.join()
         REGISTRY.unregister(collector)
         REGISTRY.unregister(in_cache)
-
-
-def _follow_feature_rules(
-    client: Client, settings: Settings, stop: threading.Event, supervisor: Supervisor
-) -> tuple[threading.Thread, ...]:
-    """Start the thread that compiles the workers' rules; returns it."""
-    if not settings.feature_rules:
-        return ()
-    sync = FeatureRulesSync(client, namespace=settings.feature_rules_namespace, stop=stop)
-    supervisor.start(sync.rules.name, partial(sync.rules.run, stop, sync.wake.set))
-    return (supervisor.start(sync.name, sync.run),)
-
-
-def _follow_node_features(
-    client: Client,
-    settings: Settings,
-    cache: ClusterCache,
-    supervisor: Supervisor,
-    *,
-    stop: threading.Event,
-    written: Callable[[], None],
-) -> threading.Thread:
-    """Start the thread that applies third parties' labels, also where nobody may set any: those of before go."""
-    sync = NodeFeaturesSync(client, cache, namespaces=settings.node_feature_namespaces, stop=stop, written=written)
-    for item in sync.namespaces:
-        supervisor.start(item.follower.name, partial(item.follower.run, stop, lambda: None))
-    return supervisor.start(sync.name, sync.run)
 
 
 def _build_work(
@@ -218,7 +211,7 @@ def _build_work(
 
     def work(action: StartBuild, log: LogSink, cancelled: threading.Event) -> str:
         # What reads, verifies and signs images needs 10 MiB: a controller has it from its first build on.
-        from driver_builder.images.pipeline import build_and_push  # noqa: PLC0415 - see above
+        from driver_builder.builds.pipeline.pipeline import build_and_push  # noqa: PLC0415 - see above
 
         try:
             with builder_for(action, settings, client=client, registries=registries, is_leaving=stop.is_set) as builder:
@@ -248,7 +241,7 @@ def _toolchain_work(
     keys = SigningSecrets(client)
 
     def work(action: StartBuild, log: LogSink, cancelled: threading.Event) -> None:
-        from driver_builder.images.toolchain_image import keep_toolchain  # noqa: PLC0415 - as in _build_work
+        from driver_builder.builds.pipeline.toolchain_image import keep_toolchain  # noqa: PLC0415 - as in _build_work
 
         with builder_for(action, settings, client=client, registries=registries) as builder:
             keep_toolchain(
@@ -280,7 +273,7 @@ def _discovery_work(client: Client, settings: Settings, registries: Registries) 
             return by_job.discover(action.repository, cancelled=cancelled)
         # The SDK of engines needs 8 MiB, and only those who build with an engine have it.
         from driver_builder.builds.docker.docker_engine import docker_engine  # noqa: PLC0415 - see above
-        from driver_builder.discovery.docker_kernel_discovery import DockerKernelDiscovery  # noqa: PLC0415 - see above
+        from driver_builder.prebuild.docker_kernel_discovery import DockerKernelDiscovery  # noqa: PLC0415 - see above
 
         with docker_engine(settings.docker_host, certificates=settings.docker_cert_path) as api:
             known = registries.credentials(action.namespace, action.registry)
@@ -294,7 +287,7 @@ def _discovery_work(client: Client, settings: Settings, registries: Registries) 
             )
             return discovery.discover(action.repository, cancelled=cancelled)
 
-    return work
+    return jobs.measured(jobs.KERNEL_DISCOVERY)(work)
 
 
 def _secrets(client: Client, registries: Registries) -> Secrets:

@@ -9,14 +9,14 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from driver_builder.base.errors import ConfigurationError
+from driver_builder.base.reasons import IN_TROUBLE
 from driver_builder.cli import output, rollout_view, status_view
 from driver_builder.cli.common import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, add_output_flag
 from driver_builder.cli.rollout_view import RolloutView
 from driver_builder.cluster import follower
 from driver_builder.cluster.follower import Follower, Source
 from driver_builder.config import Settings
-from driver_builder.errors import ConfigurationError
-from driver_builder.reasons import IN_TROUBLE
 from kube_api.client import Client
 from kube_api.errors import KubeApiError, Unreachable
 from kube_api.resources import DRIVER_CONTAINERS

@@ -4,13 +4,13 @@ import argparse
 import json
 from pathlib import Path
 
+from driver_builder.base.errors import DriverBuilderError, RegistryRefused, TemporaryError
 from driver_builder.builds.job.upload import push_build
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK
 from driver_builder.config import Settings
-from driver_builder.errors import DriverBuilderError, RegistryRefused, TemporaryError
-from driver_builder.references.registry_access import PUSH_PATIENCE
 from driver_builder.registry.credentials import Credentials, credentials_for, parse_docker_config
 from driver_builder.registry.registry import RegistryClient
+from driver_builder.registry.registry_access import PUSH_PATIENCE
 
 _FORMATS = (".dockerconfigjson", ".dockercfg")
 _MAX_WORDS = 2000

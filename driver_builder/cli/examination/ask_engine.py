@@ -3,9 +3,9 @@
 import shutil
 from pathlib import Path
 
-from driver_builder.doctor.check_builders import Engine
-from driver_builder.doctor.finding import Unread
-from driver_builder.errors import DriverBuilderError
+from driver_builder.base.errors import DriverBuilderError
+from driver_builder.checks.check_builders import Engine
+from driver_builder.checks.finding import Unread
 from kube_api.text import printable
 
 _TIMEOUT = 15

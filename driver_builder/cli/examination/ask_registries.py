@@ -1,10 +1,10 @@
 """Asks the registries of the drivers what a push would need; it reads, and pushes nothing."""
 
-from driver_builder.doctor.check_registries import Answer, Place
-from driver_builder.doctor.finding import Unread
-from driver_builder.errors import PermanentError, RegistryUnauthorized, RegistryUnavailable
+from driver_builder.base.errors import PermanentError, RegistryUnauthorized, RegistryUnavailable
+from driver_builder.checks.check_registries import Answer, Place
+from driver_builder.checks.finding import Unread
 from driver_builder.model.image_state import Absent, Invalid, Present, Unauthorized, Unreachable
-from driver_builder.references.registry_access import Registries
+from driver_builder.registry.registry_access import Registries
 from kube_api.errors import Forbidden, KubeApiError
 from kube_api.text import printable
 

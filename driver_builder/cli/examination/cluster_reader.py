@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from driver_builder.doctor.check_rights import Right
-from driver_builder.doctor.deployed import NAME_LABEL
-from driver_builder.doctor.finding import Unread
+from driver_builder.checks.check_rights import Right
+from driver_builder.checks.deployed import NAME_LABEL
+from driver_builder.checks.finding import Unread
 from kube_api.client import Client
 from kube_api.errors import Forbidden, KubeApiError, NotFound
 from kube_api.resources import ACCESS_REVIEWS, OWN_ACCESS_REVIEWS, PODS, Resource

@@ -5,18 +5,18 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from driver_builder import snapshot_file
-from driver_builder.boundary import contained
+from driver_builder.base.boundary import contained
+from driver_builder.base.errors import DriverBuilderError, InternalError
 from driver_builder.builds.build_logs import Redactor, secrets_of
+from driver_builder.checks import check_registries, redaction
+from driver_builder.checks.check_workers import is_ready
+from driver_builder.checks.deployed import DEPLOYMENT, WORKERS
+from driver_builder.checks.finding import Finding, Unread
+from driver_builder.checks.redaction import Redact
+from driver_builder.checks.report_archive import File, document_file, findings_files, list_file, text_file
 from driver_builder.cli import common
 from driver_builder.cli.examination.examine import Examination
-from driver_builder.doctor import check_registries, redaction
-from driver_builder.doctor.check_workers import is_ready
-from driver_builder.doctor.deployed import DEPLOYMENT, WORKERS
-from driver_builder.doctor.finding import Finding, Unread
-from driver_builder.doctor.redaction import Redact
-from driver_builder.doctor.report import File, document_file, findings_files, list_file, text_file
-from driver_builder.errors import DriverBuilderError, InternalError
+from driver_builder.cluster import snapshot_file
 from kube_api.errors import KubeApiError
 from kube_api.resources import DAEMON_SETS, DEPLOYMENTS, DRIVER_CONTAINERS, EVENTS, NODES, PODS, Resource
 from kube_api.text import printable

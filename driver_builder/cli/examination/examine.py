@@ -15,14 +15,10 @@ from driver_builder import config
 from driver_builder.api import driver_container
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import BuilderKind, DriverSpec
-from driver_builder.boundary import contained
+from driver_builder.base.boundary import contained
+from driver_builder.base.errors import ConfigurationError, InternalError
 from driver_builder.builds.job.job_manifest import SERVICE_ACCOUNT
-from driver_builder.cli import common
-from driver_builder.cli.examination import ask_engine, ask_registries, manifests
-from driver_builder.cli.examination.cluster_reader import AT_ONCE, ClusterReader, attempt
-from driver_builder.cluster import resource_api
-from driver_builder.config import DEFAULT_DOCKER_HOST, Settings
-from driver_builder.doctor import (
+from driver_builder.checks import (
     check_builders,
     check_controller,
     check_definitions,
@@ -33,15 +29,20 @@ from driver_builder.doctor import (
     check_server,
     check_workers,
 )
-from driver_builder.doctor.check_builders import JobSetup
-from driver_builder.doctor.check_registries import MAX_REGISTRIES, Place
-from driver_builder.doctor.check_rights import Scope
-from driver_builder.doctor.deployed import DEPLOYMENT, WORKERS, Command, command_of, container_of
-from driver_builder.doctor.finding import Finding, Unread, failed, not_read, unknown
-from driver_builder.errors import ConfigurationError, InternalError
+from driver_builder.checks.check_builders import JobSetup
+from driver_builder.checks.check_registries import MAX_REGISTRIES, Place
+from driver_builder.checks.check_rights import Scope
+from driver_builder.checks.deployed import DEPLOYMENT, WORKERS, Command, command_of, container_of
+from driver_builder.checks.finding import Finding, Unread, failed, not_read, unknown, warning
+from driver_builder.cli import common
+from driver_builder.cli.examination import ask_engine, ask_registries, manifests
+from driver_builder.cli.examination.cluster_reader import AT_ONCE, ClusterReader, attempt
+from driver_builder.cluster import resource_api
+from driver_builder.config import DEFAULT_DOCKER_HOST, Settings
 from driver_builder.model.server_version import minor_of
+from driver_builder.model.setting import Group
 from driver_builder.objects.tolerations import of_pending
-from driver_builder.observed.inventory import Node, read_node
+from driver_builder.snapshot.inventory import Node, read_node
 from kube_api.client import Client
 from kube_api.errors import KubeApiError
 from kube_api.resources import (
@@ -148,13 +149,15 @@ class Examination:
                 break
         if isinstance(self.deployment, dict):
             self.command = command_of(self.deployment)
+            where = f"Correct Deployment {self.home}/{DEPLOYMENT}"
             try:
-                self.settings = _settings_of(self.command)
+                flags = _flags_of(self.command)
+                self.settings = config.settings(flags, self.command.environment)
             except ConfigurationError as error:
-                yield failed(
-                    "controller", f"its settings are wrong: {error}", f"Correct Deployment {self.home}/{DEPLOYMENT}"
-                )
+                yield failed("controller", f"its settings are wrong: {error}", where)
             else:
+                retired = config.warnings(flags, self.command.environment)
+                yield from (warning("controller", words, where) for words in retired)
                 self.namespaces = self.settings.namespaces
                 yield from self._not_watched()
                 self.registries = common.registries(self.effective, self._client)
@@ -333,18 +336,17 @@ def _account_of(deployment: Json | Unread | None) -> str:
     return str(deployment["spec"]["template"]["spec"].get("serviceAccountName") or "default")
 
 
-def _settings_of(command: Command) -> Settings:
-    """Read the controller's settings as the controller does.
+def _flags_of(command: Command) -> argparse.Namespace:
+    """Read the controller's flags as the controller does.
 
     Raises:
-        ConfigurationError: a flag or a variable is wrong.
+        ConfigurationError: one has no value.
     """
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
-    config.add_connection_flags(parser)
-    config.add_run_flags(parser)
+    config.add_flags(parser, Group.CONNECTION, *config.RUN)
     try:
         # Flags of another version are left out.
         flags, _ = parser.parse_known_args(list(command.arguments))
     except argparse.ArgumentError as error:
         raise ConfigurationError(str(error)) from error
-    return config.settings(flags, command.environment)
+    return flags

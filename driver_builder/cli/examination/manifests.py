@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from driver_builder.errors import ConfigurationError
+from driver_builder.base.errors import ConfigurationError
 from kube_api.resources import Resource
 
 Json = dict[str, Any]

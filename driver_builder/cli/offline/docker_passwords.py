@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from driver_builder.api.driver_spec import RegistrySettings
-from driver_builder.errors import ConfigurationError
-from driver_builder.references.given_objects import GivenObjects
-from driver_builder.references.registry_access import Accounts
+from driver_builder.base.errors import ConfigurationError
 from driver_builder.registry.credentials import Credentials, parse_docker_config
+from driver_builder.registry.given_objects import GivenObjects
+from driver_builder.registry.registry_access import Accounts
 
 _HELPERS = ("credHelpers", "credsStore")
 

@@ -14,11 +14,11 @@ from driver_builder.api import driver_container
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.spec_parser import read_spec
+from driver_builder.base.errors import ConfigurationError
+from driver_builder.checks.lint import Fleet, Severity, drivers, lint
+from driver_builder.checks.lint_files import Document, Unreadable, read_documents
 from driver_builder.cli import output
-from driver_builder.cli.commands.lint_command import Fleet, Severity, drivers, lint
-from driver_builder.errors import ConfigurationError
-from driver_builder.lint.lint_files import Document, Unreadable, read_documents
-from driver_builder.references.given_objects import KINDS, GivenObjects, object_of_files
+from driver_builder.registry.given_objects import KINDS, GivenObjects, object_of_files
 from kube_api.client import Object
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, SECRETS, Resource
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 from driver_builder.api.driver_spec import RegistrySettings
-from driver_builder.references.registry_access import Registries
 from driver_builder.registry.image_store import ImageStore
 from driver_builder.registry.layout_registry import LayoutRegistry
 from driver_builder.registry.oci_layout import OciLayout
+from driver_builder.registry.registry_access import Registries
 from kube_api.client import Reader
 
 

@@ -8,15 +8,15 @@ that others depend on. With a snapshot all of that is as in the cluster; without
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from driver_builder.api import rebuild_status
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.cluster.driver_inputs import DriverInputs
-from driver_builder.desired.desired_target import DesiredTarget, TargetToBuild, TemplateVersions
-from driver_builder.desired.resolve_node import resolve_for
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.kernels import KernelTarget
-from driver_builder.observed import rebuild
-from driver_builder.observed.snapshot import CertificateMissing, Snapshot
+from driver_builder.snapshot.snapshot import CertificateMissing, Snapshot
+from driver_builder.targets.desired_target import DesiredTarget, TargetToBuild, TemplateVersions
+from driver_builder.targets.resolve_node import resolve_for
 from kube_api import names
 
 _WORDS = {
@@ -60,7 +60,7 @@ class OfflineCluster:
         return (*said, *_other_version(item.target, target))
 
     def _beside_files(self, driver: DriverContainer) -> Iterator[str]:
-        if rebuild.from_status(driver.status.get("rebuild")).tokens:
+        if rebuild_status.from_status(driver.status.get("rebuild")).tokens:
             yield (
                 "the rebuild tokens in the status of the file are in the build key: a cluster without them computes"
                 " another key"

@@ -6,8 +6,8 @@ that is gone are removed half a minute later.
 
 from typing import Any
 
+from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.objects import plugin
-from driver_builder.planning.plan_view import PlanSettings
 from kube_api.client import Object
 from kube_api.resources import PODS, RESOURCE_CLAIMS, RESOURCE_SLICES, SERVICE_ACCOUNTS
 from kube_api.timestamps import timestamp

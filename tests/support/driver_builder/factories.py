@@ -8,18 +8,18 @@ from typing import Any
 from driver_builder.api import driver_container
 from driver_builder.api.driver_container import FINALIZER, DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.desired.desired_target import ImageTarget, PrebuiltTarget, TemplateVersions
-from driver_builder.desired.resolve import resolve
 from driver_builder.model import images
 from driver_builder.model.build import BuildRequest, SourceFiles
 from driver_builder.model.image_state import ImageState, Present
 from driver_builder.model.kernels import KernelTarget, KernelVersion
+from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.objects import manifests
 from driver_builder.objects.load_report import LiveModule, LoadReport
-from driver_builder.observed.inventory import Node
-from driver_builder.observed.snapshot import DaemonSet, DriverPod, Snapshot
-from driver_builder.planning.plan_rollout import as_written, manifest_of
-from driver_builder.planning.plan_view import PlanSettings
+from driver_builder.rollout.plan_rollout import as_written, manifest_of
+from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.snapshot import DaemonSet, DriverPod, Snapshot
+from driver_builder.targets.desired_target import ImageTarget, PrebuiltTarget, TemplateVersions
+from driver_builder.targets.resolve import resolve
 from kube_api import names
 
 Json = dict[str, Any]

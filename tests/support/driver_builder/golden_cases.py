@@ -10,15 +10,15 @@ from typing import Any
 
 from driver_builder.api import driver_container
 from driver_builder.api.driver_spec import ConfigMapSource
-from driver_builder.desired.desired_target import ImageTarget, TemplateVersions
-from driver_builder.desired.resolve import resolve
+from driver_builder.builds.templates import templates
 from driver_builder.model import build
 from driver_builder.model.image_state import Absent, ImageState
-from driver_builder.observed.snapshot import SigningCertificate, Snapshot
-from driver_builder.plan import plan
-from driver_builder.planning.actions import Action
-from driver_builder.planning.plan_view import PlanSettings
-from driver_builder.templates import templates
+from driver_builder.nodes.actions import Action
+from driver_builder.nodes.plan_view import PlanSettings
+from driver_builder.plan.plan import plan
+from driver_builder.snapshot.snapshot import SigningCertificate, Snapshot
+from driver_builder.targets.desired_target import ImageTarget, TemplateVersions
+from driver_builder.targets.resolve import resolve
 from kube_api import names
 from tests.support.driver_builder import factories
 from tests.support.driver_builder.factories import PRESENT, SOURCE, driver_object, node, spec_of, with_key

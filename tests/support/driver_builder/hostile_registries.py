@@ -11,10 +11,10 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.archives.image_archive import MANIFEST_TYPE, sha256
+from driver_builder.base.reasons import Reason
 from driver_builder.cluster.image_answers import ImageAnswers
-from driver_builder.reasons import Reason
-from driver_builder.references.registry_access import Registries
 from driver_builder.registry.registry import RegistryClient
+from driver_builder.registry.registry_access import Registries
 from kube_api.client import Client, Object
 from kube_api.errors import Conflict
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS

@@ -5,16 +5,16 @@ from dataclasses import replace
 
 from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.builds.build_queue import BuildQueue, BuildStates
-from driver_builder.discovery.discovery_queue import DiscoveryQueue, DiscoveryStates
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.image_state import Absent, ImageState, Present
 from driver_builder.model.images import (
     ImageRef,
 )
 from driver_builder.model.repositories import Discovery, Repository
-from driver_builder.observed.snapshot import FailedBuild
-from driver_builder.planning.actions import DiscoverKernels, StartBuild
-from driver_builder.references.registry_access import Registries
+from driver_builder.nodes.actions import DiscoverKernels, StartBuild
+from driver_builder.prebuild.discovery_queue import DiscoveryQueue, DiscoveryStates
+from driver_builder.registry.registry_access import Registries
+from driver_builder.snapshot.snapshot import FailedBuild
 
 
 class ModelBuilds(BuildQueue):

@@ -19,7 +19,6 @@ from driver_builder.controller.execute import Executor
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.reconcile import decide
 from driver_builder.controller.report import Reporter
-from driver_builder.desired.resolve_all import ResolveMemory
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.images import (
     ARCHITECTURE_LABEL,
@@ -30,16 +29,18 @@ from driver_builder.model.images import (
     OS_LABEL,
 )
 from driver_builder.model.repositories import Discovery
-from driver_builder.objects import manifests, plugin, plugin_validation_pod, pull_pod, unload_pod, validation_pod
-from driver_builder.observed.by_driver import pods_of
-from driver_builder.observed.inspector import Inspector
-from driver_builder.observed.node_pods import EvictionRefused
-from driver_builder.observed.snapshot import FailedBuild, Snapshot
-from driver_builder.plan import Plan
-from driver_builder.planning.actions import Action, StartBuild
-from driver_builder.planning.plan_memory import PlanMemory
-from driver_builder.planning.plan_view import PlanSettings
-from driver_builder.upgrades.prebuild import DAY_SECONDS
+from driver_builder.nodes.actions import Action, StartBuild
+from driver_builder.nodes.plan_view import PlanSettings
+from driver_builder.objects import manifests, plugin
+from driver_builder.plan.plan import Plan
+from driver_builder.plan.plan_memory import PlanMemory
+from driver_builder.prebuild.prebuild import DAY_SECONDS
+from driver_builder.snapshot.by_driver import pods_of
+from driver_builder.snapshot.inspector import Inspector
+from driver_builder.snapshot.node_pods import EvictionRefused
+from driver_builder.snapshot.snapshot import FailedBuild, Snapshot
+from driver_builder.targets.resolve_all import ResolveMemory
+from driver_builder.tasks import plugin_validation_pod, pull_pod, unload_pod, validation_pod
 from kube_api import names
 from kube_api.client import Object, Writer
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES, PODS

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.x509.oid import NameOID
 
-from driver_builder.signatures.module_signature import MARKER
+from driver_builder.modules.module_signature import MARKER
 
 Key = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 

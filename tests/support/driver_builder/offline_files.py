@@ -8,7 +8,7 @@ from typing import Any
 
 from driver_builder.model.build import Builder
 from tests.support.driver_builder.factories import SOURCE
-from tests.unit.driver_builder.images.test_pipeline import ReadyBuilder
+from tests.unit.driver_builder.builds.pipeline.test_pipeline import ReadyBuilder
 
 Json = dict[str, Any]
 

@@ -4,15 +4,15 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from driver_builder import plan as plan_module
+from driver_builder.api import status
 from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.status import TargetStatus
 from driver_builder.model.build import BuildRequest
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.plan import Plan
-from driver_builder.planning.ordinary import Ordinary
-from driver_builder.planning.plan_view import PlanSettings
-from driver_builder.status import status
-from driver_builder.status.status import TargetStatus
+from driver_builder.nodes.ordinary import Ordinary
+from driver_builder.nodes.plan_view import PlanSettings
+from driver_builder.plan import plan as plan_module
+from driver_builder.plan.plan import Plan
+from driver_builder.snapshot.snapshot import Snapshot
 from tests.support.driver_builder.factories import NAMESPACE, wanted
 
 READY_LABEL = f"driverwright.io/{NAMESPACE}.edu.ready"

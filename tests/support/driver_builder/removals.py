@@ -1,6 +1,7 @@
 """Model worlds in which a driver leaves nodes, and what the tests read of them."""
 
-from driver_builder.objects import loaded, unload_pod
+from driver_builder.objects import loaded
+from driver_builder.tasks import unload_pod
 from kube_api.client import Object
 from kube_api.resources import NODES, PODS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorized, Unreachable
 from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.objects.load_report import LoadReport
-from driver_builder.observed.snapshot import FailedBuild, Snapshot, Source, SourceMissing
-from driver_builder.upgrades.prebuild import images_ahead
-from driver_builder.upgrades.upgrade_labels import images_of_moves, ready_for_label
+from driver_builder.prebuild.prebuild import images_ahead
+from driver_builder.prebuild.upgrade_labels import images_of_moves, ready_for_label
+from driver_builder.snapshot.snapshot import FailedBuild, Snapshot, Source, SourceMissing
 from tests.support.driver_builder.factories import (
     DIGEST,
     KERNEL,

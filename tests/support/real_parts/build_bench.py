@@ -19,13 +19,13 @@ from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.docker.docker_engine import docker_engine
-from driver_builder.images.pipeline import build_and_push
-from driver_builder.images.toolchain_image import keep_toolchain
+from driver_builder.builds.pipeline.pipeline import build_and_push
+from driver_builder.builds.pipeline.toolchain_image import keep_toolchain
 from driver_builder.model.build import BuildRequest, LogSink
 from driver_builder.model.images import ImageRef
-from driver_builder.observed.snapshot import FailedBuild
-from driver_builder.planning.actions import StartBuild
-from driver_builder.references.registry_access import Registries
+from driver_builder.nodes.actions import StartBuild
+from driver_builder.registry.registry_access import Registries
+from driver_builder.snapshot.snapshot import FailedBuild
 from kube_api.resources import SECRETS
 from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.loopback import LOOPBACK

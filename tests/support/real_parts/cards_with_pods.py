@@ -75,19 +75,15 @@ class CardsWithPods:
         live = (one for one in items if one["status"].get("phase") not in ("Failed", "Succeeded"))
         return {one["metadata"]["name"]: one for one in live if one["metadata"]["name"] in self._names}
 
-    def start_pods(
-        self, place: Place, *names: str, count: int = 1, restart: str = "Never", beside: tuple[str, ...] = ()
-    ) -> None:
-        """Start pods with so many units each, and one of each other resource ``beside``."""
+    def start_pods(self, place: Place, *names: str, count: int = 1, restart: str = "Never") -> None:
+        """Start pods with so many units each."""
         self._names |= set(names)
         for name in names:
-            self.node.start_pod(name, count, place=place, restart=restart, beside=beside)
+            self.node.start_pod(name, count, place=place, restart=restart)
 
-    def run_pods(
-        self, place: Place, *names: str, count: int = 1, restart: str = "Never", beside: tuple[str, ...] = ()
-    ) -> None:
+    def run_pods(self, place: Place, *names: str, count: int = 1, restart: str = "Never") -> None:
         """Start them, and wait until their containers run."""
-        self.start_pods(place, *names, count=count, restart=restart, beside=beside)
+        self.start_pods(place, *names, count=count, restart=restart)
         self.runs(*names)
 
     def runs(self, *names: str) -> None:

@@ -13,7 +13,7 @@ from demo.patient import PatientClient
 from device_agent.node.connect import connect_with_token
 from kube_api import resources
 from kube_api.client import Client
-from kube_api.connection import ServiceAccount
+from kube_api.credentials import ServiceAccount
 from kube_api.errors import Conflict, NotFound
 from kube_api.resources import (
     DRIVER_CONTAINERS,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+import os
 import re
 import subprocess
 import sys
@@ -20,8 +21,8 @@ from typing import Any
 
 import requests
 
+from driver_builder.api import unloading
 from driver_builder.objects import manifests
-from driver_builder.status import unloading
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import NotFound
@@ -165,12 +166,15 @@ class Life:
             argv = [
                 sys.executable, "-m", "driver_builder", "run", "--kubeconfig", str(self._kubeconfig),
                 "--namespace", self.name, "--docker-host", self._parts.builds.engine.socket,
-                "--templates", str(self._parts.templates), "--identity", "controller-0", "--port", str(self._port),
-                "--loader-image", "r.io/l:1", "--no-feature-rules", "--resync-seconds", str(self._resync_seconds),
-                "--retry-min-seconds", "1", "--registry-allowed-hosts", self._registry.host,
+                "--templates", str(self._parts.templates), "--port", str(self._port),
+                "--loader-image", "r.io/l:1", "--no-feature-rules", "--test-waits", f"{self._resync_seconds},1,3600",
+                "--registry-allowed-hosts", self._registry.host,
             ]  # fmt: skip
+            environment = os.environ | {"POD_NAME": "controller-0"}
             with (self._folder / "controller.log").open("ab") as log:
-                self._controller = subprocess.Popen(argv, stdout=log, stderr=log, cwd=Path(__file__).parents[3])
+                self._controller = subprocess.Popen(
+                    argv, stdout=log, stderr=log, cwd=Path(__file__).parents[3], env=environment
+                )
             self._started += 1
 
     def _has_lost_its_lease(self) -> bool:

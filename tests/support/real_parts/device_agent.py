@@ -83,21 +83,13 @@ class Place:
         )
 
     def start_pod(
-        self,
-        name: str,
-        image: str,
-        command: list[str],
-        *,
-        user: int = 65534,
-        count: int = 1,
-        restart: str = "Never",
-        beside: tuple[str, ...] = (),
+        self, name: str, image: str, command: list[str], *, user: int = 65534, count: int = 1, restart: str = "Never"
     ) -> None:
-        """Start a pod without capabilities that requests devices, and one of each other resource ``beside``.
+        """Start a pod without capabilities that requests devices.
 
         ``restart``: its ``restartPolicy``.
         """
-        spec = self.pod_spec(image, command, user=user, limits={self.resource: count, **dict.fromkeys(beside, 1)})
+        spec = self.pod_spec(image, command, user=user, limits={self.resource: count})
         spec |= {"restartPolicy": restart, "tolerations": [{"operator": "Exists"}]}
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
         self.client.create(PODS.path(namespace=NAMESPACE), body)

@@ -226,13 +226,11 @@ class Node:
 
     # ------------------------------------------------------------ pods
 
-    def start_pod(
-        self, name: str, count: int, *, place: Place | None = None, restart: str = "Never", beside: tuple[str, ...] = ()
-    ) -> None:
-        """Start a pod with so many cards, or units of the resource of another place; and one of each ``beside``."""
+    def start_pod(self, name: str, count: int, *, place: Place | None = None, restart: str = "Never") -> None:
+        """Start a pod with so many cards, or units of the resource of another place."""
         image = self.place.ground.small_image
         self._pods.append(name)
-        (place or self.place).start_pod(name, image, SHOW, user=0, count=count, restart=restart, beside=beside)
+        (place or self.place).start_pod(name, image, SHOW, user=0, count=count, restart=restart)
 
     def seen_by(self, name: str) -> tuple[set[str], list[str]]:
         """Wait until a pod has said what it has; returns its device nodes and the UUIDs of its environment."""

@@ -10,14 +10,8 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-from driver_builder.objects import (
-    manifests,
-    plugin,
-    plugin_validation_pod,
-    pull_pod,
-    unload_pod,
-    validation_pod,
-)
+from driver_builder.objects import manifests, plugin
+from driver_builder.tasks import plugin_validation_pod, pull_pod, unload_pod, validation_pod
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import Conflict, KubeApiError, NotFound

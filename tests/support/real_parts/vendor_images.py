@@ -14,7 +14,7 @@ from demo.cluster import NAMESPACE, Json
 from demo.scenario import DRIVER, Scenario
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.model.images import ImageRef
-from driver_builder.objects.proof_pod import PROOF_LABEL
+from driver_builder.tasks.proof_pod import PROOF_LABEL
 from kube_api import names
 from kube_api.errors import NotFound
 from kube_api.resources import DRIVER_CONTAINERS

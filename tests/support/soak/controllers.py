@@ -65,7 +65,7 @@ class Controller:
         self._log = self._folder / "controller.log"
         self._log.touch()
         self._clock = clock
-        self._arguments = ["run", *arguments, "--identity", name, "--port", str(self._port)]
+        self._arguments = ["run", *arguments, "--port", str(self._port)]
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: threading.Thread | None = None
 
@@ -85,7 +85,7 @@ class Controller:
         self._process = subprocess.Popen(
             [*mounted, *python, *self._arguments],
             cwd=ROOT,
-            env=os.environ | {"TMPDIR": str(self._disk), VARIABLE: ALLOWED},
+            env=os.environ | {"TMPDIR": str(self._disk), VARIABLE: ALLOWED, "POD_NAME": self.name},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )

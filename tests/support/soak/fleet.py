@@ -9,8 +9,8 @@ import json
 import threading
 from typing import Any
 
+from driver_builder.base.reasons import Reason
 from driver_builder.objects import load_report, manifests
-from driver_builder.reasons import Reason
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import NotFound

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from driver_builder.observed import rebuild
+from driver_builder.api import rebuild_status
+from driver_builder.snapshot import rebuild
 from tests.support.real_parts.controller_life import Json
 from tests.support.soak import invariants
 from tests.support.soak.controllers import Controller
@@ -58,9 +59,9 @@ class Judge:
         conditions = {item["type"]: (item["status"], item["reason"]) for item in status.get("conditions") or ()}
         if conditions.get("Ready") != ("True", "AllNodesReady"):
             yield f"the status says {conditions}"
-        asked = rebuild.from_status({"requests": {rebuild.DRIVER: self.world.rebuild}})
-        heard = rebuild.from_status(status.get("rebuild"))
-        if self.world.rebuild and heard.requests.get(rebuild.DRIVER) != asked.requests[rebuild.DRIVER]:
+        asked = rebuild_status.from_status({"requests": {rebuild_status.DRIVER: self.world.rebuild}})
+        heard = rebuild_status.from_status(status.get("rebuild"))
+        if self.world.rebuild and heard.requests.get(rebuild_status.DRIVER) != asked.requests[rebuild_status.DRIVER]:
             yield "the requested rebuild is not acknowledged"
         yield from (f"the rebuild that {name} requested is not acknowledged" for name in self.unheard())
         for name in self.world.fleet.requests:
@@ -121,7 +122,7 @@ class Judge:
     def unheard(self) -> list[str]:
         """Name the nodes that requested a rebuild which is not acknowledged."""
         status: Json = self.world.driver().get("status") or {}
-        heard = rebuild.from_status(status.get("rebuild"))
+        heard = rebuild_status.from_status(status.get("rebuild"))
         return [name for name, (value, _) in self.world.fleet.requests.items() if not heard.has_heard(name, value)]
 
     def believed(self) -> Iterator[str]:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from driver_builder.observed import rebuild
-from driver_builder.templates.templates import templates_directory
+from driver_builder.builds.templates.templates import templates_directory
+from driver_builder.snapshot import rebuild
 from kube_api.client import Client
 from testbed.kubeconfig import kubeconfig_text, token_user, write_kubeconfig
 from testbed.pki import CertificateAuthority
@@ -115,7 +115,7 @@ class Soak:
             "--kubeconfig", str(write_kubeconfig(folder / f"{name}.kubeconfig", text)),
             "--namespace", self._name, "--docker-host", f"tcp://{self._engine.host}",
             "--templates", str(folder / "templates"), "--loader-image", "r.io/l:1", "--no-feature-rules",
-            "--resync-seconds", str(RESYNC_SECONDS), "--retry-min-seconds", "1", "--retry-max-seconds", "8",
+            "--test-waits", f"{RESYNC_SECONDS},1,8",
         ]  # fmt: skip
         return Controller(name, folder, arguments, self._clock)
 

@@ -17,10 +17,11 @@ from typing import Any, Generic, TypeVar
 
 import requests
 
+from driver_builder.api import rebuild_status
 from driver_builder.model import images
-from driver_builder.objects import load_report, manifests, pull_pod, slots
-from driver_builder.observed import rebuild
-from driver_builder.planning.plan_rollout import identities
+from driver_builder.objects import load_report, manifests, slots
+from driver_builder.rollout.plan_rollout import identities
+from driver_builder.tasks import pull_pod
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import Gone, KubeApiError
@@ -220,7 +221,7 @@ def _loaded_from(pod: Json) -> str:
 
 def driver_face(obj: Json) -> DriverFace:
     """Say what of a driver counts."""
-    heard = rebuild.from_status((obj.get("status") or {}).get("rebuild")).times
+    heard = rebuild_status.from_status((obj.get("status") or {}).get("rebuild")).times
     return DriverFace(uid=obj["metadata"]["uid"], heard=heard)
 
 

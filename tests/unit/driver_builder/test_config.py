@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -9,29 +10,32 @@ import pytest
 
 from driver_builder import config
 from driver_builder.api.driver_spec import BuilderKind
+from driver_builder.base.errors import ConfigurationError
 from driver_builder.config import Settings, settings
-from driver_builder.errors import ConfigurationError
 from driver_builder.model.agent_drains import AgentDrains
+from driver_builder.model.defaults import Waits
 from driver_builder.model.loader_privileges import LoaderPrivileges
 from driver_builder.model.permissions import Permissions
-from driver_builder.model.registry_reach import Reach, reach
+from driver_builder.model.registry_reach import Reach, parse_networks
+from driver_builder.model.setting import Group
 
 
 def parsed(*words: str) -> argparse.Namespace:
     """Parse flags as the ``run`` command does."""
     parser = argparse.ArgumentParser(exit_on_error=False)
-    config.add_connection_flags(parser)
-    config.add_run_flags(parser)
+    config.add_flags(parser, *Group)
     return parser.parse_args(words)
 
 
 def test_without_flags_and_environment_there_are_defaults() -> None:
     """Every setting has a default."""
     assert settings(parsed(), {}) == Settings(
+        log_level="info",
+        log_format="text",
         kubeconfig=None,
         namespaces=("driverwright",),
         builder=BuilderKind.DOCKER,
-        docker_host=settings(parsed(), {}).docker_host,
+        docker_host="unix:///var/run/docker.sock",
         docker_cert_path=None,
         loader_image="",
         device_agent_image="",
@@ -52,14 +56,12 @@ def test_without_flags_and_environment_there_are_defaults() -> None:
         registry_ca_file=None,
         registry_reach=Reach(),
         registry_plain_http_passwords=False,
-        resync_seconds=60.0,
         max_builds=1,
         build_deadline_seconds=1800.0,
         max_build_deadline_seconds=14400.0,
         permissions=Permissions(),
         permission_texts={},
-        retry_min_seconds=30.0,
-        retry_max_seconds=3600.0,
+        waits=Waits(resync=60.0, retry_min=30.0, retry_max=3600.0),
         unload_deadline_seconds=600.0,
         max_unavailable_nodes=0,
         identity=os.uname().nodename,
@@ -96,22 +98,19 @@ CASES = [
         ({"key": "d", "operator": "Exists", "effect": "NoExecute"},),
     ),
     ("job_work_size", "1Gi", "2Gi", "1Gi", "2Gi"),
-    ("job_output_size", "1Gi", "2Gi", "1Gi", "2Gi"),
     ("build_network", "none", "builds", "none", "builds"),
     ("docker_host", "unix:///a", "unix:///b", "unix:///a", "unix:///b"),
     ("templates", "/flag", "/variable", Path("/flag"), Path("/variable")),
     ("registry_ca_file", "/flag", "/variable", "/flag", "/variable"),
-    ("resync_seconds", "5", "7.5", 5.0, 7.5),
     ("max_builds", "3", "4", 3, 4),
     ("build_deadline_seconds", "60", "90", 60.0, 90.0),
     ("max_build_deadline_seconds", "600", "900", 600.0, 900.0),
-    ("retry_min_seconds", "1", "2", 1.0, 2.0),
-    ("retry_max_seconds", "10", "20", 10.0, 20.0),
     ("unload_deadline_seconds", "10", "20", 10.0, 20.0),
     ("max_unavailable_nodes", "3", "4", 3, 4),
-    ("identity", "me", "you", "me", "you"),
-    ("lease_name", "one", "two", "one", "two"),
     ("port", "0", "9000", 0, 9000),
+    ("keep_days", "14", "15", 14, 15),
+    ("registry_config", "/flag", "/variable", Path("/flag"), Path("/variable")),
+    ("waits", "5,1,8", "7.5,2,9", Waits(5.0, 1.0, 8.0), Waits(7.5, 2.0, 9.0)),
 ]
 
 
@@ -120,9 +119,9 @@ CASES = [
 )
 def test_a_flag_goes_before_its_variable(name: str, flag: str, variable: str, by_flag: Any, by_variable: Any) -> None:
     """Each flag is also a variable; given both, the flag counts."""
-    environment = {config.ENVIRONMENT_PREFIX + name.upper(): variable}
-    assert getattr(settings(parsed(), environment), name) == by_variable
-    assert getattr(settings(parsed("--" + name.replace("_", "-"), flag), environment), name) == by_flag
+    (row,) = [row for item in fields(Settings) if item.name == name for row in item.metadata["rows"]]
+    assert getattr(settings(parsed(), {row.variable: variable}), name) == by_variable
+    assert getattr(settings(parsed(row.flag, flag), {row.variable: variable}), name) == by_flag
 
 
 @pytest.mark.parametrize(
@@ -151,11 +150,12 @@ def test_the_service_accounts_namespace_is_read(tmp_path: Path, monkeypatch: pyt
 
 def test_where_registries_may_send_us_is_two_settings() -> None:
     """By flag or variable; a range that is none is named."""
-    expected = reach(forbidden_ranges="10.96.0.0/12,fd00::/8", allowed_hosts="tokens.example.com:8443")
+    hosts = frozenset({"tokens.example.com:8443"})
+    expected = Reach(forbidden=parse_networks("10.96.0.0/12,fd00::/8"), allowed=hosts)
     words = ("--registry-forbidden-ranges", "10.96.0.0/12,fd00::/8")
     environment = {"DRIVER_BUILDER_REGISTRY_ALLOWED_HOSTS": "tokens.example.com:8443"}
     assert settings(parsed(*words), environment).registry_reach == expected
-    with pytest.raises(ConfigurationError, match="--registry-forbidden-ranges: 'pods'"):
+    with pytest.raises(ConfigurationError, match=r"--registry-forbidden-ranges: 'pods'.*: write CIDR,\.\.\."):
         settings(parsed("--registry-forbidden-ranges", "pods"), {})
 
 
@@ -192,13 +192,16 @@ def test_what_device_agents_may_have_drained_is_two_settings() -> None:
             ("--allowed-registries", "r.io"), {}, r"--allowed-registries: 'r\.io' is not a pattern", id="flag"
         ),
         pytest.param(
-            (), {"DRIVER_BUILDER_PROTECT_SECRETS": "yes"}, "--protect-secrets: 'yes' is neither true", id="variable"
+            (),
+            {"DRIVER_BUILDER_PROTECT_SECRETS": "yes"},
+            "DRIVER_BUILDER_PROTECT_SECRETS: 'yes' is neither true",
+            id="variable",
         ),
         pytest.param(("--build-network", "container:x"), {}, "--build-network: 'container:x' is not", id="network"),
         pytest.param(("--job-work-size", "lots"), {}, "--job-work-size: 'lots' is not a quantity", id="size"),
         pytest.param(("--job-output-size", "0"), {}, "--job-output-size: '0' is no room", id="no room"),
         pytest.param(
-            (), {"DRIVER_BUILDER_LOADER_PRIVILEGES": "none"}, "--loader-privileges: 'none' is not one", id="privileges"
+            (), {"DRIVER_BUILDER_LOADER_PRIVILEGES": "none"}, "LOADER_PRIVILEGES: 'none' is not one of", id="privileges"
         ),
         pytest.param(("--allowed-base-images", ""), {}, "--allowed-base-images: '' is not a list", id="nothing"),
         pytest.param(
@@ -208,7 +211,7 @@ def test_what_device_agents_may_have_drained_is_two_settings() -> None:
             id="resource",
         ),
         pytest.param(
-            (), {"DRIVER_BUILDER_AGENT_DAEMONSETS": "agent"}, "--agent-daemonsets: 'agent' is not a DaemonSet", id="set"
+            (), {"DRIVER_BUILDER_AGENT_DAEMONSETS": "agent"}, "AGENT_DAEMONSETS: 'agent' is not a DaemonSet", id="set"
         ),
     ],
 )
@@ -243,10 +246,10 @@ def test_certificates_of_the_engine_are_found_as_by_docker(environment: dict[str
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        pytest.param("RESYNC_SECONDS", "soon", id="a word"),
-        pytest.param("RESYNC_SECONDS", "0", id="zero seconds"),
-        pytest.param("RESYNC_SECONDS", "nan", id="not a number"),
-        pytest.param("RETRY_MAX_SECONDS", "inf", id="forever"),
+        pytest.param("UNLOAD_DEADLINE_SECONDS", "soon", id="a word"),
+        pytest.param("UNLOAD_DEADLINE_SECONDS", "0", id="zero seconds"),
+        pytest.param("UNLOAD_DEADLINE_SECONDS", "nan", id="not a number"),
+        pytest.param("UNLOAD_DEADLINE_SECONDS", "inf", id="forever"),
         pytest.param("BUILD_DEADLINE_SECONDS", "-1", id="negative"),
         pytest.param("MAX_BUILDS", "0", id="no builds"),
         pytest.param("MAX_BUILDS", "1.5", id="one and a half builds"),
@@ -265,17 +268,21 @@ def test_a_wrong_variable_is_named(name: str, value: str) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param(("--resync-seconds", "nan"), id="not a number"),
-        pytest.param(("--resync-seconds", "0"), id="zero seconds"),
+        pytest.param(("--unload-deadline-seconds", "nan"), id="not a number"),
+        pytest.param(("--unload-deadline-seconds", "0"), id="zero seconds"),
         pytest.param(("--max-builds", "0"), id="no builds"),
+        pytest.param(("--max-builds", ""), id="nothing"),
         pytest.param(("--max-builds", "1e999"), id="more than can be counted"),
         pytest.param(("--port", "-1"), id="negative port"),
+        pytest.param(("--builder", "kaniko"), id="no builder"),
+        pytest.param(("--log-level", "loud"), id="no level"),
     ],
 )
-def test_a_wrong_flag_is_refused(words: tuple[str, ...]) -> None:
-    """The parser itself says what is wrong."""
-    with pytest.raises(argparse.ArgumentError):
-        parsed(*words)
+def test_a_wrong_flag_is_named(words: tuple[str, ...]) -> None:
+    """The message names the flag and its value."""
+    flag, value = words
+    with pytest.raises(ConfigurationError, match=rf"^{flag}: '{value}' is "):
+        settings(parsed(*words), {})
 
 
 @pytest.mark.parametrize(
@@ -330,5 +337,46 @@ def test_a_namespace_of_node_features_that_is_none_is_refused(text: str) -> None
 @pytest.mark.parametrize("text", ["a b", "=x", "a:Never", "a:", ":NoSchedule", "a=b c"])
 def test_a_toleration_of_no_taint_is_refused(text: str) -> None:
     """The message says how a taint is written."""
-    with pytest.raises(ConfigurationError, match=r"--job-tolerations: .* write KEY\[=VALUE\]\[:EFFECT\],"):
-        settings(parsed(), {config.ENVIRONMENT_PREFIX + "JOB_TOLERATIONS": text})
+    with pytest.raises(ConfigurationError, match=r"DRIVER_BUILDER_JOB_TOLERATIONS: .* write KEY\[=VALUE\]\[:EFFECT\],"):
+        settings(parsed(), {"DRIVER_BUILDER_JOB_TOLERATIONS": text})
+
+
+RETIRED = [
+    pytest.param("docker-cert-path", "/ours", "docker_cert_path", Path("/ours"), id="certificates"),
+    pytest.param("feature-rules-namespace", "nfd", "feature_rules_namespace", "nfd", id="namespace of workers"),
+    pytest.param("identity", "me", "identity", "me", id="holder of the Lease"),
+    pytest.param("job-output-size", "9Gi", "job_output_size", "9Gi", id="room of a result"),
+    pytest.param("lease-name", "mine", "lease_name", "mine", id="Lease"),
+    pytest.param("resync-seconds", "soon", "waits", Waits(), id="resync, without effect"),
+    pytest.param("retry-min-seconds", "5", "waits", Waits(), id="first retry, without effect"),
+    pytest.param("retry-max-seconds", "60", "waits", Waits(), id="retries, without effect"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "of", "expected"), RETIRED)
+def test_a_retired_setting_is_accepted_with_a_warning(name: str, value: str, of: str, expected: Any) -> None:
+    """By flag and variable; it applies for a last time where a Deployment would not work without it."""
+    variable = f"DRIVER_BUILDER_{name.upper().replace('-', '_')}"
+    for place, words, environment in (
+        (f"--{name}", (f"--{name}={value}",), {}),
+        (variable, (), {variable: value}),
+    ):
+        assert getattr(settings(parsed(*words), environment), of) == expected
+        (warning,) = config.warnings(parsed(*words), environment)
+        effect = "ignored" if expected == Waits() else "applies for the last time in this version"
+        assert warning.startswith(f"{place} is retired since 0.2, and {effect}: ")
+    assert list(config.warnings(parsed(), {})) == []
+
+
+def test_each_retired_setting_is_in_the_table_above() -> None:
+    """None is accepted that no test knows."""
+    retired = {row.flag for row in config.SETTINGS if row.retired}
+    assert retired == {f"--{case.values[0]}" for case in RETIRED}
+
+
+@pytest.mark.parametrize(
+    ("work", "output"), [("20Gi", "4Gi"), ("1Gi", "4Gi"), ("100Gi", str(20 << 30)), ("50G", str(10**10))]
+)
+def test_the_result_of_a_build_may_have_a_fifth_of_its_room(work: str, output: str) -> None:
+    """And never less than by default."""
+    assert settings(parsed("--job-work-size", work), {}).job_output_size == output

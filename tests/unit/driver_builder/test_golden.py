@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
+from driver_builder.builds.templates.templates import Variant, render, template_versions, templates_directory
 from driver_builder.model.build import BuildRequest
-from driver_builder.planning.actions import ApplyDaemonSet, StartBuild
-from driver_builder.templates.templates import Variant, render, template_versions, templates_directory
+from driver_builder.nodes.actions import ApplyDaemonSet, StartBuild
 from tests.support.driver_builder.golden_cases import ABSENT, CASES, THERE, Case, actions
 
 FOLDER = Path(__file__).parents[2] / "data" / "golden"

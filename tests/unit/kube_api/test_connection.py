@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from kubernetes.client import Configuration
 
-from kube_api.connection import CONNECTIONS, ServiceAccount, service_account
+from kube_api.connection import CONNECTIONS
+from kube_api.credentials import ServiceAccount, service_account
 from kube_api.errors import Unreachable
 from kube_api.kubeconfig import connection_of, load_kubeconfig
 from kube_api.pooled import PooledConnection

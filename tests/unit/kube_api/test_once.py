@@ -15,7 +15,7 @@ import pytest
 
 from kube_api import once
 from kube_api.client import Client
-from kube_api.connection import ServiceAccount
+from kube_api.credentials import ServiceAccount
 from kube_api.errors import Unreachable
 from kube_api.once import OnceConnection, format_request
 from testbed.pki import CertificateAuthority
@@ -262,7 +262,7 @@ EXCHANGE = """
 import json, sys
 sys.path[:0] = json.loads(sys.argv[1])
 from kube_api.client import Client
-from kube_api.connection import ServiceAccount
+from kube_api.credentials import ServiceAccount
 import nfd_worker.publish.publish_child
 Client(ServiceAccount(*sys.argv[2:]).once()).apply("/api/v1/nodes/n", {}, field_manager="nfd-worker")
 print(json.dumps(sorted(sys.modules)))

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from device_agent.protocol.wire import decode, encode
-from driver_builder.observed.resource_slices import NodeSlice, read_slice
+from driver_builder.snapshot.resource_slices import NodeSlice, read_slice
 from kube_api.resources import NODES, RESOURCE_SLICES
 from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.real_parts import dra_messages as messages

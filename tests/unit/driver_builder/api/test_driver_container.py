@@ -7,7 +7,7 @@ import pytest
 from driver_builder.api import driver_container
 from driver_builder.api.driver_container import FINALIZER
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.errors import InvalidDriver
+from driver_builder.base.errors import InvalidDriver
 from kube_api import names
 from tests.support.driver_builder.factories import driver_object
 

@@ -6,7 +6,7 @@ import pytest
 
 from driver_builder.api.driver_spec import ConfigMapSource, SourceSpec
 from driver_builder.api.spec_parser import parse_spec
-from driver_builder.errors import InvalidDriver
+from driver_builder.base.errors import InvalidDriver
 from driver_builder.model.build import SourceArchive, SourceGit, SourceImage, SourcePackage
 from tests.support.driver_builder.factories import spec
 

@@ -2,7 +2,7 @@
 
 from driver_builder.api import driver_container
 from driver_builder.api.spec_cache import SpecCache
-from driver_builder.errors import InvalidDriver
+from driver_builder.base.errors import InvalidDriver
 from tests.support.driver_builder.factories import Json, driver_object
 
 

@@ -20,7 +20,7 @@ from driver_builder.api.driver_spec import (
 )
 from driver_builder.api.rollout_settings import RolloutSettings, Share
 from driver_builder.api.spec_parser import DEPRECATED, MAX_REGEXPS, deprecated, parse_spec, read_spec
-from driver_builder.errors import InvalidDriver
+from driver_builder.base.errors import InvalidDriver
 from driver_builder.model.build import ModuleSpec, Signing
 from driver_builder.model.images import ImageRepository
 from tests.support.driver_builder.factories import spec

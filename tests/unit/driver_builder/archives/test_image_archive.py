@@ -11,8 +11,8 @@ import pytest
 
 from driver_builder.archives import image_archive, image_files
 from driver_builder.archives.image_archive import ImageArchive, read_image_archive
-from driver_builder.errors import VerificationFailed
-from driver_builder.reasons import Reason
+from driver_builder.base.errors import VerificationFailed
+from driver_builder.base.reasons import Reason
 from tests.support.driver_builder.image_tars import (
     Entry,
     config_of,

@@ -4,9 +4,9 @@ from threading import Event
 
 import pytest
 
+from driver_builder.base.errors import BuildFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.builds.build_limits import BuildLimits
-from driver_builder.errors import BuildFailed
-from driver_builder.reasons import Reason
 
 
 class Clock:

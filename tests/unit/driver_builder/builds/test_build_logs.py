@@ -27,11 +27,12 @@ from driver_builder.builds.build_logs import (
 from driver_builder.cli.commands import build_logs_command
 from driver_builder.model.image_state import Absent
 from driver_builder.model.kernels import KernelVersion
+from driver_builder.model.setting import Group
+from driver_builder.nodes.actions import StartBuild
 from driver_builder.objects.manifests import KERNEL_ANNOTATION
-from driver_builder.observed.snapshot import FailedBuild
-from driver_builder.plan import plan
-from driver_builder.planning.actions import StartBuild
+from driver_builder.plan.plan import plan
 from driver_builder.registry.credentials import Credentials
+from driver_builder.snapshot.snapshot import FailedBuild
 from kube_api.client import Client
 from kube_api.errors import Forbidden, Unreachable
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS
@@ -306,7 +307,7 @@ def call(client: MemoryClient, monkeypatch: pytest.MonkeyPatch, *words: str) -> 
     """Run ``driver-builder logs`` against a cluster."""
     monkeypatch.setattr(Client, "from_environment", lambda *_: client)
     parser = argparse.ArgumentParser()
-    config.add_connection_flags(parser)
+    config.add_flags(parser, Group.CONNECTION)
     build_logs_command.add_flags(parser)
     flags = parser.parse_args(["-n", NAMESPACE, *words])
     return build_logs_command.run(flags, config.settings(flags, {}))

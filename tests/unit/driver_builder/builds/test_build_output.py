@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driver_builder.base.errors import BuildFailed
 from driver_builder.builds import build_output
 from driver_builder.builds.build_output import KEPT_CHARACTERS, MAX_LINE, BuildOutput
-from driver_builder.errors import BuildFailed
 
 
 def taken(*items: dict[str, Any]) -> tuple[BuildOutput, list[str]]:

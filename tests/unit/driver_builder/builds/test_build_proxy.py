@@ -10,14 +10,14 @@ from typing import Any, cast
 import pytest
 
 from driver_builder.api.driver_spec import ConfigMapKey
+from driver_builder.base.errors import BuildFailed, TemporaryError
+from driver_builder.base.reasons import Reason
+from driver_builder.builds.build_ca import read_build_ca
 from driver_builder.builds.job import job_builder
 from driver_builder.builds.job.job_manifest import job
+from driver_builder.builds.proxy_password import proxy_password
 from driver_builder.cli.builder_choice import secret_values
-from driver_builder.errors import BuildFailed, TemporaryError
 from driver_builder.model.build_proxy import BuildProxy, ProxyPassword, variables
-from driver_builder.reasons import Reason
-from driver_builder.references.build_ca import read_build_ca
-from driver_builder.references.proxy_password import proxy_password
 from kube_api.client import Client
 from kube_api.errors import NotFound, ServerUnavailable
 from kube_api.resources import CONFIG_MAPS

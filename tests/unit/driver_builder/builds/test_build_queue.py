@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driver_builder.base.errors import BuildFailed, RegistryUnauthorized, VerificationFailed
+from driver_builder.base.reasons import Reason, remedy_of
 from driver_builder.builds import build_queue
 from driver_builder.builds.build_queue import MAX_EARLIER, BuildQueue, BuildStates, QueuedBuild, next_build
 from driver_builder.builds.circuit_breaker import EVERYBODY, OPENS_AFTER, PROBE_SECONDS
-from driver_builder.errors import BuildFailed, RegistryUnauthorized, VerificationFailed
 from driver_builder.model.build import LogSink
 from driver_builder.model.image_state import Absent
-from driver_builder.observed.snapshot import FailedBuild
-from driver_builder.plan import plan
-from driver_builder.planning.actions import StartBuild
-from driver_builder.reasons import Reason, remedy_of
+from driver_builder.nodes.actions import StartBuild
+from driver_builder.plan.plan import plan
+from driver_builder.snapshot.snapshot import FailedBuild
 from kube_api.errors import Forbidden
 from tests.support.driver_builder.factories import OTHER_KERNEL, SETTINGS, keyed, node, snapshot, with_images
 

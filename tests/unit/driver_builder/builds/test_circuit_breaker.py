@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driver_builder.base.reasons import Reason, suspends
 from driver_builder.builds.circuit_breaker import (
     OPENS_AFTER,
     PROBE_SECONDS,
@@ -14,7 +15,6 @@ from driver_builder.builds.circuit_breaker import (
     after_start,
     may_start,
 )
-from driver_builder.reasons import Reason, suspends
 
 OUTSIDE = {reason for reason in Reason if suspends(reason)}
 

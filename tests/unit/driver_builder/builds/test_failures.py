@@ -2,8 +2,7 @@
 
 import pytest
 
-from driver_builder.builds.failures import classify, reason_of
-from driver_builder.errors import (
+from driver_builder.base.errors import (
     BuildFailed,
     ConfigurationError,
     DriverBuilderError,
@@ -16,7 +15,8 @@ from driver_builder.errors import (
     TemporaryError,
     VerificationFailed,
 )
-from driver_builder.reasons import Reason
+from driver_builder.base.reasons import Reason
+from driver_builder.builds.failures import classify, reason_of
 from driver_builder.registry.registry_responses import RegistryBusy
 from kube_api.errors import Forbidden, KubeApiError, Unreachable
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from driver_builder.base.errors import BuildFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.builds import kernel_metadata
 from driver_builder.builds.kernel_metadata import LIMITS, fact, read_facts
-from driver_builder.errors import BuildFailed
-from driver_builder.reasons import Reason
 from tests.support.driver_builder.image_tars import tar_of
 
 

@@ -14,17 +14,18 @@ import pytest
 
 from driver_builder import config
 from driver_builder.api.driver_spec import BuilderKind, RegistrySettings
+from driver_builder.base.errors import BuildFailed, ConfigurationError
 from driver_builder.builds.docker import docker_engine
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.job.job_builder import JobBuilder
 from driver_builder.builds.own_disk import own_disk
+from driver_builder.builds.pipeline import pipeline, toolchain_image
+from driver_builder.builds.signing_secrets import SigningSecrets
 from driver_builder.cli import builder_choice
 from driver_builder.config import Settings
-from driver_builder.errors import BuildFailed, ConfigurationError
-from driver_builder.images import pipeline, toolchain_image
 from driver_builder.model.build import Builder
-from driver_builder.references.registry_access import Registries
-from driver_builder.references.signing_secrets import SigningSecrets
+from driver_builder.model.setting import Group
+from driver_builder.registry.registry_access import Registries
 from kube_api.client import Client
 from kube_api.errors import NotFound
 from kube_api.resources import SECRETS
@@ -51,8 +52,7 @@ def client() -> Client:
 def settings(*words: str) -> Settings:
     """Settings as by these flags."""
     parser = argparse.ArgumentParser()
-    config.add_connection_flags(parser)
-    config.add_run_flags(parser)
+    config.add_flags(parser, Group.CONNECTION, *config.RUN)
     return config.settings(parser.parse_args(words), {})
 
 
@@ -94,7 +94,7 @@ def test_limits_of_builds_are_given_to_jobs() -> None:
     """The sizes of their disks, and the largest resources; without a setting there are none of these."""
     words = (*IMAGES, "--job-work-size=40Gi", "--max-build-resources=cpu=4")
     given = builder_choice.job_settings(action(), settings(*words), client())
-    assert (given.work_size, given.output_size, given.max_resources) == ("40Gi", "4Gi", {"cpu": "4"})
+    assert (given.work_size, given.output_size, given.max_resources) == ("40Gi", str(8 << 30), {"cpu": "4"})
     assert builder_choice.job_settings(action(), settings(*IMAGES), client()).max_resources == {}
 
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
+from driver_builder.base.reasons import remedy_of
+from driver_builder.builds.templates import templates
+from driver_builder.checks.explanation import CHECKS
 from driver_builder.cli import main, output
-from driver_builder.desired.desired_target import TemplateVersions
-from driver_builder.explain.explanation import CHECKS
-from driver_builder.planning.plan_view import PlanSettings
-from driver_builder.reasons import remedy_of
-from driver_builder.references.registry_access import Registries
-from driver_builder.templates import templates
+from driver_builder.nodes.plan_view import PlanSettings
+from driver_builder.registry.registry_access import Registries
+from driver_builder.targets.desired_target import TemplateVersions
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import Unreachable
@@ -55,6 +55,20 @@ def test_how_it_logs_is_a_flag_or_a_variable(
         monkeypatch.setenv(f"DRIVER_BUILDER_LOG_{name}", value)
     assert main.main([*flags, "admission-policy"]) == 0
     assert chosen == [expected]
+
+
+def test_a_retired_setting_is_warned_of_once(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the log, which is standard error: what is printed can still be applied."""
+    assert main.main(["admission-policy"]) == 0
+    plain = capsys.readouterr().out
+    assert caplog.messages == []
+    monkeypatch.setenv("DRIVER_BUILDER_RETRY_MAX_SECONDS", "60")
+    assert main.main(["admission-policy"]) == 0
+    assert capsys.readouterr().out == plain
+    (warning,) = caplog.messages
+    assert warning.startswith("DRIVER_BUILDER_RETRY_MAX_SECONDS is retired since 0.2, and ignored: a failing build")
 
 
 def test_a_log_format_that_does_not_exist_is_named(
@@ -305,7 +319,7 @@ def test_a_controller_without_the_image_of_the_loader_is_not_started(capsys: pyt
         pytest.param(["--help"], 0, id="help"),
         pytest.param([], 2, id="no command"),
         pytest.param(["dance"], 2, id="unknown command"),
-        pytest.param(["run", "--max-builds", "0"], 2, id="wrong flag"),
+        pytest.param(["run", "--dance"], 2, id="unknown flag"),
     ],
 )
 def test_the_parser_ends_with_its_codes(words: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from driver_builder.base.errors import ConfigurationError
 from driver_builder.cli.examination import manifests
-from driver_builder.errors import ConfigurationError
 
 
 @pytest.mark.parametrize("installed", ["deploy", "share/driverwright/deploy"])

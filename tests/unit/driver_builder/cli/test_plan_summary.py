@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from driver_builder.base.reasons import with_remedy
 from driver_builder.cli.plan_summary import VERBS, DriverSummary, as_document, counted, name_of, summarise, verb
 from driver_builder.model.image_state import Absent, Unreachable
-from driver_builder.objects.bound_pod import PodKind
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.plan import plan
-from driver_builder.planning.actions import DeletePod, StartPod
-from driver_builder.reasons import with_remedy
+from driver_builder.nodes.actions import DeletePod, StartPod
+from driver_builder.plan.plan import plan
+from driver_builder.snapshot.snapshot import Snapshot
+from driver_builder.tasks.bound_pod import PodKind
 from tests.support.driver_builder.factories import (
     KERNEL,
     NAMESPACE,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from driver_builder.base.persistent import PIECE, Pieces, changes
 from driver_builder.cluster import grouped as grouped_module
 from driver_builder.cluster.grouped import Grouped, Kept
-from driver_builder.persistent import PIECE, Pieces, changes
 
 
 @pytest.fixture

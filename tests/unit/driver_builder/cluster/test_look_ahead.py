@@ -6,8 +6,8 @@ import pytest
 
 from driver_builder.api.rollout_settings import DrainSettings
 from driver_builder.cluster.look_ahead import REMEMBERED_SECONDS, LookAhead
-from driver_builder.observed.snapshot import Snapshot
 from driver_builder.rollout.next_drains import NextDrains
+from driver_builder.snapshot.snapshot import Snapshot
 from kube_api.client import Listing, Object
 from kube_api.errors import KubeApiError, ServerUnavailable
 from kube_api.resources import PODS

@@ -10,7 +10,7 @@ from driver_builder.model.build import OwnTemplate, SourceFiles, SourceImage
 from driver_builder.model.image_state import Absent, ImageState, NotAsked, Unauthorized, Unreachable
 from driver_builder.model.images import ImageRef
 from driver_builder.objects import manifests
-from driver_builder.observed.snapshot import Snapshot, SourceMissing
+from driver_builder.snapshot.snapshot import Snapshot, SourceMissing
 from kube_api import names
 from kube_api.errors import ServerUnavailable
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, PODS

@@ -3,9 +3,9 @@
 import base64
 
 from driver_builder.cluster.observe import Observer
-from driver_builder.observed.snapshot import CertificateMissing, SigningCertificate, Snapshot
-from driver_builder.plan import plan
-from driver_builder.snapshot_file import from_document, to_document
+from driver_builder.cluster.snapshot_file import from_document, to_document
+from driver_builder.plan.plan import plan
+from driver_builder.snapshot.snapshot import CertificateMissing, SigningCertificate, Snapshot
 from kube_api.resources import SECRETS
 from tests.support.driver_builder.factories import NAMESPACE, NOW, SETTINGS
 from tests.support.driver_builder.model_world import World

@@ -7,7 +7,7 @@ import pytest
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.cluster.plugin_accounts import SECONDS, PluginAccounts
-from driver_builder.observed.snapshot import AccountMissing
+from driver_builder.snapshot.snapshot import AccountMissing
 from kube_api.errors import Forbidden, NotFound, Unreachable
 from tests.support.driver_builder.factories import NAMESPACE, driver
 

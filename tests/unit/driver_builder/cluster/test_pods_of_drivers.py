@@ -11,8 +11,8 @@ from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.grouped import Grouped, Kept
 from driver_builder.cluster.pods_of_drivers import PodReader, Pods
 from driver_builder.cluster.read_pods import OwnedPod
-from driver_builder.objects.proof_pod import Program, ProofPod
-from driver_builder.objects.pull_pod import PullPod
+from driver_builder.tasks.proof_pod import Program, ProofPod
+from driver_builder.tasks.pull_pod import PullPod
 from tests.support.driver_builder.factories import LOADED, daemon_set, driver, pod, ready_snapshot
 
 SEEN = ready_snapshot()

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from driver_builder.cluster.read_claims import with_claims
-from driver_builder.observed.node_pods import NodePod, NodePods
+from driver_builder.snapshot.node_pods import NodePod, NodePods
 from kube_api.client import Object
 from kube_api.errors import Unreachable
 from kube_api.resources import RESOURCE_CLAIMS

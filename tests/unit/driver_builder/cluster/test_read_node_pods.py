@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from driver_builder.cluster.read_node_pods import drained, read_node_pod, read_node_pods
-from driver_builder.observed.node_pods import NodePod, NodePods
 from driver_builder.rollout.draining import Draining, render_draining
+from driver_builder.snapshot.node_pods import NodePod, NodePods
 from kube_api import names
 from kube_api.client import Object
 from tests.support.driver_builder.factories import node

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from driver_builder.cluster.read_pods import read_owned_pod
-from driver_builder.objects.pull_pod import CONTAINER, PullPod, manifest, name_of
+from driver_builder.tasks.pull_pod import CONTAINER, PullPod, manifest, name_of
 from kube_api.client import Object
 from tests.support.driver_builder.factories import NAMESPACE, driver
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from driver_builder.cluster.read_pods import read_owned_pod
-from driver_builder.objects import validation_pod
-from driver_builder.objects.validation_pod import ValidationPod
+from driver_builder.tasks import validation_pod
+from driver_builder.tasks.validation_pod import ValidationPod
 from tests.support.driver_builder.factories import NAMESPACE, driver, spec_of
 
 ENDED_AT = 1_700_000_100.0

@@ -4,9 +4,10 @@ import json
 from typing import Any
 
 from driver_builder.cluster.read_pods import read_owned_pod, read_pod
-from driver_builder.objects import manifests, proof_pod
-from driver_builder.objects.proof_pod import ProofPod
-from driver_builder.observed.snapshot import DriverPod
+from driver_builder.objects import manifests
+from driver_builder.snapshot.snapshot import DriverPod
+from driver_builder.tasks import proof_pod
+from driver_builder.tasks.proof_pod import ProofPod
 from kube_api.client import Object
 from tests.support.driver_builder.factories import KERNEL, driver
 from tests.unit.driver_builder.objects.test_vendor_pod import PROGRAM, made, with_mapping

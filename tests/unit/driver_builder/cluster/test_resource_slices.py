@@ -12,7 +12,7 @@ import yaml
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.cluster import resource_slices
 from driver_builder.cluster.resource_slices import SECONDS, SliceCache
-from driver_builder.observed.resource_slices import SlicesUnread
+from driver_builder.snapshot.resource_slices import SlicesUnread
 from kube_api.client import Listing, Object, WatchEvent
 from kube_api.errors import Gone, KubeApiError, NotFound, ServerUnavailable, TooManyRequests, Unreachable
 from kube_api.resources import RESOURCE_SLICES

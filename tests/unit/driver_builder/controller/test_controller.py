@@ -1,17 +1,16 @@
-"""When a pass is done: on news, on ticks, when asked for, and again after an error; and what is no news."""
+"""When a pass is done: on news, when asked for, and again after an error; and what is no news."""
 
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 
 import pytest
-from apscheduler.schedulers.background import BackgroundScheduler
 from prometheus_client import REGISTRY
 
-from driver_builder.controller.controller import Controller, Ticks
+from driver_builder.base.telemetry import Heartbeat
+from driver_builder.controller import controller as module
+from driver_builder.controller.controller import Controller
 from driver_builder.controller.reconcile import Reconciler
-from driver_builder.telemetry import Heartbeat
 from kube_api.errors import TooManyRequests
 
 PATIENCE = 60.0
@@ -37,17 +36,13 @@ class ScriptedReconciler(Reconciler):
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., threading.Event]]:
     """Run controllers in threads until the test ends; returns their wake event."""
-    monkeypatch.setattr("driver_builder.controller.controller.SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(module, "SETTLE_SECONDS", 0.0)
     stop = threading.Event()
     threads: list[threading.Thread] = []
 
-    def start(
-        reconciler: Reconciler, *, resync_seconds: float = 3600.0, heartbeat: Heartbeat | None = None
-    ) -> threading.Event:
+    def start(reconciler: Reconciler, *, heartbeat: Heartbeat | None = None) -> threading.Event:
         wake = threading.Event()
-        controller = Controller(
-            reconciler=reconciler, wake=wake, resync_seconds=resync_seconds, heartbeat=heartbeat or Heartbeat()
-        )
+        controller = Controller(reconciler=reconciler, wake=wake, heartbeat=heartbeat or Heartbeat())
         threads.append(threading.Thread(target=controller.run, args=(stop,)))
         threads[-1].start()
         return wake
@@ -69,17 +64,6 @@ def fail(error: Exception) -> Callable[[], float | None]:
         raise error
 
     return result
-
-
-def test_ticks_that_a_clock_skipped_are_not_made_up_for() -> None:
-    """From 1970 to today there is one; where the clock was set back, they go on from the last one."""
-    ticks, now = Ticks(seconds=60.0, timezone="UTC"), datetime(2026, 11, 24, tzinfo=UTC)
-    previous = datetime(1970, 1, 1, tzinfo=UTC)
-    assert ticks.get_next_fire_time(previous, now) == now + timedelta(seconds=60)
-    assert ticks.get_next_fire_time(now, previous) == now + timedelta(seconds=60)
-    first = ticks.get_next_fire_time(None, now)
-    assert first is not None
-    assert ticks.get_next_fire_time(first, first) == first + timedelta(seconds=60)
 
 
 def test_a_pass_is_done_at_the_start_and_on_news(run: Run) -> None:
@@ -108,11 +92,12 @@ def test_a_pass_that_fails_is_repeated(run: Run) -> None:
 
 
 def test_a_bug_in_a_pass_ends_that_pass_alone(run: Run) -> None:
-    """Whatever nobody foresaw, and however long the API server asks to be left alone."""
+    """Whatever nobody foresaw, and however far away the moment that a plan asks for."""
     reconciler = ScriptedReconciler(fail(ValueError("nobody foresaw it")), lambda: 1e300)
-    run(reconciler, resync_seconds=0.05)
+    wake = run(reconciler)
     for _ in range(2):
         assert reconciler.passes.acquire(timeout=PATIENCE)
+        wake.set()
 
 
 def test_passes_are_measured_by_their_result(run: Run) -> None:
@@ -131,32 +116,25 @@ def test_passes_are_measured_by_their_result(run: Run) -> None:
     assert measured("Succeeded") - before[1] >= 1.0
 
 
-def test_without_news_it_looks_again_now_and_then(run: Run) -> None:
-    """The resync tick wakes it."""
-    reconciler = ScriptedReconciler()
-    run(reconciler, resync_seconds=0.05)
-    for _ in range(2):
-        assert reconciler.passes.acquire(timeout=PATIENCE)
+class SetBack:
+    """The clocks of the loop: after a reconcile's moment was read, the wall clock was set back by an hour."""
+
+    monotonic = staticmethod(time.monotonic)
+
+    def __init__(self) -> None:
+        self._read = 0
+
+    def time(self) -> float:
+        """Read the wall clock."""
+        self._read += 1
+        return time.time() - (3600.0 if self._read > 1 else 0.0)
 
 
-class SetBack(BackgroundScheduler):  # type: ignore[misc]
-    """A scheduler for which no job is due, as after the wall clock was set back by an hour."""
-
-    def _process_jobs(self) -> float:
-        return PATIENCE
-
-
-@pytest.mark.parametrize(
-    ("resync_seconds", "requeue"),
-    [pytest.param(0.05, None, id="resync"), pytest.param(3600.0, 0.05, id="requeue")],
-)
-def test_a_clock_that_was_set_back_delays_no_pass(
-    run: Run, monkeypatch: pytest.MonkeyPatch, resync_seconds: float, requeue: float | None
-) -> None:
-    """When a pass is due is counted by a clock that nobody sets."""
-    monkeypatch.setattr("driver_builder.controller.controller.BackgroundScheduler", SetBack)
-    reconciler = ScriptedReconciler(lambda: None if requeue is None else time.time() + requeue)
-    run(reconciler, resync_seconds=resync_seconds)
+def test_a_clock_that_was_set_back_delays_no_pass(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the pass is due that a plan wants is counted by a clock that nobody sets."""
+    monkeypatch.setattr(module, "time", SetBack())
+    reconciler = ScriptedReconciler(lambda: time.time() + 0.05)
+    run(reconciler)
     for _ in range(2):
         assert reconciler.passes.acquire(timeout=PATIENCE)
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from driver_builder.controller.evictions import Evictions
-from driver_builder.observed.node_pods import EvictionRefused
-from driver_builder.planning.actions import EvictPod
+from driver_builder.nodes.actions import EvictPod
+from driver_builder.snapshot.node_pods import EvictionRefused
 from kube_api.client import Object
 from kube_api.errors import Forbidden, KubeApiError, NotFound, Unreachable, from_response
 from tests.support.driver_builder.memory_client import MemoryClient

@@ -5,12 +5,10 @@ from dataclasses import replace
 import pytest
 
 from driver_builder.api.driver_container import FINALIZER
+from driver_builder.base.errors import InternalError
 from driver_builder.controller.execute import Executor, FailedAction
-from driver_builder.errors import InternalError
 from driver_builder.model.image_state import Absent
-from driver_builder.objects import manifests
-from driver_builder.plan import plan
-from driver_builder.planning.actions import (
+from driver_builder.nodes.actions import (
     ApplyDaemonSet,
     DeleteDaemonSet,
     EvictPod,
@@ -23,6 +21,8 @@ from driver_builder.planning.actions import (
     TaintNode,
     WidenDaemonSet,
 )
+from driver_builder.objects import manifests
+from driver_builder.plan.plan import plan
 from kube_api import names
 from kube_api.errors import Conflict, Forbidden, KubeApiError, ServerUnavailable, Unreachable
 from kube_api.resources import DAEMON_SETS, NODES, PODS

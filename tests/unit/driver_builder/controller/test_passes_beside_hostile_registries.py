@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from driver_builder.reasons import Reason
+from driver_builder.base.reasons import Reason
 from tests.support.driver_builder.factories import NAMESPACE
 from tests.support.driver_builder.hostile_registries import KINDS, fleet, hostile_registries
 

@@ -8,7 +8,7 @@ from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.controller.read_images import ASKED_SECONDS, ImageReader
 from driver_builder.model.image_state import Absent, ImageState, NotAsked
 from driver_builder.model.images import ImageRef
-from driver_builder.observed.snapshot import Snapshot
+from driver_builder.snapshot.snapshot import Snapshot
 from tests.support.driver_builder.factories import PRESENT, SETTINGS, driver, node, snapshot
 
 

@@ -13,9 +13,9 @@ from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.reconcile import Reconciler, owners_of, refusals
 from driver_builder.controller.report import Reporter
 from driver_builder.model.image_state import Absent
+from driver_builder.nodes.actions import LabelNode
 from driver_builder.objects import manifests
-from driver_builder.plan import plan
-from driver_builder.planning.actions import LabelNode
+from driver_builder.plan.plan import plan
 from kube_api.client import MERGE_PATCH, JsonPatch, Object
 from kube_api.errors import Forbidden, Invalid, KubeApiError, ServerUnavailable, TooManyRequests, Unreachable
 from kube_api.names import PAUSE_ANNOTATION

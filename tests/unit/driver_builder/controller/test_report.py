@@ -5,11 +5,11 @@ from unittest.mock import Mock
 
 import pytest
 
+from driver_builder.api import status
+from driver_builder.api.node_notes import NodeNote
 from driver_builder.controller.report import Reporter
-from driver_builder.plan import Plan
-from driver_builder.planning.actions import ReplacePod
-from driver_builder.status import status
-from driver_builder.status.node_notes import NodeNote
+from driver_builder.nodes.actions import ReplacePod
+from driver_builder.plan.plan import Plan
 from kube_api.client import JsonPatch, Object
 from kube_api.errors import Forbidden, ServerUnavailable, Unreachable
 from kube_api.names import REBUILD_ANNOTATION

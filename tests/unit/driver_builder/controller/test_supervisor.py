@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from prometheus_client import REGISTRY
 
-from driver_builder import backoff
+from driver_builder.base import backoff
 from driver_builder.controller.lease import RENEW_DEADLINE_SECONDS, Lease
 from driver_builder.controller.supervisor import Supervisor
 from kube_api.client import Object

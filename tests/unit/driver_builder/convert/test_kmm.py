@@ -6,11 +6,11 @@ import pytest
 
 from driver_builder.api import driver_container
 from driver_builder.api.spec_parser import read_spec
+from driver_builder.base.reasons import Reason
 from driver_builder.convert.kmm import Conversion, Known, convert
-from driver_builder.desired.desired_target import BlockedTarget, PrebuiltTarget
-from driver_builder.desired.resolve import resolve
-from driver_builder.observed.snapshot import SourceMissing
-from driver_builder.reasons import Reason
+from driver_builder.snapshot.snapshot import SourceMissing
+from driver_builder.targets.desired_target import BlockedTarget, PrebuiltTarget
+from driver_builder.targets.resolve import resolve
 from tests.support.driver_builder.factories import KERNEL, OTHER_KERNEL, SETTINGS, node, snapshot
 from tests.support.driver_builder.factories import spec_of as spec_of_driver
 

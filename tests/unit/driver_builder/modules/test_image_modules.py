@@ -7,7 +7,7 @@ import pytest
 
 from driver_builder.archives.image_archive import ImageArchive
 from driver_builder.archives.image_layers import store_layer
-from driver_builder.errors import InvalidModule, InvalidSymvers, VerificationFailed
+from driver_builder.base.errors import InvalidModule, InvalidSymvers, VerificationFailed
 from driver_builder.modules import image_modules, module_elf, symvers
 from driver_builder.modules.image_modules import read_modules
 from driver_builder.modules.kernel_module import parse_kernel_module

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.errors import InvalidModule
+from driver_builder.base.errors import InvalidModule
 from driver_builder.modules.kernel_module import (
     parse_build_id,
     parse_extended_versions,

@@ -5,7 +5,7 @@ import lzma
 
 import pytest
 
-from driver_builder.errors import InvalidModule
+from driver_builder.base.errors import InvalidModule
 from driver_builder.modules.module_files import module_name, parse_modules_alias, parse_modules_dep, unpack_module
 from tests.support.driver_builder.kernel_modules import PROBE
 

@@ -12,9 +12,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from driver_builder.archives.image_archive import ImageArchive, read_image_archive
 from driver_builder.archives.image_layers import Layer
-from driver_builder.errors import ConfigurationError, InvalidModule
-from driver_builder.modules.module_signer import ModuleSigner, parse_signer, sign_modules
-from driver_builder.signatures.module_signature import (
+from driver_builder.base.errors import ConfigurationError, InvalidModule
+from driver_builder.modules.module_signature import (
     MARKER,
     is_broken,
     is_by,
@@ -22,6 +21,7 @@ from driver_builder.signatures.module_signature import (
     parse_pkcs7,
     split_signature,
 )
+from driver_builder.modules.module_signer import ModuleSigner, parse_signer, sign_modules
 from tests.support.driver_builder.image_tars import Entry, docker_20, read_files, special, tar_of
 from tests.support.driver_builder.kernel_modules import HELPER, PROBE
 from tests.support.driver_builder.module_signing import Signer, a_signer, key_bytes

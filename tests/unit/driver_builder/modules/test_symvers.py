@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.errors import InvalidSymvers
+from driver_builder.base.errors import InvalidSymvers
 from driver_builder.modules.symvers import (
     ExportedSymbol,
     has_crcs,

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from driver_builder.archives.image_archive import ImageArchive, read_image_archive
-from driver_builder.errors import VerificationFailed
+from driver_builder.base.errors import VerificationFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.modules.symvers import ExportedSymbol
 from driver_builder.modules.verify import VerifiedModule, check_modules, verify
-from driver_builder.reasons import Reason
 from tests.support.driver_builder.image_tars import docker_20, tar_of
 from tests.support.driver_builder.kernel_modules import HELPER, MAGIC, PROBE, SYMVERS_47, SYMVERS_55, a_module
 from tests.support.driver_builder.module_signing import Signer, a_signer

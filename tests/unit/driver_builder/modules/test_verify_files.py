@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from driver_builder.errors import VerificationFailed
+from driver_builder.base.errors import VerificationFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.model.build import ModuleSpec
 from driver_builder.modules.kernel_module import KernelModule
 from driver_builder.modules.verify_files import check_depends, check_indexes, check_wanted, paths_by_name
-from driver_builder.reasons import Reason
 from tests.support.driver_builder.kernel_modules import a_module
 
 FOLDER = "/lib/modules/6.1"

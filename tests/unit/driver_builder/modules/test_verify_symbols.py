@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from driver_builder.errors import VerificationFailed
+from driver_builder.base.errors import VerificationFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.modules.kernel_module import KernelModule
 from driver_builder.modules.symvers import ExportedSymbol, parse_module_symvers
 from driver_builder.modules.verify_symbols import (
@@ -16,7 +17,6 @@ from driver_builder.modules.verify_symbols import (
     lacking_namespaces,
     tainted_modules,
 )
-from driver_builder.reasons import Reason
 from tests.support.driver_builder.kernel_modules import HELPER_MODULE, PROBE_MODULE, SYMVERS_47, SYMVERS_55, a_module
 
 HELPER_CRCS = {name: ExportedSymbol(crc=crc) for name, crc in HELPER_MODULE.crcs.items()}

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from driver_builder.archives.image_archive import read_image_archive
-from driver_builder.errors import VerificationFailed
+from driver_builder.base.errors import VerificationFailed
+from driver_builder.base.reasons import Reason
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.model.userspace import Userspace, UserspaceArchive, UserspacePackages
 from driver_builder.modules.kernel_module import KernelModule, parse_kernel_module
 from driver_builder.modules.verify_userspace import check_userspace
-from driver_builder.reasons import Reason
 from tests.support.driver_builder.image_tars import docker_20, tar_of
 from tests.support.driver_builder.kernel_modules import PROBE
 

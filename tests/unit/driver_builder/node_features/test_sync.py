@@ -16,7 +16,7 @@ from driver_builder.node_features import sync as module
 from driver_builder.node_features.node_feature import read_node_feature
 from driver_builder.node_features.sync import NodeFeaturesSync
 from driver_builder.node_features.wanted_labels import applied, decide
-from driver_builder.observed.inventory import read_node
+from driver_builder.snapshot.inventory import read_node
 from kube_api.errors import Forbidden, KubeApiError, NotFound, ServerUnavailable, TooManyRequests, Unreachable
 from kube_api.resources import NODE_FEATURES, NODES
 from tests.support.driver_builder.labelled_nodes import LabelledNodes
@@ -489,6 +489,13 @@ def test_the_thread_works_until_it_is_stopped(world: Installation, monkeypatch: 
     world.server.faults = [Unreachable("GET /api/v1/nodes: refused", retry_after=0.01)]
     reached = threading.Event()
     world.server.before_apply = reached.set
+    synced, repair = threading.Event(), world.cache.nodes.repair
+
+    def repaired() -> None:
+        repair()
+        synced.set()
+
+    monkeypatch.setattr(world.cache.nodes, "repair", repaired)
     thread = threading.Thread(target=world.sync.run)
     thread.start()
     try:
@@ -497,6 +504,10 @@ def test_the_thread_works_until_it_is_stopped(world: Installation, monkeypatch: 
         world.server.put("a", "x", "n1", {COUNT: "2"})
         while not reached.wait(0.01):
             world.follow()
+        for _ in range(2):
+            synced.clear()
+            world.sync.wake.set()
+            assert synced.wait(60), "the job wakes it, although there is no news"
     finally:
         world.stop.set()
         thread.join(60)

@@ -13,8 +13,8 @@ from driver_builder.node_features.wanted_labels import (
     applied,
     decide,
 )
-from driver_builder.observed.inventory import Node
-from driver_builder.observed.label_owners import LabelOwner
+from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.label_owners import LabelOwner
 from tests.support.driver_builder.labelled_nodes import node_feature
 
 FEATURE = "feature.node.kubernetes.io"

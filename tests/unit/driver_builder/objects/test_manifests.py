@@ -8,10 +8,11 @@ import pytest
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.model.images import ImageRef
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
-from driver_builder.objects import manifests, unload_pod
+from driver_builder.objects import manifests
 from driver_builder.objects.loaded import Load
 from driver_builder.objects.slots import FIRST, SECOND, Place, Slot, affinity
 from driver_builder.objects.tolerations import OURS, with_ours
+from driver_builder.tasks import unload_pod
 from kube_api import names
 from nfd_worker.sources import kernel
 from tests.support.driver_builder.factories import DIGEST, IDENTITY, KERNEL, OTHER_KERNEL, driver, spec_of, target

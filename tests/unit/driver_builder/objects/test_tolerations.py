@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from driver_builder.model.image_state import Absent
+from driver_builder.nodes.actions import ApplyDaemonSet, StartBuild
 from driver_builder.objects.tolerations import of_pending, with_ours
-from driver_builder.plan import plan
-from driver_builder.planning.actions import ApplyDaemonSet, StartBuild
+from driver_builder.plan.plan import plan
 from tests.support.driver_builder.factories import NAMESPACE, SETTINGS, driver, snapshot, with_images
 
 PENDING = driver("b", spec_changes={"validation": {"taint": True}, "module": {"names": ["other"]}})

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.errors import ConfigurationError
+from driver_builder.base.errors import ConfigurationError
 from driver_builder.registry.credentials import (
     Credentials,
     credentials_for,

@@ -8,7 +8,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from driver_builder.archives.image_archive import ImageArchive, canonical_json, read_image_archive, sha256
-from driver_builder.errors import RegistryRefused, RegistryUnavailable
+from driver_builder.base.errors import RegistryRefused, RegistryUnavailable
 from driver_builder.model.image_state import Absent, Present
 from driver_builder.model.images import ImageRef
 from driver_builder.registry.image_copy import Place, copy_image

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from driver_builder.archives.image_archive import ImageArchive, read_image_archive, sha256
-from driver_builder.errors import RegistryRefused
+from driver_builder.base.errors import RegistryRefused
 from driver_builder.registry.image_download import download
 from driver_builder.registry.registry import RegistryClient
 from tests.support.driver_builder.image_tars import docker_20, read_files, tar_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from driver_builder.errors import RegistryRefused, RegistryUnauthorized, RegistryUnavailable
+from driver_builder.base.errors import RegistryRefused, RegistryUnauthorized, RegistryUnavailable
 from driver_builder.registry import image_removal
 from driver_builder.registry.image_removal import TaggedManifests, documents_of, read_tags, remove
 from driver_builder.registry.referrers import fallback_tag, push_referrer

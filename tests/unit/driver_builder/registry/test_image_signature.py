@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.errors import ConfigurationError, RegistryRefused
+from driver_builder.base.errors import ConfigurationError, RegistryRefused
 from driver_builder.model.images import ImageRef
 from driver_builder.registry.image_signature import (
     has_signature,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from driver_builder.archives.image_archive import sha256
-from driver_builder.errors import ConfigurationError, RegistryFull, RegistryRefused
+from driver_builder.base.errors import ConfigurationError, RegistryFull, RegistryRefused
 from driver_builder.registry import oci_layout
 from driver_builder.registry.oci_layout import REF_NAME, OciLayout, opened_layout, read_layout
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from driver_builder.errors import RegistryRefused
+from driver_builder.base.errors import RegistryRefused
 from driver_builder.registry.referrers import fallback_tag, push_referrer, with_referrer
 from driver_builder.registry.registry import RegistryClient
 from tests.support.driver_builder.scripted_registry import MemoryRegistry, scripted_registry

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.archives.image_archive import ImageArchive, read_image_archive
-from driver_builder.errors import RegistryRefused, RegistryUnavailable
+from driver_builder.base.errors import RegistryRefused, RegistryUnavailable
 from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorized, Unreachable
 from driver_builder.model.registry_reach import Reach
 from driver_builder.registry.credentials import Credentials

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 
 import pytest
 
@@ -14,11 +13,11 @@ from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.archives.image_archive import sha256
 from driver_builder.model.image_state import Absent, Invalid, Present, Unauthorized, Unreachable
 from driver_builder.model.images import MODULES_LABEL, ImageRef
-from driver_builder.model.registry_reach import Reach, reach
-from driver_builder.plan import plan
-from driver_builder.references.registry_access import Registries
+from driver_builder.model.registry_reach import Reach, parse_hosts, parse_networks
+from driver_builder.plan.plan import plan
 from driver_builder.registry import registry_connection
 from driver_builder.registry.registry import MAX_LABELS, RegistryClient
+from driver_builder.registry.registry_access import Registries
 from tests.support.driver_builder.factories import SETTINGS, snapshot, with_images
 from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.driver_builder.scripted_registry import Reply, Request, ScriptedRegistry, scripted_registry
@@ -291,7 +290,7 @@ def test_a_registry_sends_nobody_into_a_forbidden_range(repository: str, monkeyp
     with cluster_service(monkeypatch) as inside:
         name = f"svc.example:{inside.host.rpartition(':')[2]}"
         with scripted_registry(leads_to(name)) as registry:
-            forbidden = replace(reach(forbidden_ranges="10.96.0.0/12", allowed_hosts=""), local=True)
+            forbidden = Reach(forbidden=parse_networks("10.96.0.0/12"), local=True)
             state = RegistryClient(registry.host, plain_http=True, reach=forbidden).inspect(repository, "1")
     assert isinstance(state, Invalid)
     assert f"{name}, which is {INSIDE}" in state.message
@@ -307,8 +306,8 @@ def test_a_host_that_the_setting_allows_is_gone_to(
     with cluster_service(monkeypatch) as inside:
         name = f"svc.example:{inside.host.rpartition(':')[2]}"
         with scripted_registry(leads_to(name)) as registry:
-            settings = reach(forbidden_ranges=forbidden, allowed_hosts=name if forbidden else "")
-            settings = replace(settings, local=True)
+            hosts = parse_hosts(name if forbidden else "")
+            settings = Reach(forbidden=parse_networks(forbidden), allowed=hosts, local=True)
             state = RegistryClient(registry.host, plain_http=True, reach=settings).inspect(repository, "1")
     assert inside.requests
     if repository == "realm":
@@ -368,7 +367,7 @@ def test_a_registry_of_the_cluster_needs_no_setting(
         raise ConnectionRefusedError
 
     monkeypatch.setattr(registry_connection, "create_connection", connect)
-    settings = reach(forbidden_ranges=ranges, allowed_hosts=hosts)
+    settings = Reach(forbidden=parse_networks(ranges), allowed=parse_hosts(hosts))
     with resolved(monkeypatch, address):
         state = RegistryClient("registry.example.com", plain_http=True, reach=settings).inspect("a", "1")
     assert isinstance(state, Unreachable)

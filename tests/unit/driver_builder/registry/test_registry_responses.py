@@ -9,7 +9,7 @@ import urllib3
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.errors import RegistryFull, RegistryRefused, RegistryRejected
+from driver_builder.base.errors import RegistryFull, RegistryRefused, RegistryRejected
 from driver_builder.registry.registry_responses import (
     MAX_PAUSE,
     RegistryBusy,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from driver_builder.errors import RegistryRefused, RegistryUnavailable
+from driver_builder.base.errors import RegistryRefused, RegistryUnavailable
 from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry_transport import RegistryTransport
 from testbed.pki import CertificateAuthority

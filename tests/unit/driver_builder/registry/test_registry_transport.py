@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from driver_builder.errors import RegistryRefused, RegistryUnauthorized, RegistryUnavailable
+from driver_builder.base.errors import RegistryRefused, RegistryUnauthorized, RegistryUnavailable
 from driver_builder.model.registry_reach import Reach
 from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry_responses import RegistryBusy

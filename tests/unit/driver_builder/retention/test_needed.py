@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from driver_builder.desired.resolve_all import resolve_all
 from driver_builder.model.images import ImageRef
 from driver_builder.model.toolchain import toolchain_image
-from driver_builder.observed.snapshot import CertificateMissing, Snapshot, SourceMissing
 from driver_builder.retention.needed import Needed, needed
+from driver_builder.snapshot.snapshot import CertificateMissing, Snapshot, SourceMissing
+from driver_builder.targets.resolve_all import resolve_all
 from tests.support.driver_builder import factories
 from tests.unit.driver_builder.retention.test_record import pushed
 

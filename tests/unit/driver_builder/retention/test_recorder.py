@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from driver_builder.desired.resolve_all import resolve_all
 from driver_builder.model.image_state import Absent
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.plan import plan
-from driver_builder.planning.actions import StartBuild
+from driver_builder.nodes.actions import StartBuild
+from driver_builder.plan.plan import plan
 from driver_builder.retention import record
 from driver_builder.retention.record import Record
-from driver_builder.retention.recorder import EVERY_SECONDS, ImageRecorder, record_path
+from driver_builder.retention.recorder import ImageRecorder, record_path
+from driver_builder.snapshot.snapshot import Snapshot
+from driver_builder.targets.resolve_all import resolve_all
 from kube_api.errors import Conflict, Forbidden, KubeApiError, ServerUnavailable
 from tests.support.driver_builder import factories
 from tests.support.driver_builder.factories import DIGEST, NAMESPACE, NOW, SETTINGS
@@ -62,9 +62,10 @@ def build() -> StartBuild:
 
 
 def see(recorder: ImageRecorder, seen: Snapshot, at: float) -> None:
-    """Let the recorder see a reconcile."""
+    """Let the recorder see a reconcile, and record it."""
     seen = replace(seen, now=at)
     recorder.saw(seen, resolve_all(seen, SETTINGS.template_versions))
+    recorder.record()
 
 
 def written(cluster: MemoryClient) -> Record:
@@ -132,21 +133,20 @@ def test_what_is_needed_is_written_once_a_day_and_when_that_is_news(
     assert days == [(14, 14, 0), (15, 15, 1), (15, 15, 0), (16, 15, 1), (16, 16, 1), (16, 16, 0), (17, 16, 1)]
 
 
-def test_nothing_is_read_more_often_than_every_ten_minutes(
-    cluster: MemoryClient, recorder: ImageRecorder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also where nothing was pushed yet; a clock that is set back changes that for no longer."""
-    asked: list[str] = []
-
-    def get(path: str) -> dict[str, Any]:
-        asked.append(path)
-        return {"metadata": {"resourceVersion": "1"}, "data": {}}
-
-    monkeypatch.setattr(cluster, "get", get)
-    monkeypatch.setattr(cluster, "patch", lambda *_, **__: None)
-    for at in (0.0, 1.0, EVERY_SECONDS - 1, EVERY_SECONDS + 1, EVERY_SECONDS + 2, -400 * DAY, -400 * DAY + 1):
-        see(recorder, factories.snapshot(), NOW + at)
-    assert asked == [PATH] * 3
+def test_a_reconcile_reads_nothing_and_is_recorded_once(cluster: MemoryClient, recorder: ImageRecorder) -> None:
+    """A job records what the last one saw; without a new one there is nothing to record."""
+    recorder.pushed(build(), DIGEST)
+    seen = replace(factories.snapshot(), now=NOW + DAY)
+    resolved = resolve_all(seen, SETTINGS.template_versions)
+    cluster.faults = [ServerUnavailable("no", status=500)]
+    recorder.saw(seen, resolved)
+    with pytest.raises(ServerUnavailable):
+        recorder.record()
+    recorder.record()
+    assert written(cluster).observed == TODAY
+    recorder.saw(seen, resolved)
+    recorder.record()
+    assert written(cluster).observed == date(2023, 11, 15)
 
 
 def test_a_part_of_the_cluster_is_not_recorded(cluster: MemoryClient, recorder: ImageRecorder) -> None:
@@ -157,24 +157,10 @@ def test_a_part_of_the_cluster_is_not_recorded(cluster: MemoryClient, recorder: 
     assert len(cluster.writes) == writes
 
 
-@pytest.mark.parametrize("error", [Forbidden("no", status=403), Conflict("no", status=409), ValueError("a bug")])
-def test_a_record_that_cannot_be_written_stops_no_reconcile(
-    cluster: MemoryClient, recorder: ImageRecorder, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    """It is tried again ten minutes later."""
-    recorder.pushed(build(), DIGEST)
-    patch = cluster.patch
-
-    def fails(*_: Any, **__: Any) -> Any:
-        raise error
-
-    monkeypatch.setattr(cluster, "patch", fails)
-    see(recorder, factories.snapshot(), NOW + DAY)
-    monkeypatch.setattr(cluster, "patch", patch)
-    see(recorder, factories.snapshot(), NOW + DAY + 1)
-    assert written(cluster).observed == TODAY
-    see(recorder, factories.snapshot(), NOW + DAY + EVERY_SECONDS + 1)
-    assert written(cluster).observed == date(2023, 11, 15)
+def test_where_nothing_was_pushed_nothing_is_recorded(cluster: MemoryClient, recorder: ImageRecorder) -> None:
+    """The record begins with the first image."""
+    see(recorder, factories.snapshot(), NOW)
+    assert cluster.writes == []
 
 
 def test_an_entry_that_cannot_be_read_goes_out_of_the_record(cluster: MemoryClient, recorder: ImageRecorder) -> None:

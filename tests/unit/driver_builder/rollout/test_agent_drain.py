@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from driver_builder.model.agent_drains import AgentDrains
+from driver_builder.nodes.actions import EvictPod, HoldNode
 from driver_builder.objects.plugin import PluginPod, PluginSet
-from driver_builder.observed.inventory import Node, Taint
-from driver_builder.observed.node_pods import EvictionRefused, NodePod, NodePods
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.planning.actions import EvictPod, HoldNode
 from driver_builder.rollout.agent_drain import MAX_NODES, TURN_SECONDS, AgentDrainsDone, agent_drains, read_first
 from driver_builder.rollout.draining import PAUSED, Draining, parse_draining, render_draining
+from driver_builder.snapshot.inventory import Node, Taint
+from driver_builder.snapshot.node_pods import EvictionRefused, NodePod, NodePods
+from driver_builder.snapshot.snapshot import Snapshot
 from kube_api import names
 from kube_api.drain_contract import HOLDER, DrainAnswer, DrainState, digest_of, parse_answer, render_answer
 from kube_api.timestamps import timestamp

@@ -8,9 +8,9 @@ import pytest
 from driver_builder.api.rollout_settings import DrainSettings
 from driver_builder.objects.manifests import DRIVER_LABEL
 from driver_builder.objects.stage_labels import Stage, stage_label
-from driver_builder.observed.node_pods import EvictionRefused, NodePod, NodePods
 from driver_builder.rollout.drain import Progress, progress, waits
 from driver_builder.rollout.draining import Draining, parse_draining, render_draining
+from driver_builder.snapshot.node_pods import EvictionRefused, NodePod, NodePods
 from tests.support.driver_builder.factories import NOW
 
 SETTINGS = DrainSettings(

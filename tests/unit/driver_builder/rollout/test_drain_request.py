@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.observed.inventory import read_node
 from driver_builder.rollout.drain_request import DrainRequest, parse_drain_request, read_drain_request
+from driver_builder.snapshot.inventory import read_node
 from kube_api import names
 from kube_api.drain_contract import MAX_PODS, MAX_REQUEST, MAX_RESOURCES
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from driver_builder.objects.pull_pod import PullPod
-from driver_builder.observed.rebuild import Rebuilds
-from driver_builder.planning.actions import ReplacePod
-from driver_builder.planning.plan_view import DriverPlan
+from driver_builder.api.rebuild_status import Rebuilds
+from driver_builder.api.rollout_status import Phase, Wave
+from driver_builder.nodes.actions import ReplacePod
+from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.rollout.fleet import admit
 from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.pulls import Pulls
-from driver_builder.status.rollout_status import Phase, Wave
+from driver_builder.tasks.pull_pod import PullPod
 from kube_api.node_lock import Lock
 from tests.support.driver_builder.factories import NAMESPACE, NOW, driver
 

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from driver_builder.observed.node_pods import NodePod, NodePods
-from driver_builder.observed.rebuild import Rebuilds
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.planning.actions import ReplacePod
-from driver_builder.planning.plan_view import DriverPlan
+from driver_builder.api.rebuild_status import Rebuilds
+from driver_builder.api.rollout_status import Phase, Wave
+from driver_builder.nodes.actions import ReplacePod
+from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.next_drains import NextDrains, next_drains
 from driver_builder.rollout.order import Order
-from driver_builder.status.rollout_status import Phase, Wave
+from driver_builder.snapshot.node_pods import NodePod, NodePods
+from driver_builder.snapshot.snapshot import Snapshot
 from kube_api.node_lock import Lock
 from tests.support.driver_builder.factories import NAMESPACE, NOW, daemon_set, driver, node, pod, snapshot, with_images
 

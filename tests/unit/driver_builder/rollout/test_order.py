@@ -7,22 +7,22 @@ from typing import Any
 import pytest
 
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.desired.dependencies import dependencies
+from driver_builder.api.rebuild_status import Rebuilds
+from driver_builder.api.rollout_status import Phase, Wave
+from driver_builder.nodes.actions import MoveNode, ReplacePod, StartPod, TakeNode
+from driver_builder.nodes.plan_view import DriverPlan
+from driver_builder.nodes.standing import Lanes, Placed
 from driver_builder.objects import loaded
-from driver_builder.objects.bound_pod import PodKind
 from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.objects.slots import SECOND, Place, Slot
-from driver_builder.objects.unload_pod import UnloadPod
 from driver_builder.objects.yielding import OUTSIDE, Yielding, label_of, render_yielding
-from driver_builder.observed.inventory import Node
-from driver_builder.observed.rebuild import Rebuilds
-from driver_builder.observed.snapshot import DriverPod
-from driver_builder.planning.actions import MoveNode, ReplacePod, StartPod, TakeNode
-from driver_builder.planning.plan_view import DriverPlan
-from driver_builder.planning.standing import Lanes, Placed
 from driver_builder.rollout.clearance import Clearing, Return
 from driver_builder.rollout.order import Order
-from driver_builder.status.rollout_status import Phase, Wave
+from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.snapshot import DriverPod
+from driver_builder.targets.dependencies import dependencies
+from driver_builder.tasks.bound_pod import PodKind
+from driver_builder.tasks.unload_pod import UnloadPod
 from kube_api import names
 from tests.support.driver_builder.factories import BOOT_ID, KERNEL, NAMESPACE, NOW, daemon_set, driver, node, pod
 from tests.support.driver_builder.factories import snapshot as seen_by

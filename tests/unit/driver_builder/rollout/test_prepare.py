@@ -5,23 +5,23 @@ from typing import Any
 
 import pytest
 
+from driver_builder.api.rebuild_status import Rebuilds
+from driver_builder.api.rollout_status import Phase, Wave
+from driver_builder.api.status import Trouble
+from driver_builder.base.reasons import Reason
 from driver_builder.cli.plan_summary import name_of
-from driver_builder.objects import pull_pod
-from driver_builder.objects.pull_pod import PullPod
+from driver_builder.nodes.actions import Action, EvictPod, HoldNode, ReplacePod, SetFinalizer
+from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.objects.yielding import Yielding, label_of, render_yielding
-from driver_builder.observed.inventory import Node, Taint
-from driver_builder.observed.node_pods import NodePod, NodePods
-from driver_builder.observed.rebuild import Rebuilds
-from driver_builder.planning.actions import Action, EvictPod, HoldNode, ReplacePod, SetFinalizer
-from driver_builder.planning.plan_view import DriverPlan
-from driver_builder.reasons import Reason
 from driver_builder.rollout.draining import PAUSED, Draining, parse_draining, render_draining
 from driver_builder.rollout.fleet import admit
 from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.prepare import prepare
 from driver_builder.rollout.pulls import Pulls
-from driver_builder.status.rollout_status import Phase, Wave
-from driver_builder.status.status import Trouble
+from driver_builder.snapshot.inventory import Node, Taint
+from driver_builder.snapshot.node_pods import NodePod, NodePods
+from driver_builder.tasks import pull_pod
+from driver_builder.tasks.pull_pod import PullPod
 from kube_api import names
 from kube_api.node_lock import Lock, render_lock
 from tests.support.driver_builder.factories import (

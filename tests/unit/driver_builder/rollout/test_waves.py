@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from driver_builder.api.rollout_settings import Order, RolloutSettings, Share, Strategy
-from driver_builder.planning.standing import NodeStanding, Standing, TargetStanding
+from driver_builder.api.rollout_status import Phase, Wave
+from driver_builder.nodes.standing import NodeStanding, Standing, TargetStanding
 from driver_builder.rollout.wave_fleet import Seen
 from driver_builder.rollout.waves import Decision, next_nodes
-from driver_builder.status.rollout_status import Phase, Wave
 from tests.support.driver_builder.factories import NOW
 
 S = Standing

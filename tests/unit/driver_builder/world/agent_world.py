@@ -5,10 +5,10 @@ import random
 from dataclasses import replace
 
 from driver_builder.model.agent_drains import AgentDrains
-from driver_builder.observed.inventory import read_node
-from driver_builder.planning.actions import Action, EvictPod
+from driver_builder.nodes.actions import Action, EvictPod
 from driver_builder.rollout.drain_request import parse_drain_request
 from driver_builder.rollout.node_lock import lock_of
+from driver_builder.snapshot.inventory import read_node
 from kube_api import names
 from kube_api.client import Object
 from kube_api.drain_contract import HOLDER, DrainState, digest_of, parse_answer

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from driver_builder.planning.actions import Action
+from driver_builder.nodes.actions import Action
 from tests.support.driver_builder.model_world import World
 
 ROUND_SECONDS = 20.0

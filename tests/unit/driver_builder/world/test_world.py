@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from driver_builder.model import permissions
 from driver_builder.model.image_state import Present, Unreachable
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
-from driver_builder.plan import plan
-from driver_builder.planning.actions import Action
-from driver_builder.planning.plan_view import PlanSettings
+from driver_builder.nodes.actions import Action
+from driver_builder.nodes.plan_view import PlanSettings
+from driver_builder.plan.plan import plan
 from kube_api.resources import DRIVER_CONTAINERS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
 from tests.support.driver_builder.model_world import World

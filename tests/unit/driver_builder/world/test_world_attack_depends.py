@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from driver_builder.planning.actions import Action
+from driver_builder.nodes.actions import Action
 from kube_api import names
 from kube_api.resources import DRIVER_CONTAINERS, NODES, PODS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE

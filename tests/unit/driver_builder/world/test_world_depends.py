@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from driver_builder.planning.actions import Action
+from driver_builder.nodes.actions import Action
 from kube_api.resources import DRIVER_CONTAINERS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE
 from tests.support.driver_builder.model_world import World

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from driver_builder.cluster import resource_slices
+from driver_builder.nodes.actions import Action
+from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.objects.stage_labels import Stage, stage_label
-from driver_builder.planning.actions import Action
-from driver_builder.planning.plan_view import PlanSettings
 from kube_api.client import Listing, Object
 from kube_api.errors import NotFound
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, RESOURCE_SLICES, SERVICE_ACCOUNTS

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.model.permissions import Permissions
+from driver_builder.nodes.actions import Action, MoveNode, TakeNode
 from driver_builder.objects import manifests
-from driver_builder.objects.pull_pod import PULL_LABEL
-from driver_builder.planning.actions import Action, MoveNode, TakeNode
 from driver_builder.rollout.draining import PAUSED
+from driver_builder.tasks.pull_pod import PULL_LABEL
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS, RESOURCE_CLAIMS

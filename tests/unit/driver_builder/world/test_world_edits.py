@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.planning.actions import Action, MoveNode
+from driver_builder.nodes.actions import Action, MoveNode
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import DRIVER_CONTAINERS, NODES

@@ -8,7 +8,7 @@ import pytest
 
 from driver_builder.model.image_state import Unreachable
 from driver_builder.objects import manifests
-from driver_builder.observed.rebuild import NODES_HEARD_SECONDS
+from driver_builder.snapshot.rebuild import NODES_HEARD_SECONDS
 from kube_api import names
 from kube_api.resources import DRIVER_CONTAINERS, NODES
 from kube_api.timestamps import timestamp

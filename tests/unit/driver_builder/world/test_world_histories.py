@@ -16,14 +16,14 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from driver_builder.api.driver_spec import DriverSpec, RegistrySettings
-from driver_builder.desired.resolve_target import mapping_for
+from driver_builder.base.reasons import TargetState
 from driver_builder.model.image_state import ImageState, Invalid, Present, Unauthorized, Unreachable
 from driver_builder.model.images import MODULES_LABEL, ImageRef
 from driver_builder.model.kernels import KernelVersion
+from driver_builder.nodes.actions import Action, ApplyDaemonSet, LabelNode, ReplacePod, StartBuild
 from driver_builder.objects import manifests
-from driver_builder.observed.snapshot import FailedBuild
-from driver_builder.planning.actions import Action, ApplyDaemonSet, LabelNode, ReplacePod, StartBuild
-from driver_builder.reasons import TargetState
+from driver_builder.snapshot.snapshot import FailedBuild
+from driver_builder.targets.resolve_target import mapping_for
 from kube_api import names
 from kube_api.client import Object
 from kube_api.errors import NotFound

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+from driver_builder.nodes.actions import Action
 from driver_builder.objects.manifests import DRIVER_LABEL
-from driver_builder.planning.actions import Action
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import DRIVER_CONTAINERS, NODES

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.images import KEY_LABEL, MODULES_LABEL
+from driver_builder.nodes.actions import Action, HoldNode, TaintNode, TakeNode
 from driver_builder.objects import manifests
-from driver_builder.objects.pull_pod import PULL_LABEL
-from driver_builder.objects.unload_pod import UNLOAD_LABEL
 from driver_builder.objects.yielding import is_yield_label
-from driver_builder.planning.actions import Action, HoldNode, TaintNode, TakeNode
+from driver_builder.tasks.pull_pod import PULL_LABEL
+from driver_builder.tasks.unload_pod import UNLOAD_LABEL
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES

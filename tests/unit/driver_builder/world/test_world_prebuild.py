@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driver_builder.api.prebuild_status import CONDITION
 from driver_builder.controller.report import Reporter
 from driver_builder.model.image_state import Unreachable
 from driver_builder.model.kernels import KernelTarget
-from driver_builder.observed.inventory import target_of
-from driver_builder.status.prebuild_status import CONDITION
-from driver_builder.upgrades.gate import gate, with_kernel
-from driver_builder.upgrades.newest_kernel import is_newer, newest, stream_of
-from driver_builder.upgrades.upgrade_labels import PREFIX, ready_for_label
+from driver_builder.prebuild.gate import gate, with_kernel
+from driver_builder.prebuild.newest_kernel import is_newer, newest, stream_of
+from driver_builder.prebuild.upgrade_labels import PREFIX, ready_for_label
+from driver_builder.snapshot.inventory import target_of
 from kube_api.resources import DRIVER_CONTAINERS, NODES
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
 from tests.support.driver_builder.model_world import World

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from driver_builder.cluster.plugin_accounts import SECONDS
-from driver_builder.objects import agent_token, plugin_validation_pod
-from driver_builder.planning.plan_view import PlanSettings
+from driver_builder.nodes.plan_view import PlanSettings
+from driver_builder.objects import agent_token
+from driver_builder.tasks import plugin_validation_pod
 from kube_api.client import Object
 from kube_api.names import GPU_PROFILE_ANNOTATION
 from kube_api.resources import NODES, PODS, SERVICE_ACCOUNTS

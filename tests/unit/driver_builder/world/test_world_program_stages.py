@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from driver_builder.planning.actions import Action, MoveNode, ReplacePod
+from driver_builder.nodes.actions import Action, MoveNode, ReplacePod
 from tests.support.examples import IS_FAST
 from tests.unit.driver_builder.world.test_world_drain import DRAIN
 from tests.unit.driver_builder.world.test_world_programs import (

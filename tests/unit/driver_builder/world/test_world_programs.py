@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from driver_builder.model.images import parse_reference
-from driver_builder.objects import manifests, proof_pod, vendor_pod
-from driver_builder.planning.actions import Action, MoveNode, ReplacePod
+from driver_builder.nodes.actions import Action, MoveNode, ReplacePod
+from driver_builder.objects import manifests, vendor_pod
+from driver_builder.tasks import proof_pod
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import DRIVER_CONTAINERS, NODES

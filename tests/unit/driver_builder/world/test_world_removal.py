@@ -5,8 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from driver_builder.cli.plan_summary import name_of
-from driver_builder.objects import manifests, unload_pod
-from driver_builder.planning.actions import Action
+from driver_builder.nodes.actions import Action
+from driver_builder.objects import manifests
+from driver_builder.tasks import unload_pod
 from kube_api.client import Object
 from kube_api.resources import DRIVER_CONTAINERS, NODES
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL, target

@@ -3,9 +3,9 @@
 import pytest
 
 from driver_builder.controller.execute import batches
+from driver_builder.nodes.actions import LabelNode, RememberLoaded
 from driver_builder.objects.slots import Place
-from driver_builder.planning.actions import LabelNode, RememberLoaded
-from driver_builder.removal.removal import OUTSIDE_SECONDS
+from driver_builder.plan.removal import OUTSIDE_SECONDS
 from kube_api import names
 from kube_api.resources import NODES
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL

@@ -2,7 +2,7 @@
 
 import pytest
 
-from driver_builder.removal.removal import OUTSIDE_SECONDS
+from driver_builder.plan.removal import OUTSIDE_SECONDS
 from kube_api import names
 from kube_api.resources import NODES
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from driver_builder.nodes.plan_view import DriverView
 from driver_builder.objects import loaded
 from driver_builder.objects.loaded import Load
-from driver_builder.planning.plan_view import DriverView
-from driver_builder.removal import unload_step
+from driver_builder.plan import unload_step
 from kube_api.resources import NODES
 from tests.support.driver_builder.factories import NAMESPACE
 from tests.support.driver_builder.model_world import World

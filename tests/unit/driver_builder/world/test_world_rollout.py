@@ -10,9 +10,10 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from driver_builder.model.images import MODULES_LABEL
-from driver_builder.objects import manifests, pull_pod
-from driver_builder.observed.inventory import read_node
-from driver_builder.planning.actions import Action, MoveNode, ReplacePod
+from driver_builder.nodes.actions import Action, MoveNode, ReplacePod
+from driver_builder.objects import manifests
+from driver_builder.snapshot.inventory import read_node
+from driver_builder.tasks import pull_pod
 from kube_api import names
 from kube_api.client import Object
 from kube_api.node_lock import parse_lock, render_lock

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from driver_builder.objects import plugin, plugin_validation_pod
-from driver_builder.objects.bound_pod import PodKind
+from driver_builder.nodes.actions import Action, ApplyPlugin, MoveNode, StartPod, TakeNode
+from driver_builder.nodes.plan_view import PlanSettings
+from driver_builder.objects import plugin
 from driver_builder.objects.stage_labels import Stage, stage_label
-from driver_builder.planning.actions import Action, ApplyPlugin, MoveNode, StartPod, TakeNode
-from driver_builder.planning.plan_view import PlanSettings
+from driver_builder.tasks import plugin_validation_pod
+from driver_builder.tasks.bound_pod import PodKind
 from kube_api import names
 from kube_api.client import Object
 from kube_api.names import ready_label

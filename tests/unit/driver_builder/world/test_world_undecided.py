@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder import plan as plan_module
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.plan import Plan
-from driver_builder.planning.actions import Action, HoldNode, LabelNode
-from driver_builder.planning.plan_view import DriverPlan, DriverView
-from driver_builder.reasons import Reason
+from driver_builder.base.reasons import Reason
+from driver_builder.nodes.actions import Action, HoldNode, LabelNode
+from driver_builder.nodes.plan_view import DriverPlan, DriverView
+from driver_builder.plan import leave
+from driver_builder.plan import plan as plan_module
+from driver_builder.plan.plan import Plan
 from driver_builder.rollout import fleet, prepare
 from driver_builder.rollout.clearance import Clearance
 from driver_builder.rollout.hold_node import Hold
 from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.order import Order
 from driver_builder.rollout.pulls import Pulls
-from driver_builder.stages import leave
+from driver_builder.snapshot.snapshot import Snapshot
 from kube_api import names
 from kube_api.node_lock import parse_lock
 from kube_api.resources import NODES

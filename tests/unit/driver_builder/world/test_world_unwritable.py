@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from driver_builder.planning.drift import MIN_SECONDS
+from driver_builder.plan.drift import MIN_SECONDS
 from kube_api.client import JsonPatch, Object
 from kube_api.errors import Invalid, Unreachable
 from kube_api.names import REBUILD_ANNOTATION

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from driver_builder.objects import loaded, manifests, validated, validation_pod
-from driver_builder.planning.actions import Action, RememberLoaded
+from driver_builder.nodes.actions import Action, RememberLoaded
+from driver_builder.objects import loaded, manifests, validated
+from driver_builder.tasks import validation_pod
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import DRIVER_CONTAINERS, NODES

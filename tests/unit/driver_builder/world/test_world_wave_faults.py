@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from driver_builder.nodes.actions import Action, DeleteDaemonSet
 from driver_builder.objects import manifests
-from driver_builder.planning.actions import Action, DeleteDaemonSet
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES, PODS

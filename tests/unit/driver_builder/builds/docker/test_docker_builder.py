@@ -14,13 +14,13 @@ from urllib.parse import parse_qs
 import docker
 import pytest
 
+from driver_builder.base.errors import BuildFailed, TemporaryError
+from driver_builder.base.reasons import Reason
 from driver_builder.builds.build_limits import BuildLimits
 from driver_builder.builds.docker.docker_builder import DockerBuilder
-from driver_builder.errors import BuildFailed, TemporaryError
+from driver_builder.builds.templates.trust import runner, trusting
 from driver_builder.model import engine_images
 from driver_builder.model.build import BuildRequest
-from driver_builder.reasons import Reason
-from driver_builder.templates.trust import runner, trusting
 from tests.support.driver_builder.factories import node, snapshot
 from tests.support.driver_builder.plans import request_of
 from tests.support.driver_builder.scripted_registry import Reply, Request, scripted_registry

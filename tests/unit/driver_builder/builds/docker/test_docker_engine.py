@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from driver_builder.base.errors import ConfigurationError, TemporaryError
 from driver_builder.builds.docker.docker_engine import docker_engine
-from driver_builder.errors import ConfigurationError, TemporaryError
 
 
 @pytest.mark.parametrize("address", ["", "/run/docker.sock", "http://host:2375", "npipe:////./pipe/docker"])
@@ -25,7 +25,7 @@ def test_an_address_of_another_kind_is_refused(address: str) -> None:
 def test_missing_certificates_are_named(tmp_path: Path) -> None:
     """The error names each file that TLS needs."""
     (tmp_path / "ca.pem").touch()
-    words = f"--docker-cert-path: {tmp_path}/cert.pem, {tmp_path}/key.pem is missing"
+    words = f"DOCKER_CERT_PATH: {tmp_path}/cert.pem, {tmp_path}/key.pem is missing"
     with pytest.raises(ConfigurationError, match=words), docker_engine("tcp://host:2376", certificates=tmp_path):
         pass
 

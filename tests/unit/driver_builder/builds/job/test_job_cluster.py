@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import pytest
 
+from driver_builder.base.errors import BuildFailed, TemporaryError
+from driver_builder.base.reasons import Reason
 from driver_builder.builds.build_limits import BuildLimits
 from driver_builder.builds.job.job_cluster import JobCluster
 from driver_builder.builds.job.job_manifest import BUILD_LABEL, FINGERPRINT_ANNOTATION
 from driver_builder.builds.job.job_state import Lost, Waiting
-from driver_builder.errors import BuildFailed, TemporaryError
-from driver_builder.reasons import Reason
 from kube_api.client import Client, Listing
 from kube_api.errors import Conflict, Forbidden, Invalid, KubeApiError, NotFound, Unreachable
 

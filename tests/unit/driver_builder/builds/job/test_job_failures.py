@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from driver_builder.base.reasons import Reason
 from driver_builder.builds.build_output import BuildOutput
 from driver_builder.builds.job.job_failures import build_failure
-from driver_builder.reasons import Reason
 
 RECORDED = Path(__file__).parents[4] / "data" / "buildah"
 

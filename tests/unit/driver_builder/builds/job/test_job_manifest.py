@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from driver_builder.api.driver_spec import RegistrySettings
+from driver_builder.base.errors import BuildFailed
 from driver_builder.builds.job.job_manifest import (
     FINGERPRINT_ANNOTATION,
     LOCAL_TOOLCHAIN,
@@ -18,11 +19,10 @@ from driver_builder.builds.job.job_manifest import (
     config_map,
     job,
 )
-from driver_builder.errors import BuildFailed
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.model.images import ImageRef
+from driver_builder.nodes.actions import StartBuild
 from driver_builder.objects.tolerations import OURS
-from driver_builder.planning.actions import StartBuild
 from tests.support.driver_builder import factories
 
 Json = dict[str, Any]

@@ -6,6 +6,14 @@ from typing import Any, cast
 
 import pytest
 
+from driver_builder.base.errors import (
+    BuildFailed,
+    DriverBuilderError,
+    RegistryRefused,
+    RegistryUnavailable,
+    TemporaryError,
+)
+from driver_builder.base.reasons import Reason
 from driver_builder.builds.build_limits import BuildLimits
 from driver_builder.builds.job.job_cluster import JobCluster
 from driver_builder.builds.job.job_run import JobRun, Patience
@@ -19,8 +27,6 @@ from driver_builder.builds.job.job_state import (
     TimedOut,
     Waiting,
 )
-from driver_builder.errors import BuildFailed, DriverBuilderError, RegistryRefused, RegistryUnavailable, TemporaryError
-from driver_builder.reasons import Reason
 
 DIGEST = "sha256:" + "1" * 64
 DONE = HandedOver(pod="p", digest=DIGEST)

@@ -9,12 +9,13 @@ import pytest
 
 from driver_builder import config
 from driver_builder.archives.image_archive import sha256
+from driver_builder.base.errors import RegistryRefused
 from driver_builder.builds.job import upload
 from driver_builder.builds.job.upload import IMAGE, fetch_build, push_build
 from driver_builder.builds.kernel_metadata import COMPILER, SYMVERS
 from driver_builder.cli.commands import upload_command
 from driver_builder.config import settings
-from driver_builder.errors import RegistryRefused
+from driver_builder.model.setting import Group
 from driver_builder.registry.registry import RegistryClient
 
 
@@ -125,7 +126,7 @@ def test_what_is_no_build_is_refused(
 def flags(tmp_path: Path, *words: str) -> argparse.Namespace:
     """Parse what the Job's manifest gives."""
     parser = argparse.ArgumentParser()
-    config.add_connection_flags(parser)
+    config.add_flags(parser, Group.CONNECTION)
     upload_command.add_flags(parser)
     message = f"--message={tmp_path / 'message'}"
     return parser.parse_args(["--host=127.0.0.1:1", "--repository=r", f"--folder={tmp_path}", message, *words])

@@ -12,18 +12,18 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from driver_builder.base.errors import BuildFailed, TemporaryError
+from driver_builder.base.reasons import Reason
 from driver_builder.cli import main
 from driver_builder.cli.commands import build_command
 from driver_builder.cli.commands.build_command import exit_code, summary
-from driver_builder.errors import BuildFailed, TemporaryError
 from driver_builder.model.build import Builder
 from driver_builder.model.images import SIGNER_LABEL, ImageRef
-from driver_builder.reasons import Reason
+from driver_builder.prebuild.preflight import Result, Verdict
 from driver_builder.registry.image_signature import has_signature
 from driver_builder.registry.layout_registry import LayoutRegistry
 from driver_builder.registry.oci_layout import read_layout
 from driver_builder.registry.referrers import referrers_of
-from driver_builder.upgrades.preflight import Result, Verdict
 from tests.support.driver_builder.factories import KERNEL, OTHER_KERNEL
 from tests.support.driver_builder.module_signing import a_signer, key_bytes
 from tests.support.driver_builder.offline_files import HELPER, driver_file, ready_engine, source_folder

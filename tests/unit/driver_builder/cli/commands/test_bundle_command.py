@@ -10,11 +10,11 @@ import pytest
 from driver_builder.archives.image_archive import ImageArchive, read_image_archive
 from driver_builder.cli import main
 from driver_builder.cli.commands.bundle_command import moved
+from driver_builder.cluster.snapshot_file import to_document
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import ImageRef
 from driver_builder.model.toolchain import toolchain_image
 from driver_builder.registry.registry import RegistryClient
-from driver_builder.snapshot_file import to_document
 from tests.support.driver_builder.factories import SETTINGS, driver, node, snapshot, wanted
 from tests.support.driver_builder.image_tars import docker_20, tar_of
 from tests.support.driver_builder.scripted_registry import MemoryRegistry, ScriptedRegistry, scripted_registry

@@ -9,8 +9,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from driver_builder.checks import lint_files
 from driver_builder.cli import main
-from driver_builder.lint import lint_files
 
 Json = dict[str, Any]
 

@@ -194,7 +194,16 @@ def test_wrong_settings_of_the_controller_are_a_finding(
     """The others are still checked."""
     container(cluster)["args"] = ["run", "--port=many"]
     (found, *_) = examined(capsys, code=1)["controller"]
-    assert found.startswith("FAILED: its settings are wrong: argument --port")
+    assert found.startswith("FAILED: its settings are wrong: --port: 'many' is not a port")
+
+
+def test_a_retired_setting_of_the_controller_is_a_finding(
+    cluster: InstalledClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before the next version, which does not know it any more."""
+    container(cluster)["args"] = ["run", "--lease-name=driver-builder"]
+    (found, *_) = examined(capsys, code=0)["controller"]
+    assert found.startswith("warning: --lease-name is retired since 0.2, and applies for the last time")
 
 
 def test_a_namespace_that_the_controller_does_not_watch_is_a_finding(

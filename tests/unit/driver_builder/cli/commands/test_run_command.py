@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from driver_builder import backoff, config, telemetry
+from driver_builder import config
+from driver_builder.base import backoff, telemetry
+from driver_builder.base.errors import ConfigurationError
 from driver_builder.cli.commands import run_command
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK
 from driver_builder.cluster.observe import Observer
 from driver_builder.config import Settings
 from driver_builder.controller.feature_rules_sync import FeatureRulesSync
 from driver_builder.controller.rule_compiler import CONFIG_MAP
-from driver_builder.errors import ConfigurationError
-from driver_builder.observed.snapshot import Snapshot
+from driver_builder.snapshot.snapshot import Snapshot
 from kube_api.client import Client, WatchEvent
 from kube_api.resources import CONFIG_MAPS, LEASES, NODE_FEATURE_RULES
 from tests.support.driver_builder.factories import NAMESPACE

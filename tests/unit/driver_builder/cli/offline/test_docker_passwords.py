@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from driver_builder.api.driver_spec import RegistrySettings
+from driver_builder.base.errors import ConfigurationError
 from driver_builder.cli.offline.docker_passwords import accounts, read_docker_config
-from driver_builder.errors import ConfigurationError
-from driver_builder.references.given_objects import GivenObjects
 from driver_builder.registry.credentials import Credentials
+from driver_builder.registry.given_objects import GivenObjects
 
 AUTH = base64.b64encode(b"anna:s3cret").decode()
 ANNA = Credentials(username="anna", password="s3cret")

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from driver_builder.base.errors import ConfigurationError
 from driver_builder.cli.offline import given_files
 from driver_builder.cli.offline.given_files import Given
-from driver_builder.errors import ConfigurationError
 from kube_api.errors import NotFound
 from kube_api.resources import CONFIG_MAPS, SECRETS
 from tests.support.driver_builder.offline_files import HELPER, driver_file

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from driver_builder import snapshot_file
 from driver_builder.api import driver_container
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.cli.offline.offline_cluster import OfflineCluster, of_files, of_snapshot
+from driver_builder.cluster import snapshot_file
 from driver_builder.cluster.driver_inputs import DriverInputs
-from driver_builder.desired.desired_target import TargetToBuild, TemplateVersions
-from driver_builder.desired.resolve import resolve
 from driver_builder.model.build import SourceFiles, source_digest
-from driver_builder.observed.snapshot import Snapshot
-from driver_builder.planning.plan_view import PlanSettings
-from driver_builder.references.given_objects import GivenObjects
+from driver_builder.nodes.plan_view import PlanSettings
+from driver_builder.registry.given_objects import GivenObjects
+from driver_builder.snapshot.snapshot import Snapshot
+from driver_builder.targets.desired_target import TargetToBuild, TemplateVersions
+from driver_builder.targets.resolve import resolve
 from tests.support.driver_builder.factories import (
     KERNEL,
     NAMESPACE,

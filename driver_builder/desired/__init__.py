@@ -1,1 +1,0 @@
-"""What each target of a driver should run. Pure."""

@@ -1,1 +1,0 @@
-"""Kernel discovery: which kernels the package repositories of the nodes have."""

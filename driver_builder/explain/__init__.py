@@ -1,1 +1,0 @@
-"""Why one node has, or has not, one driver."""

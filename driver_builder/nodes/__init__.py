@@ -1,0 +1,1 @@
+"""How far is each node with its driver, and which actions are there? Pure."""

@@ -1,0 +1,168 @@
+"""A driver goes after its stages: ``run`` goes first, then the plugin's pod, then the module. Pure.
+
+Place in the flow: :func:`hold_back` looks at what all drivers are about to do, once nodes are prepared for a wave.
+Nothing is held back where the same modules stay loaded. Removals and repairs ask :func:`staying`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.nodes.actions import Action, HoldNode, LabelNode
+from driver_builder.nodes.kept_modules import KeptModules
+from driver_builder.nodes.plan_view import Alone, DriverPlan, DriverView, unguarded
+from driver_builder.plan.removal import Removal
+from driver_builder.plan.stage_view import LEAVE_SECONDS, LOOK_SECONDS, StageView
+from driver_builder.rollout.draining import Draining, draining_of, parse_draining
+from driver_builder.rollout.hold_node import TAKES
+from driver_builder.rollout.node_lock import lock_of
+from driver_builder.snapshot import inventory
+from driver_builder.snapshot.by_driver import of_driver
+from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.snapshot import Snapshot
+from kube_api import names
+
+
+def staying(view: DriverView, nodes: Iterable[str]) -> dict[str, str]:
+    """Return those of some nodes that the stages of a driver have still to leave, with the words for it."""
+    if not _may_have_stages(view.snapshot, view.driver.key, view.driver.spec):
+        return {}
+    stages = StageView.of(view.snapshot, view.driver)
+    return stages.staying(view.nodes[name] for name in sorted(nodes) if name in view.nodes)
+
+
+def refuted(view: DriverView) -> dict[str, str]:
+    """Return the nodes whose modules have changed and that the stages have still to leave.
+
+    On an ordinary node none have: in a large fleet the others are few.
+    """
+    pods = view.own_pods
+    if len(view.others) < len(pods):
+        return staying(view, (pod.node for node in view.others for pod in pods.on(node.name) if pod.contrary))
+    return staying(view, (pod.node for pod in pods if pod.contrary is not None))
+
+
+def with_staying(view: DriverView, going: Removal, left: Mapping[str, str]) -> Removal:
+    """Add the nodes to a removal whose stages go first."""
+    if not left:
+        return going
+    waiting = {**going.unloading.waiting, **left}
+    times = [view.snapshot.now + LOOK_SECONDS, *([going.requeue_at] if going.requeue_at is not None else [])]
+    return replace(
+        going,
+        holds=going.holds.union(left),
+        unloading=replace(going.unloading, waiting=waiting),
+        requeue_at=min(times),
+    )
+
+
+def hold_back(
+    admitted: Iterable[DriverPlan],
+    prepared: Iterable[DriverPlan],
+    snapshot: Snapshot,
+    alone: Alone = unguarded,
+) -> tuple[DriverPlan, ...]:
+    """Let the stages leave first where a driver is taken from a node.
+
+    ``admitted`` are the plans before nodes were prepared: ``run`` goes where a node is locked, and not while its next
+    image is pulled; with a DRA driver once it is drained. Of a driver whose work ends in an error ``alone`` returns
+    the plan.
+    """
+    return tuple(
+        alone(part, partial(_held_back, before, part, snapshot))
+        for before, part in zip(admitted, prepared, strict=True)
+    )
+
+
+def _may_have_stages(snapshot: Snapshot, driver: str, spec: object) -> bool:
+    has_stages = isinstance(spec, DriverSpec) and spec.stages is not None
+    return has_stages or bool(of_driver(snapshot.plugin_pods, driver) or of_driver(snapshot.plugin_sets, driver))
+
+
+def _is_asked(part: DriverPlan, snapshot: Snapshot) -> bool:
+    if not any(isinstance(action, TAKES) for action in part.actions):
+        return False
+    return _may_have_stages(snapshot, part.driver.key, part.driver.spec)
+
+
+def _held_back(before: DriverPlan, part: DriverPlan, snapshot: Snapshot) -> DriverPlan:
+    if part.trouble is not None or not _is_asked(before, snapshot):
+        return part
+    stages, kept = StageView.of(snapshot, part.driver), KeptModules.of(part, snapshot)
+    nodes = inventory.by_name(snapshot.nodes)
+    taken = {action.node for action in before.actions if isinstance(action, TAKES) and not kept.stay(action)}
+    going = {action.node for action in part.actions if isinstance(action, TAKES)}
+    is_last = _leaves_last(part)
+    locked = {action.node for action in part.actions if isinstance(action, HoldNode) and _takes_lock(action)}
+    first: list[Action] = []
+    left: dict[str, str] = {}
+    words: list[str] = []
+    for name in sorted(taken):
+        node = nodes[name]
+        is_held = name in locked or _is_locked(node, part.driver.key, snapshot.now)
+        if name not in going and not (_is_drained(node, part) if is_last else is_held):
+            continue
+        first += stages.take_run(node, "the driver is replaced there")
+        if not stages.has_left(node):
+            left[name] = stages.words(node)
+            words.append(f"{name}: {left[name]}")
+        elif stages.users(name):
+            late = f"did not leave within {int(LEAVE_SECONDS)} seconds"
+            words.append(f"{name}: its device plugin {late}: {', '.join(stages.users(name))}")
+    # A plugin that leaves last may have devices of those open that depend on its driver.
+    staying = [action for action in part.actions
+               if not (_waits(action, left, stages, taken) or (is_last and _unloads(action, left)))]  # fmt: skip
+    wave, times = part.wave, [part.requeue_at, snapshot.now + LOOK_SECONDS if left else None]
+    if words and wave is not None:
+        wave = replace(wave, message="; ".join(filter(None, (*words, wave.message))))
+    return replace(
+        part,
+        actions=(*first, *staying),
+        budgeted=part.budgeted.difference(left),
+        wave=wave,
+        requeue_at=min((time for time in times if time is not None), default=None),
+    )
+
+
+def _leaves_last(part: DriverPlan) -> bool:
+    """Return whether the plugin leaves a node only once that is drained: the kubelet ends no claim without it."""
+    drain = part.driver.spec.rollout.drain if isinstance(part.driver.spec, DriverSpec) else None
+    return drain is not None and drain.plugin_leaves_last
+
+
+def _is_drained(node: Node, part: DriverPlan) -> bool:
+    """Return whether a node is drained for a driver, or is with what is done now."""
+    written = (
+        _record_in(action) for action in part.actions if isinstance(action, HoldNode) and action.node == node.name
+    )
+    every = (*written, draining_of(node))
+    return any(item is not None and item.driver == part.driver.key and item.is_drained for item in every)
+
+
+def _record_in(action: HoldNode) -> Draining | None:
+    text = action.annotations.get(names.DRAINING_ANNOTATION)
+    return parse_draining(text) if text is not None else None
+
+
+def _waits(action: Action, left: Mapping[str, str], stages: StageView, taken: set[str]) -> bool:
+    """Return whether an action is left out: it takes the driver, or lets stages run where it is taken."""
+    if isinstance(action, TAKES):
+        return action.node in left
+    is_label = isinstance(action, LabelNode) and action.node in taken and action.label in stages.labels.values()
+    return is_label and isinstance(action, LabelNode) and action.version is not None
+
+
+def _unloads(action: Action, left: Mapping[str, str]) -> bool:
+    """Return whether an action lets a driver yield on one of some nodes."""
+    is_hold = isinstance(action, HoldNode) and action.node in left
+    return is_hold and isinstance(action, HoldNode) and action.annotations.get(names.YIELDING_ANNOTATION) is not None
+
+
+def _takes_lock(action: HoldNode) -> bool:
+    return action.annotations.get(names.LOCK_ANNOTATION) is not None
+
+
+def _is_locked(node: Node, driver: str, now: float) -> bool:
+    lock = lock_of(node)
+    return lock is not None and lock.holder == driver and not lock.is_expired(now)

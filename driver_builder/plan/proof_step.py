@@ -1,0 +1,140 @@
+"""Proves what images' own programs have loaded: a pod per driver pod and boot, whose report makes the node ready. Pure.
+
+Place in the flow: ``plan`` adds these actions once every target is decided. The report is in the proof pod itself,
+which stays as long as its driver pod: a controller that is killed between any two steps continues from what it sees.
+"""
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
+
+from driver_builder.api.driver_spec import ContainerSettings, LoadedBy
+from driver_builder.nodes import proofs
+from driver_builder.nodes.actions import Action, LabelNode, ReplacePod, StartPod, TakeNode, delete_pods
+from driver_builder.nodes.plan_view import DriverPlan, DriverView
+from driver_builder.plan.validation_step import Validating
+from driver_builder.snapshot import inventory, pairs
+from driver_builder.snapshot.by_driver import of_driver, pods_of
+from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.pairs import Pair
+from driver_builder.snapshot.snapshot import DaemonSet, DriverPod, Snapshot
+from driver_builder.targets.desired_target import DesiredTarget, PrebuiltTarget
+from driver_builder.tasks import proof_pod
+from driver_builder.tasks.bound_pod import PodKind
+from driver_builder.tasks.proof_pod import ProofPod
+
+MAX_STARTS = 100
+"""Proof pods of one driver that one reconcile creates; each of them begins another reconcile."""
+
+
+def prove(view: DriverView, leaving: Set[str]) -> Validating:
+    """Return what comes next for each driver pod that needs a proof; ``leaving`` are nodes that the driver leaves."""
+    by_pod = _by_pod(view)
+    seconds = {item.target.short_hash: _seconds(item) for item in view.wanted}
+    starts: list[Action] = []
+    others: list[Action] = list(_without_pod(view, by_pod))
+    times: list[float] = []
+    for node in _nodes(view, by_pod):
+        for pod in view.pods_on(node.name):
+            if pod.program is None:
+                continue
+            found = proofs.next_of(pod, by_pod.get(pod.uid, ()), node.boot_id, view.snapshot.now)
+            others += delete_pods(found.gone)
+            times += [found.due_at] if found.due_at is not None else []
+            if found.starts and pod.target in seconds and node.name not in leaving:
+                starts.append(_start(view, pod, found.before, seconds[pod.target]))
+    return Validating(actions=(*others, *starts[:MAX_STARTS]), requeue_at=min(times, default=None))
+
+
+def without_label(part: DriverPlan, snapshot: Snapshot) -> DriverPlan:
+    """Remove the ready label before a pod is taken where a program loads the modules, or is to: either may unload them.
+
+    Between two pods of our own loader they stay, or are replaced in a moment. Where the status has to be written first,
+    the label goes with the pod.
+    """
+    taking = [action for action in part.actions if isinstance(action, TakeNode) and not action.noted]
+    if not taking:
+        return part
+    label, own = part.driver.ready_label, pods_of(snapshot.pods, part.driver.key)
+    every = of_driver(snapshot.daemon_sets, part.driver.key)
+    known = pairs.pairs(every)
+    owners = {(item.target, item.slot.name): item for item in every}
+    ending = {action.node for action in taking if any(_ends(action, pod, owners, known) for pod in own.on(action.node))}
+    if not ending:
+        return part
+    gone = LabelNode(
+        node="",
+        driver=part.driver.key,
+        label=label,
+        version=None,
+        why="an image's own program may unload the modules as its driver pod ends or begins",
+        annotations={label: None},
+    )
+    actions: list[Action] = []
+    for action in part.actions:
+        if isinstance(action, LabelNode) and action.label == label and action.node in ending:
+            # It may record what is loaded there as well.
+            ending.remove(action.node)
+            noted = {**action.annotations, **gone.annotations}
+            actions.append(replace(gone, node=action.node, annotations=noted))
+        else:
+            actions.append(action)
+    nodes = inventory.by_name(snapshot.nodes)
+    labelled = (name for name in sorted(ending) if name in nodes and label in nodes[name].labels)
+    return replace(part, actions=(*(replace(gone, node=name) for name in labelled), *actions))
+
+
+def _ends(
+    action: TakeNode, pod: DriverPod, owners: Mapping[tuple[str, str], DaemonSet], known: Mapping[str, Pair]
+) -> bool:
+    """Return whether an action ends a pod with a program, which still runs, or one that a program follows."""
+    if isinstance(action, ReplacePod):
+        comes, is_ending = owners.get((pod.target, pod.slot)), pod.uid == action.uid
+    else:
+        comes = known[pod.target].named(action.value) if pod.target in known else None
+        is_ending = comes is not None and comes.slot.name != pod.slot
+    has_program = pod.program is not None or (comes is not None and comes.has_program)
+    return is_ending and has_program and not pod.deleting
+
+
+def forget_proofs(view: DriverView) -> tuple[Action, ...]:
+    """Delete the proof pods whose driver pods are gone."""
+    return tuple(_without_pod(view, _by_pod(view)))
+
+
+def _nodes(view: DriverView, by_pod: Mapping[str, list[ProofPod]]) -> Iterable[Node]:
+    """Return the nodes that are not ordinary, and those with a proof pod too many."""
+    double = {found[0].node for found in by_pod.values() if len(found) > 1}
+    several = (view.nodes[name] for name in sorted(double) if name in view.nodes)
+    return {node.name: node for node in (*view.others, *several)}.values()
+
+
+def _by_pod(view: DriverView) -> Mapping[str, list[ProofPod]]:
+    by_pod: dict[str, list[ProofPod]] = {}
+    for item in view.snapshot.proof_pods:
+        by_pod.setdefault(item.of_pod, []).append(item)
+    return by_pod
+
+
+def _without_pod(view: DriverView, by_pod: Mapping[str, list[ProofPod]]) -> Iterable[Action]:
+    there = {pod.uid for pod in view.own_pods} if by_pod else set()
+    return delete_pods(item for uid, found in by_pod.items() if uid not in there for item in found)
+
+
+def _seconds(item: DesiredTarget) -> float:
+    """Return how long an image's own program may take; one that is there still may be wanted no longer."""
+    if isinstance(item, PrebuiltTarget) and item.vendor.loader is LoadedBy.IMAGE:
+        return item.vendor.container.timeout_seconds
+    return ContainerSettings().timeout_seconds
+
+
+def _start(view: DriverView, pod: DriverPod, before: str, seconds: float) -> StartPod:
+    manifest = proof_pod.manifest(
+        view.driver,
+        node=pod.node,
+        of_pod=pod.uid,
+        before=before,
+        environment=dict(pod.program.environment) if pod.program is not None else {},
+        image=view.settings.loader_image,
+        seconds=seconds,
+    )
+    return StartPod(kind=PodKind.PROOF, driver=view.driver.key, manifest=manifest)

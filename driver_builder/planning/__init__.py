@@ -1,1 +1,0 @@
-"""What is done next: pure, from one snapshot to actions and statuses."""

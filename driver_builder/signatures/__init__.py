@@ -1,1 +1,0 @@
-"""Who signed a module: the signature at its end, and the certificates that it is compared with."""

@@ -1,0 +1,1 @@
+"""What should each target of a driver run? Pure."""

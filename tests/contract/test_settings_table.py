@@ -1,0 +1,89 @@
+"""The table of driver-builder's settings: whole, in the documentation, and what the chart sets of it."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from driver_builder.config import SETTINGS
+from driver_builder.model.setting import ENVIRONMENT_PREFIX, Setting
+from tests.contract.chart import VALUES, container, rendered
+from tests.settings_page import PAGE, page
+from tools.manifests import CHART
+
+ROOT = Path(__file__).parents[2]
+SHOWN = {row.variable for row in SETTINGS if row.is_shown}
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Return what users read and apply now."""
+    for path in (
+        ROOT / "README.md",
+        *(path for name in ("deploy", "docs", "examples") for path in (ROOT / name).rglob("*")),
+    ):
+        if path.is_file() and "decisions" not in path.parts and path != PAGE:
+            yield str(path.relative_to(ROOT)), path.read_text(errors="replace")
+
+
+def given_by_chart() -> set[str]:
+    """Return the variables of the settings that the chart sets, by a flag or a variable, in any case."""
+    by_flag = {row.flag: row.variable for row in SETTINGS}
+    found = set()
+    for of in VALUES:
+        if of == "worker only":
+            continue
+        given = container(rendered(of), "driver-builder")
+        own = VALUES[of].get("driverBuilder", {})
+        found |= {by_flag[word.partition("=")[0]] for word in given["args"][1:] if word not in own.get("args", [])}
+        names = {item["name"] for item in given["env"]} - own.get("env", {}).keys()
+        found |= {name if name != "DOCKER_HOST" else f"{ENVIRONMENT_PREFIX}{name}" for name in names}
+    return {name for name in found if name.startswith(ENVIRONMENT_PREFIX)}
+
+
+def test_every_row_is_there_once() -> None:
+    """By flag and by variable."""
+    assert [name for name, count in Counter(row.variable for row in SETTINGS).items() if count > 1] == []
+
+
+def test_the_page_is_made_of_the_table() -> None:
+    """docs/settings.md equals the output of `make docs`."""
+    assert PAGE.read_text() == page()
+    assert set(re.findall(r"^\|.*?\| `(DRIVER_BUILDER_\w+)` \|", page(), re.MULTILINE)) == SHOWN
+
+
+@pytest.mark.parametrize("row", [row for row in SETTINGS if row.is_shown], ids=lambda row: row.flag)
+def test_words_are_fit_for_help_and_a_table(row: Setting) -> None:
+    """No end of a cell, nothing that argparse replaces; the default is the one that applies."""
+    assert not set(row.help + row.metavar) & set("|%\n")
+    if isinstance(row.default, int | float):
+        assert f"default {row.default:g}" in row.help
+    elif isinstance(row.default, str) and row.default not in ("", "none"):
+        assert f"default {row.default}" in row.help
+
+
+def test_no_page_and_no_manifest_names_a_variable_that_is_not_shown() -> None:
+    """Neither a retired one nor one that never was; `DRIVER_BUILDER_...` stands for all."""
+    assert {
+        (path, name) for path, text in texts() for name in re.findall(r"DRIVER_BUILDER_[A-Z][A-Z_]+", text)
+        if name not in SHOWN
+    } == set()  # fmt: skip
+
+
+def test_no_page_and_no_manifest_names_a_retired_flag() -> None:
+    """What is documented works in the next version, too."""
+    retired = "|".join(row.flag for row in SETTINGS if row.retired)
+    assert [(path, found) for path, text in texts() for found in re.findall(rf"({retired})\b", text)] == []
+
+
+def test_the_chart_sets_what_the_table_says() -> None:
+    """A row with the path of a value is set from it, and no other is; the value is there."""
+    assert given_by_chart() == {row.variable for row in SETTINGS if row.chart}
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    for row in SETTINGS:
+        found = values
+        for part in row.chart.split(".") if row.chart else ():
+            assert part in found, row.chart
+            found = found[part]
