@@ -1,8 +1,8 @@
 """What an engine of the tests has in its cache from the start: what installs Debian packages, and nothing of ours.
 
 Compiler and headers as our own template installs them: tests build for the same few kernels again and again, and that
-takes longer than all they do with them. They are made by the product's own builder, so that its builds find them. And
-the first layers of other images, up to where these copy something: the product's own, what the other templates install
+takes longer than all they do with them. They are made by the same commands, so that its builds find them. And the
+first layers of other images, up to where these copy something: the product's own, what the other templates install
 of Debian, and the base image with other distributions' package managers.
 """
 
@@ -11,14 +11,12 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import docker
 
-from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.builds.templates.templates import HEADERS_STAGE, render, templates_directory
 from driver_builder.model.build import BuildRequest, ModuleSpec, OwnTemplate, SourceFiles
@@ -49,9 +47,8 @@ def preparation(progress: Progress | None = None) -> Preparation:
     progress = progress or PlainLines()
     kernels = _kernels(progress)
     other_base = base_image_archive(progress, _OTHER).parent.name
-    requests = [_request(kernel) for kernel in kernels]
     versions = parse_candidates(PrivateApt().cache("policy", *_TOOLS))
-    recipes = [_headers_stage(request) for request in requests]
+    recipes = [_headers_stage(_request(kernel)) for kernel in kernels]
     others = [*_of_the_product(), *_of_templates(kernels[0])]
     of_kernels = [(kernel.release, kernel.version) for kernel in kernels]
     parts = (sorted(versions.items()), of_kernels, recipes, others, other_base)
@@ -59,14 +56,9 @@ def preparation(progress: Progress | None = None) -> Preparation:
     def prepare(address: str, step: Step) -> None:
         with docker_engine(address) as api:
             ensure_base_image(api, _OTHER, progress)
-            for number, request in enumerate(requests):
-                step.detail(f"installing compiler and headers of {request.target.kernel_version}")
-                DockerBuilder(api).kernel_facts(request, log=lambda _: None, cancelled=threading.Event())
-                # Under a name of its own: a test that looks for the builder's finds what it has made itself.
-                (image,) = api.images(name="driverwright-headers/*", quiet=True)
-                (name,) = api.inspect_image(image)["RepoTags"]
-                api.tag(image, "testbed/headers", str(number))
-                api.remove_image(name)
+            for number, (kernel, text) in enumerate(zip(kernels, recipes, strict=True)):
+                step.detail(f"installing compiler and headers of {kernel.release}")
+                _build(api, text, f"testbed/headers:{number}")
             for number, text in enumerate(others):
                 step.detail(f"installing what other images stand on: {number + 1} of {len(others)}")
                 _build(api, text, f"testbed/others:{number}")

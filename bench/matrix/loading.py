@@ -12,8 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.matrix.results import Verdict
+from driver_builder.base.errors import VerificationFailed
+from driver_builder.base.reasons import Reason
+from driver_builder.modules import vermagic
 from driver_builder.modules.kernel_module import KernelModule, parse_kernel_module
-from driver_builder.modules.reuse import NotReusable, reusable
+from driver_builder.modules.symvers import has_crcs, owner_names, parse_module_symvers
+from driver_builder.modules.verify_files import check_depends
+from driver_builder.modules.verify_symbols import check_exports, check_symbols
 from testbed.guest import cpio
 from testbed.guest.initramfs import load_order, parse_modules_dep, read_module
 from testbed.guest.initramfs import module_name as name_of_file
@@ -97,13 +102,26 @@ def needed_files(
 
 
 def refused_by_us(candidate: Candidate, kernel: KernelPackage) -> str:
-    """Say what verification has against the modules on that kernel; empty when all CRCs agree."""
+    """Say what verification has against the modules on that kernel, whatever release they name; empty if nothing.
+
+    As the kernel does, it compares the words of the version magic and, with MODVERSIONS, CRCs in place of the release.
+    """
+    modules, symbols = tuple(candidate.modules().values()), parse_module_symvers(kernel.symvers.read_text())
     any_file = next(path for path in sorted(kernel.modules.rglob("*.ko*")) if path.suffix in (".ko", ".xz"))
     magic = parse_kernel_module(any_file.read_bytes(), any_file.name).vermagic
-    answer = reusable(
-        tuple(candidate.modules().values()), kernel.symvers.read_text(), kernel=kernel.release, magic=magic
-    )
-    return f"{answer.reason}: {answer.message}" if isinstance(answer, NotReusable) else ""
+    for module in modules:
+        if words := vermagic.difference(module.vermagic, magic):
+            return f"{Reason.WRONG_VERMAGIC}: module {module.name} {words}"
+        if not has_crcs(symbols) and module.kernel_version != kernel.release:
+            return f"{Reason.WRONG_VERMAGIC}: module {module.name} is for {module.kernel_version}"
+    exported = {name: symbol for module in modules for name, symbol in module.exports.items()}
+    try:
+        check_exports(modules, symbols, kernel.release)
+        check_symbols(modules, symbols | exported, kernel.release)
+        check_depends(modules, {*owner_names(symbols), *(module.name for module in modules)}, kernel.release)
+    except VerificationFailed as error:
+        return f"{error.reason}: {error}"
+    return ""
 
 
 def script(

@@ -82,17 +82,15 @@ class Pattern(Protocol):
 class BuildSettings:
     """``spec.build``: ``template`` names one of ours, ``template_config_map`` has a custom one.
 
-    ``reuse_across_kernels`` allows modules of one kernel on another one that takes them. ``secrets`` are names.
-    ``packages`` are further ones that a build needs, by the ``ID`` of the operating system. ``tools_image`` is the
-    Debian image of the tools that templates of other distributions need. ``ca_config_map`` has certificates, in
-    PEM, that builds trust besides those of their images.
+    ``secrets`` are names. ``packages`` are further ones that a build needs, by the ``ID`` of the operating system.
+    ``tools_image`` is the Debian image of the tools that templates of other distributions need. ``ca_config_map`` has
+    certificates, in PEM, that builds trust besides those of their images.
     """
 
     template: str | None
     template_config_map: ConfigMapKey | None
     base_image: str | None
     args: Mapping[str, str]
-    reuse_across_kernels: bool
     secrets: tuple[str, ...]
     resources: Json
     deadline_seconds: float | None

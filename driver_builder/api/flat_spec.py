@@ -50,7 +50,6 @@ class FlatSpec:
     own_template: ConfigMapKey | None
     base_image: str | None
     args: Mapping[str, str]
-    reuse: bool
     build_secrets: tuple[str, ...]
     build_resources: Json
     deadline_seconds: float | None
@@ -78,6 +77,8 @@ class FlatSpec:
     in_tree_modules_to_load: tuple[str, ...] = ()
     firmware_host_path: str | None = None
     build_ca: ConfigMapKey | None = None
+    reuse: bool = True
+    """Of 0.1, which needs it in a file."""
 
 
 def flattened(spec: DriverSpec) -> FlatSpec:
@@ -93,7 +94,6 @@ def flattened(spec: DriverSpec) -> FlatSpec:
         own_template=build.template_config_map,
         base_image=build.base_image,
         args=build.args,
-        reuse=build.reuse_across_kernels,
         build_secrets=build.secrets,
         build_resources=build.resources,
         deadline_seconds=build.deadline_seconds,
@@ -156,7 +156,6 @@ def _build(flat: FlatSpec) -> BuildSettings:
         template_config_map=flat.own_template,
         base_image=flat.base_image,
         args=flat.args,
-        reuse_across_kernels=flat.reuse,
         secrets=flat.build_secrets,
         resources=flat.build_resources,
         deadline_seconds=flat.deadline_seconds,

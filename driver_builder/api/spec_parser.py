@@ -70,10 +70,14 @@ from driver_builder.model.build_proxy import BuildProxy
 from driver_builder.model.images import ImageRepository
 from driver_builder.model.userspace import FOLDER
 
-RESERVED: Mapping[str, tuple[object, ...]] = {
-    "retention": (),
+DEPRECATED: Mapping[str, tuple[object, ...]] = {
+    "spec.build.reuseAcrossKernels": (True,),
+    "spec.retention": (),
 }
-"""Fields that are checked but not used yet, each with the values that ask for nothing. Status and lint say so."""
+"""Fields that are ignored since 0.2, each with the values that only lint reports.
+
+The definition of 0.1 wrote ``reuseAcrossKernels: true`` into every driver with a ``build``: nobody asked for it.
+"""
 
 MAX_REGEXPS = 16384
 """Characters of all expressions of a spec together: Unicode classes take a second for each few thousand."""
@@ -150,7 +154,7 @@ def _spec(spec: Reader) -> DriverSpec:
         userspace=read_userspace(spec),
         unused=(
             *_unused_validation(spec, validation),
-            *(f"spec.{path}" for path in RESERVED if _asks(spec.given, path)),
+            *(field for field, value in deprecated(spec.given).items() if value not in DEPRECATED[field]),
         ),
     )
 
@@ -172,12 +176,16 @@ def _rollout(spec: Reader, stages: StageSettings | None) -> RolloutSettings:
     return replace(rollout, drain=drain)
 
 
-def _asks(given: object, path: str) -> bool:
-    """Return whether a reserved field is set to something."""
-    value = given
-    for name in path.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value is not None and value not in RESERVED[path]
+def deprecated(spec: object) -> dict[str, object]:
+    """Return the ignored fields that a spec sets, with their values."""
+    found: dict[str, object] = {}
+    for field in DEPRECATED:
+        value = spec
+        for name in field.split(".")[1:]:
+            value = value.get(name) if isinstance(value, Mapping) else None
+        if value is not None:
+            found[field] = value
+    return found
 
 
 def _repository(spec: Reader) -> ImageRepository:
@@ -215,12 +223,12 @@ def _ca(fields: Reader) -> ConfigMapKey | None:
 
 
 def _build(build: Reader) -> BuildSettings:
+    build.flag("reuseAcrossKernels")
     return BuildSettings(
         template=build.text("template", TEMPLATE),
         template_config_map=_template_config_map(build),
         base_image=build.text("baseImage", BASE_IMAGE),
         args=_args(build),
-        reuse_across_kernels=build.flag("reuseAcrossKernels") or not build.has("reuseAcrossKernels"),
         secrets=_build_secrets(build),
         resources=_resources(build.object("resources")),
         deadline_seconds=build.duration("deadline"),

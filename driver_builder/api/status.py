@@ -12,6 +12,7 @@ from typing import Any
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rebuild_status import Rebuilds
+from driver_builder.api.spec_parser import DEPRECATED
 from driver_builder.base.errors import InvalidDriver
 from driver_builder.base.memo import remembers_last
 from driver_builder.base.reasons import IN_TROUBLE, WITHOUT_DRIVER, Reason, TargetState, with_remedy, without_remedy
@@ -140,6 +141,7 @@ def render(
         _progressing(driver, occupied),
         _degraded(driver, occupied, unknown, refusal),
     ]
+    conditions += _deprecated(unused)
     conditions += more_conditions
     return {
         "observedGeneration": driver.generation,
@@ -248,6 +250,13 @@ def _degraded(
     return _condition("Degraded", False, Reason.NOTHING_WRONG, "")
 
 
+def _deprecated(unused: Iterable[str]) -> list[Json]:
+    """Write the condition of a driver with fields that earlier versions acted on."""
+    fields = [field for field in unused if field in DEPRECATED]
+    words = f"ignored since 0.2: {', '.join(fields)}"
+    return [_advised("DeprecatedFields", True, Reason.FIELD_IGNORED, words)] if fields else []
+
+
 def _listed(words: Iterable[str]) -> str:
     """The first few, and how many more: a fleet has thousands, and each entry of ``targets`` has its own message."""
     return first_few(words, MAX_LISTED, separator="; ")
@@ -321,6 +330,7 @@ _CONDITION_NEWS = (
     ("Degraded", Reason.ACTION_REFUSED),
     ("Degraded", Reason.INTERNAL_ERROR),
     ("Degraded", Reason.NAMESPACE_FORBIDDEN),
+    ("DeprecatedFields", Reason.FIELD_IGNORED),
     ("Stages", Reason.NO_DEVICE_AGENT),
     ("Stages", Reason.STAGE_NAME_TAKEN),
     ("Stages", Reason.RESOURCE_CONFLICT),

@@ -1,7 +1,6 @@
-"""Layers of an image as files on disk: stored, changed file by file, or made of a few files.
+"""Layers of an image as files on disk: stored, or changed file by file.
 
-Place in the flow: ``image_archive`` stores the layers that a builder left; ``module_signer`` changes one of them,
-``reuse_image`` puts a small one on top.
+Place in the flow: ``image_archive`` stores the layers that a builder left; ``module_signer`` changes one of them.
 
 The same content always has the same bytes: members keep their order, owners and times, and the compression has no time
 stamp.
@@ -70,14 +69,6 @@ def changed_layer(layer: Layer, path: Path, *, chosen: Callable[[str], bool], ch
                 _add(target, member, change(absolute(member.name), content))
             else:
                 target.addfile(member, file)
-    return plain.layer(path)
-
-
-def small_layer(entries: Iterable[tuple[tarfile.TarInfo, bytes]], path: Path) -> Layer:
-    """Make a layer of a few entries with their contents, in their order."""
-    with _tar_file(path) as plain, _tar_stream(plain) as tar:
-        for info, content in entries:
-            _add(tar, info, content)
     return plain.layer(path)
 
 

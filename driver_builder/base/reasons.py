@@ -120,6 +120,7 @@ class Reason(StrEnum):
     # A driver as a whole.
     INVALID_SPEC = "InvalidSpec"
     ACTION_REFUSED = "ActionRefused"
+    FIELD_IGNORED = "FieldIgnored"
     NAMESPACE_FORBIDDEN = "NamespaceForbidden"
     INTERNAL_ERROR = "InternalError"
     NO_NODES = "NoMatchingNodes"
@@ -549,6 +550,10 @@ _DRIVERS = {
         "Report the traceback from the log, with the output of driver-builder snapshot; until it is fixed, revert the"
         " last change to what the message names",
         _FAILED,
+    ),
+    Reason.FIELD_IGNORED: _means(
+        "The spec sets a field of an earlier version, which has no effect any more",
+        "Remove the field that the message names: the next version does not have it (docs/drivercontainer.md)",
     ),
     Reason.NO_NODES: _means(
         "No selected node runs a kernel this driver supports",

@@ -11,7 +11,7 @@ from typing import Any
 
 from driver_builder.api.driver_container import check_names
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.api.spec_parser import read_spec
+from driver_builder.api.spec_parser import DEPRECATED, deprecated, read_spec
 from driver_builder.api.spec_reader import Notes, Path, Reader, dotted
 from driver_builder.api.spec_rules import OBJECT_NAME
 from driver_builder.base.errors import InvalidDriver
@@ -164,9 +164,8 @@ def _spec(key: str, spec: object, fleet: Fleet) -> Iterator[_Said]:
         return
     if isinstance(spec, Mapping) and spec.get("nodeSelector") is None:
         yield Severity.WARNING, ("spec", "nodeSelector"), _EVERY_NODE
-    for unused in reading.spec.unused:
-        is_of_image = unused.startswith("spec.validation.")
-        words = _WITHOUT_IMAGE if is_of_image else "is reserved: this version ignores it"
+    for unused in dict.fromkeys((*reading.spec.unused, *deprecated(spec))):
+        words = "is deprecated, and ignored since 0.2: remove it" if unused in DEPRECATED else _WITHOUT_IMAGE
         yield Severity.WARNING, tuple(unused.split(".")), words
     for index, message in repeated(reading.spec.module.names):
         yield Severity.ERROR, ("spec", "module", "names", index), message

@@ -37,7 +37,7 @@ _ANNOTATIONS = frozenset(
 )  # fmt: skip
 _IMAGE_LABELS = frozenset(
     {images.KEY_LABEL, images.FIRMWARE_LABEL, images.USERSPACE_LABEL, images.MODULES_LABEL, images.NEEDED_LABEL,
-     images.REUSED_LABEL, *images.TARGET_LABELS}
+     *images.TARGET_LABELS}
 )  # fmt: skip
 _STATUS = frozenset({"conditions", "targets", "ahead", "nodes", "rebuild", "rollout", "stages"})
 

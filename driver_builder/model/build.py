@@ -230,18 +230,6 @@ class BuiltImage:
     compiler: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelFacts:
-    """What the headers of a kernel say of it, without any driver.
-
-    ``vermagic`` is the version magic of a module that is built with them; the others are as in :class:`BuiltImage`.
-    """
-
-    module_symvers: str
-    compiler: str
-    vermagic: str
-
-
 class Builder(Protocol):
     """Turns a request into an image on this machine's disk."""
 
@@ -251,18 +239,6 @@ class Builder(Protocol):
         Raises:
             BuildFailed: with the class of failure and the last lines of the log.
             TemporaryError: the engine or cluster that builds is unavailable.
-        """
-        ...
-
-
-@runtime_checkable
-class FactsBuilder(Protocol):
-    """A builder that can read a kernel's metadata before anything is compiled for it."""
-
-    def kernel_facts(self, request: BuildRequest, *, log: LogSink, cancelled: Event) -> KernelFacts | None:
-        """Read the metadata of the request's kernel; None if the template does not support it.
-
-        What is fetched for it is cached for :meth:`Builder.build`.
         """
         ...
 

@@ -23,7 +23,6 @@ FIRMWARE_LABEL = f"{LABEL_PREFIX}.firmware"
 USERSPACE_LABEL = f"{LABEL_PREFIX}.userspace"
 """The digest of the user space in an image, where it has any."""
 SIGNER_LABEL = f"{LABEL_PREFIX}.module-signer"
-REUSED_LABEL = f"{LABEL_PREFIX}.reused"
 BUILD_IMAGE_LABEL = f"{LABEL_PREFIX}.build-image"
 TOOLCHAIN_LABEL = f"{LABEL_PREFIX}.toolchain"
 """The key of a toolchain: only that image has it."""
@@ -117,18 +116,3 @@ def parse_full_reference(text: str) -> ImageRef:
     if words := wrong_registry(text):
         raise ValueError(f"{text!r} {words}")
     return reference
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reused:
-    """Modules were used again: the ``kernel`` they were built for, the ``digest`` of the image they were taken from.
-
-    ``compared`` is the number of symbol CRCs that agree.
-    """
-
-    kernel: str
-    digest: str
-    compared: int
-
-    def __str__(self) -> str:
-        return f"re-used the modules of kernel {self.kernel}: {self.compared} symbol CRCs agree"

@@ -1,6 +1,6 @@
 """The modules of an image, and the indexes beside them: read one after the other, within bounds.
 
-Place in the flow: ``verify`` and ``reuse_image`` call it. Of a module, only its description is kept, not its
+Place in the flow: ``verify`` and ``exported_symbols`` call it. Of a module, only its description is kept, not its
 file.
 """
 

@@ -1,7 +1,6 @@
 """What a kernel module file says about itself, read without a kernel and without running anything.
 
-Place in the flow: ``verify`` compares this with the target's Module.symvers before an image is pushed; ``reuse`` and
-the preflight of a coming kernel compare the same values with another Module.symvers.
+Place in the flow: ``verify`` compares this with the target's Module.symvers before an image is pushed.
 
 Sources of the formats: the kernel's ``scripts/mod/modpost.c`` (what is written), ``kernel/module/`` (what is read) and
 ``include/linux/export-internal.h`` (exports).

@@ -1,6 +1,6 @@
 """What a kernel exports to modules: its Module.symvers as values.
 
-Place in the flow: a build leaves this text beside the image; ``verify`` and ``reuse`` compare modules with it.
+Place in the flow: a build leaves this text beside the image; ``verify`` compares modules with it.
 
 Source of the format: the kernel's ``scripts/mod/modpost.c`` (``write_dump``), ``Documentation/kbuild/modules.rst``.
 """

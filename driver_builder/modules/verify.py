@@ -20,7 +20,6 @@ from driver_builder.modules import vermagic
 from driver_builder.modules.image_modules import ImageModules, read_modules
 from driver_builder.modules.kernel_module import KernelModule
 from driver_builder.modules.module_signature import Certificate, is_broken, is_by, parse_certificate
-from driver_builder.modules.reuse import Origin, check_reuse
 from driver_builder.modules.symvers import BUILT_IN, ExportedSymbol, has_crcs, owner_names, parse_module_symvers
 from driver_builder.modules.verify_files import check_depends, check_indexes, check_wanted, paths_by_name
 from driver_builder.modules.verify_symbols import check_exports, check_symbols
@@ -54,19 +53,14 @@ class VerifiedModule:
     needs: tuple[tuple[str, str], ...] = ()
 
 
-def verify(
-    image: ImageArchive, *, request: BuildRequest, module_symvers: str, origin: Origin | None = None
-) -> tuple[VerifiedModule, ...]:
+def verify(image: ImageArchive, *, request: BuildRequest, module_symvers: str) -> tuple[VerifiedModule, ...]:
     """Check every module below ``/lib/modules/<kernel>`` and return those of the request, in load order.
-
-    Modules of another kernel have an ``origin``, and lie below its release.
 
     Raises:
         VerificationFailed: with the first class of failure that was found; the message names module and symbols.
     """
     certificate = _parse_certificate(request.signing_certificate)
-    kernel = request.target.kernel_version
-    folder = f"/lib/modules/{origin.kernel if origin else kernel}"
+    folder = f"/lib/modules/{request.target.kernel_version}"
     found = _read(image, folder)
     modules = found.modules
     paths = paths_by_name(modules)
@@ -74,7 +68,7 @@ def verify(
     kernel_symbols = _parse_symvers(module_symvers)
     in_load_order = [modules[paths[spec.name]] for spec in request.modules]
     others = [module for module in modules.values() if module not in in_load_order]
-    check_modules((*others, *in_load_order), kernel_symbols, request=request, certificate=certificate, origin=origin)
+    check_modules((*others, *in_load_order), kernel_symbols, request=request, certificate=certificate)
     check_indexes(found.indexes, modules, folder)
     check_userspace(image, request, in_load_order)
     unnamed = {module.name: module for module in others}
@@ -89,7 +83,6 @@ def check_modules(
     *,
     request: BuildRequest,
     certificate: Certificate | None = None,
-    origin: Origin | None = None,
 ) -> None:
     """Check modules that are loaded beside each other against what their kernel exports.
 
@@ -98,12 +91,10 @@ def check_modules(
     """
     kernel = request.target.kernel_version
     for module in modules:
-        _check_build(module, request, built_for=origin.kernel if origin else kernel)
+        _check_build(module, request)
         _check_vermagic(module, modules[0], has_modversions=has_crcs(kernel_symbols), request=request)
         if certificate:
             _check_signature(module, certificate)
-    if origin:
-        check_reuse(modules, kernel_symbols, kernel=kernel, magic=origin.magic)
     check_exports(modules, kernel_symbols, kernel)
     exported = {name: symbol for module in modules for name, symbol in module.exports.items()}
     # Drivers that are loaded before may replace modules of the kernel, never what the kernel itself exports.
@@ -161,12 +152,12 @@ def _parse_certificate(content: bytes | None) -> Certificate | None:
         raise VerificationFailed(Reason.WRONG_MODULE_SIGNER, str(error)) from error
 
 
-def _check_build(module: KernelModule, request: BuildRequest, *, built_for: str) -> None:
-    architecture = request.target.architecture
-    if module.kernel_version != built_for:
+def _check_build(module: KernelModule, request: BuildRequest) -> None:
+    architecture, kernel = request.target.architecture, request.target.kernel_version
+    if module.kernel_version != kernel:
         raise VerificationFailed(
             Reason.WRONG_VERMAGIC,
-            f"module {module.name} was built for kernel {module.kernel_version}, not for {built_for}"
+            f"module {module.name} was built for kernel {module.kernel_version}, not for {kernel}"
             f" (vermagic {module.vermagic.strip()!r})",
         )
     expected = MACHINES.get(architecture)

@@ -1,6 +1,6 @@
 """Whether a kernel gives a module every symbol that it imports, and takes those that it exports.
 
-Place in the flow: ``verify`` asks it of a built image, ``reuse`` and the preflight of a kernel that runs nowhere yet.
+Place in the flow: ``verify`` asks it of a built image.
 Pure over values: modules and the symbols that kernel and modules export.
 
 Sources of what the kernel does: ``resolve_symbol``, ``verify_namespace_is_imported``, ``inherit_taint`` and

@@ -1,7 +1,7 @@
 """Version magic: the words that a module and a kernel must have in common before anything else is compared.
 
-Place in the flow: ``verify`` and ``reuse`` compare the words of modules with each other's and with what is known of a
-kernel. ``6.1.0-55-cloud-amd64 SMP preempt mod_unload modversions`` is the release and what the kernel was built with.
+Place in the flow: ``verify`` compares the words of modules with each other's and with what is known of a kernel.
+``6.1.0-55-cloud-amd64 SMP preempt mod_unload modversions`` is the release and what the kernel was built with.
 
 Source: the kernel's ``include/linux/vermagic.h``; ``same_magic`` in ``kernel/module/version.c`` leaves the release out
 when the module carries CRCs, and compares all that follows, word by word in this order.

@@ -17,20 +17,8 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReuseCandidate:
-    """An image of the same parts for another kernel in use: it may fit, and is tried before a build.
-
-    ``key`` is its build key; the image may not exist.
-    """
-
-    kernel: str
-    image: ImageRef
-    key: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StartBuild:
-    """Build, verify and push one image, or make it from one in ``reuse``; ``waiting`` is how many nodes wait for it.
+    """Build, verify and push one image; ``waiting`` is how many nodes wait for it.
 
     The builder (None: the controller's default), Secrets, resources, tolerations, proxy and CA are not part of the
     build key.
@@ -43,7 +31,6 @@ class StartBuild:
     registry: RegistrySettings
     waiting: int
     builder: BuilderKind | None = None
-    reuse: tuple[ReuseCandidate, ...] = ()
     build_secrets: tuple[str, ...] = ()
     resources: Json = field(default_factory=dict)
     tolerations: tuple[Json, ...] = ()

@@ -24,7 +24,6 @@ from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.loader_privileges import LoaderPrivileges
 from driver_builder.nodes.actions import Action, TakeNode
 from driver_builder.nodes.evidence import NodeEvidence
-from driver_builder.nodes.plan_reuse import Reusable
 from driver_builder.nodes.settled import Settled
 from driver_builder.nodes.standing import Placed, TargetStanding
 from driver_builder.objects import loaded, validated
@@ -179,8 +178,6 @@ class DriverView:
     """Whether a wave does not end yet (:mod:`driver_builder.rollout.held_waves`)."""
     wanted: tuple[DesiredTarget, ...] = ()
     """What all targets of the driver should run, once it is resolved."""
-    reusable: Reusable = field(default_factory=Reusable)
-    """Candidates for re-use among them."""
     rebuilds: Rebuilds = Rebuilds(requests={}, tokens={})  # noqa: RUF009  # a frozen value
     pairs: Mapping[str, Pair] = field(default_factory=dict)
     """By target, both DaemonSets of those in a wave."""

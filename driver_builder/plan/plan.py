@@ -22,7 +22,6 @@ from driver_builder.api.unloading import Unloading
 from driver_builder.base.boundary import contained
 from driver_builder.base.errors import InternalError, InvalidDriver
 from driver_builder.base.reasons import Reason
-from driver_builder.model.image_state import Present
 from driver_builder.nodes.actions import (
     Action,
     CancelBuild,
@@ -34,7 +33,6 @@ from driver_builder.nodes.actions import (
 )
 from driver_builder.nodes.ordinary import ordinary_nodes
 from driver_builder.nodes.plan_labels import evidence_of_weighed, relabel, unlabel
-from driver_builder.nodes.plan_reuse import Reusable
 from driver_builder.nodes.plan_view import DriverPlan, DriverView, PlanSettings
 from driver_builder.objects import slots
 from driver_builder.objects.tolerations import of_pending
@@ -296,8 +294,7 @@ def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, me
     if resolved is None or not resolved.holds(view.snapshot, driver):
         resolved = resolve(view.snapshot, driver, driver.spec, view.settings.template_versions)
     wanted, stock, rebuilds = resolved.targets, resolved.inventory, resolved.rebuilds
-    reusable = Reusable(wanted, partial(_is_there, view.snapshot, driver))
-    view = _with_ordinary(replace(view, wanted=wanted, rebuilds=rebuilds, reusable=reusable), memory)
+    view = _with_ordinary(replace(view, wanted=wanted, rebuilds=rebuilds), memory)
     # A prebuild or its failure still counts when a node boots the kernel.
     ahead_before = {entry.target.target: entry.target for entry in previous_ahead(driver.status).values()}
     informed = replace(view, before={**ahead_before, **view.before})
@@ -392,10 +389,6 @@ def _with_ordinary(view: DriverView, memory: PlanMemory) -> DriverView:
     names = found.elsewhere.union(*found.others.values())
     others = tuple(view.nodes[name] for name in sorted(names) if name in view.nodes)
     return replace(view, waiting=found.waiting, others=others, others_of=found.others)
-
-
-def _is_there(snapshot: Snapshot, driver: DriverContainer, item: ImageTarget) -> bool:
-    return isinstance(snapshot.image(driver.key, item.image), Present)
 
 
 def _is_leaving(action: Action, leaving: Leaving) -> bool:

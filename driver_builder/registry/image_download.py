@@ -1,6 +1,6 @@
 """Downloads an image from a registry to files on disk: the reverse of a push.
 
-Place in the flow: ``reuse_image`` takes the modules of an image that was built for another kernel. Everything is
+Place in the flow: ``exported_symbols`` takes the modules of a driver that another one depends on. Everything is
 compared with its digest, so the result is what was verified and pushed.
 """
 

@@ -16,7 +16,6 @@ from driver_builder.base.memo import remembers_texts
 from driver_builder.base.reasons import Reason, TargetState
 from driver_builder.model import images
 from driver_builder.model.image_state import Present
-from driver_builder.model.images import Reused
 from driver_builder.model.loader_privileges import LoaderPrivileges
 from driver_builder.nodes import held_out
 from driver_builder.nodes.actions import Action, ApplyDaemonSet, LabelNode
@@ -113,8 +112,7 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
         key=item.key,
         state=TargetState.READY if done else TargetState.ROLLING_OUT,
         reason=Reason.ALL_NODES_READY if done else Reason.WAITING_FOR_NODES,
-        message=_progress_words(view, item, part, sorted((*nodes, *waiting[:1])), current)
-        + _reused_words(state.labels),
+        message=_progress_words(view, item, part, sorted((*nodes, *waiting[:1])), current),
     )
     done_by = served(pods, view.rebuilds, written.image)
     made = replace(part, status=status, actions=tuple(actions), served=done_by, standing=standing)
@@ -343,14 +341,6 @@ def _silent_words(view: DriverView, node: str, found: NodeEvidence) -> str:
     note = view.notes.get(node)
     since = found.silent_since or (note.silent_since if note is not None else None) or view.snapshot.now
     return f"no report since {timestamp(min(since, view.snapshot.now))}: {found.why}"
-
-
-def _reused_words(labels: Mapping[str, str]) -> str:
-    """Return the origin of the modules in the image, if they were built for another kernel."""
-    try:
-        return f"; {Reused(**json.loads(labels[images.REUSED_LABEL]))}"
-    except (KeyError, ValueError, TypeError, RecursionError):
-        return ""
 
 
 def identities(labels: Mapping[str, str]) -> dict[str, str]:

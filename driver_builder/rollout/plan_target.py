@@ -16,7 +16,6 @@ from driver_builder.nodes.actions import (
     ApplyDaemonSet,
     LabelNode,
     PlaceDaemonSet,
-    ReuseCandidate,
     StartBuild,
     WidenDaemonSet,
 )
@@ -180,12 +179,7 @@ def _build(
     if not is_known or (is_queued and seen.queued_builds[key] != len(item.nodes)):
         if not is_known and retry_at is not None and seen.now < retry_at:
             return replace(part, status=status, requeue_at=retry_at)
-        # Modules of another kernel are compared with what the kernel exports, and not with other drivers.
-        may_reuse = spec.build.reuse_across_kernels and not exporters
-        reuse = view.reusable.candidates(item) if may_reuse else ()
-        build = start_build(
-            view.driver, spec, item, item.request, waiting=len(item.nodes), reuse=reuse, exporters=exporters
-        )
+        build = start_build(view.driver, spec, item, item.request, waiting=len(item.nodes), exporters=exporters)
         part = replace(part, actions=(build,) if may_start else ())
         if may_start and item.target.short_hash in view.daemon_sets:
             # The registry proved that it lost what was rolled out: what is built now is the next pin.
@@ -274,7 +268,6 @@ def start_build(
     request: BuildRequest,
     *,
     waiting: int = 0,
-    reuse: tuple[ReuseCandidate, ...] = (),
     exporters: tuple[Exporter, ...] = (),
 ) -> StartBuild:
     """Make the action that builds an image, as the spec wants it built; ``waiting`` is how many nodes wait for it."""
@@ -284,7 +277,6 @@ def start_build(
         image=item.image,
         registry=spec.registry,
         waiting=waiting,
-        reuse=reuse,
         exporters=exporters,
         builder=spec.build.builder,
         build_secrets=spec.build.secrets,

@@ -395,6 +395,19 @@ def test_a_spec_that_cannot_be_acted_on_says_so(make_lab: MakeLab) -> None:
     lab.until("mended", lambda: lab.states() == {KERNEL: "Ready"})
 
 
+def test_deprecated_fields_are_kept_and_reported(make_lab: MakeLab) -> None:
+    """A manifest of 0.1 is accepted as it is, and its driver is built."""
+    lab = make_lab("deprecated")
+    lab.add_node("deprecated-a", KERNEL)
+    fields = {"build": {"reuseAcrossKernels": False}, "retention": {"versions": 2}}
+    lab.apply_driver(**fields)
+    kept = lab.root.get(lab.path)["spec"]
+    assert {name: kept[name] for name in fields} == fields
+    lab.until("ready", lambda: lab.states() == {KERNEL: "Ready"})
+    assert (lab.condition("DeprecatedFields")["status"], lab.condition("Ready")["status"]) == ("True", "True")
+    assert lab.events()["FieldIgnored"] == 1
+
+
 def test_a_paused_driver_stands_still(make_lab: MakeLab) -> None:
     """Paused, a new kernel is neither built for nor labelled, and loses the old one's label; resumed, it is ready."""
     lab = make_lab("pausing")

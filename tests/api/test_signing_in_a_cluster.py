@@ -47,10 +47,9 @@ def reason(lab: Lab) -> str:
 def test_a_driver_waits_for_its_certificate_and_is_built_anew_for_another(lab: Lab) -> None:
     """Nothing of the spec is pruned; errors are reported, and it continues by itself when they are fixed."""
     rules = [{"literal": "9.9-x", "signing": {"imageKeySecretRef": {"name": "i"}}}, {"regexp": ".*"}]
-    lab.apply_driver(signing=SIGNING, kernelMappings=rules, build={"reuseAcrossKernels": False})
+    lab.apply_driver(signing=SIGNING, kernelMappings=rules)
     kept = lab.root.get(lab.path)["spec"]
     assert (kept["signing"], kept["kernelMappings"]) == (SIGNING, rules)
-    assert kept["build"] == {"reuseAcrossKernels": False}
 
     assert reason(lab) == "SigningCertificateMissing"
     put(lab.root, "signed-cert", "cert", b"no certificate")

@@ -15,16 +15,15 @@ import docker
 import pytest
 
 from driver_builder.archives.image_archive import read_image_archive
-from driver_builder.base.errors import BuildFailed
+from driver_builder.base.errors import BuildFailed, VerificationFailed
 from driver_builder.base.reasons import Reason
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.model.build import BuildRequest, BuiltImage, ModuleSpec, SourceFiles
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.modules.kernel_module import parse_kernel_module
-from driver_builder.modules.reuse import NotReusable, reusable
 from driver_builder.modules.symvers import has_crcs, owner_names, parse_module_symvers
-from driver_builder.modules.verify import VerifiedModule, verify
+from driver_builder.modules.verify import VerifiedModule, check_modules, verify
 from driver_builder.modules.verify_files import check_depends
 from driver_builder.modules.verify_symbols import check_symbols
 from testbed.base_image import ensure_base_image
@@ -193,10 +192,10 @@ def test_the_driver_lives_on_its_kernel_and_another_one_is_refused(
     did = boot(kernel, entries, sections, tmp_path)
     assert did["stranger"].code != 0
     assert re.search(r"version magic|section size must match", did["stranger"].output), did["stranger"].output
-    answer = reusable(
-        [parse_kernel_module(stranger.content, "edudrv.ko")], kernel.symvers.read_text(), kernel=kernel.release
-    )
-    assert isinstance(answer, NotReusable)
+    modules, symbols = [parse_kernel_module(stranger.content, "edudrv.ko")], kernel.symvers.read_text()
+    with pytest.raises(VerificationFailed) as refused:
+        check_modules(modules, parse_module_symvers(symbols), request=driver.request)
+    assert refused.value.reason is Reason.WRONG_VERMAGIC
     assert did["load"].code == 0, did["load"].output
     assert f"driverwright: Loaded: edudrv on {kernel.release}" in did["load"].output
     assert driver.module.srcversion in did["load"].output

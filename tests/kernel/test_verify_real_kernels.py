@@ -9,10 +9,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from driver_builder.base.reasons import Reason
 from driver_builder.modules.kernel_module import KernelModule, parse_kernel_module
 from driver_builder.modules.module_files import module_name
-from driver_builder.modules.reuse import NotReusable, Reusable, reusable
 from driver_builder.modules.symvers import ExportedSymbol, owner_names, parse_module_symvers
 from driver_builder.modules.verify_files import check_depends, check_indexes, paths_by_name
 from driver_builder.modules.verify_symbols import check_symbols, fits
@@ -26,7 +24,6 @@ class Kernel:
 
     release: str
     folder: str
-    symvers_text: str
     symvers: dict[str, ExportedSymbol]
     modules: dict[str, KernelModule]
     indexes: dict[str, bytes]
@@ -36,12 +33,10 @@ def read_kernel(package: KernelPackage, *, every: int = 1) -> Kernel:
     """Read all of its modules, or every so many."""
     folder = f"/lib/modules/{package.release}"
     files = sorted(path for path in package.modules.rglob("*.ko*") if module_name(path.name))[::every]
-    text = package.symvers.read_text()
     return Kernel(
         release=package.release,
         folder=folder,
-        symvers_text=text,
-        symvers=parse_module_symvers(text),
+        symvers=parse_module_symvers(package.symvers.read_text()),
         modules={
             f"{folder}/{path.relative_to(package.modules)}": parse_kernel_module(path.read_bytes(), path.name)
             for path in files
@@ -112,14 +107,3 @@ def test_another_kernel_refuses_every_module(kernels: tuple[Kernel, Kernel]) -> 
     one, other = kernels
     assert all(fits(module, other.symvers) for module in one.modules.values())
     assert all(fits(module, one.symvers) for module in other.modules.values())
-
-
-def test_modules_are_used_again_only_where_they_fit(samples: tuple[Kernel, Kernel]) -> None:
-    """On their own kernel they are, on the other one they are not."""
-    one, other = samples
-    modules = [module for module in one.modules.values() if not module.depends and not module.exports]
-    assert len(modules) > 5
-    assert isinstance(reusable(modules, one.symvers_text, kernel=one.release), Reusable)
-    answer = reusable(modules, other.symvers_text, kernel=other.release)
-    assert isinstance(answer, NotReusable)
-    assert answer.reason in (Reason.WRONG_SYMBOL_CRC, Reason.MISSING_SYMBOL)

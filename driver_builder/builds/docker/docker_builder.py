@@ -36,7 +36,6 @@ from driver_builder.builds.failures import classify
 from driver_builder.builds.kernel_metadata import (
     COMPILER,
     SYMVERS,
-    VERMAGIC,
     fact,
     first_line,
     read_facts,
@@ -45,16 +44,14 @@ from driver_builder.builds.own_disk import own_disk
 from driver_builder.builds.templates.templates import (
     BUILD_STAGE,
     FACTS_FOLDER,
-    HEADERS_STAGE,
     build_context,
-    has_headers_stage,
     render,
     templates_directory,
 )
 from driver_builder.builds.templates.toolchain_stage import from_toolchain, toolchain_dockerfile
 from driver_builder.builds.templates.trust import runner, trusting, variables
 from driver_builder.model import engine_images
-from driver_builder.model.build import BuildRequest, BuiltImage, KernelFacts, LogSink
+from driver_builder.model.build import BuildRequest, BuiltImage, LogSink
 from driver_builder.model.images import ImageRef
 from driver_builder.registry.credentials import DOCKER_HUB, Credentials
 
@@ -104,13 +101,12 @@ class DockerBuilder:
         self._arguments = {"buildargs": json.dumps(arguments)} if arguments else {}
         self._has_ca = bool(ca)
         self._clock = clock
-        self._rendered: tuple[BuildRequest, str] | None = None
         self._toolchain: ImageRef | None = None
 
     def from_toolchain(self, image: ImageRef) -> "DockerBuilder":
         """Return a builder that begins with a toolchain, which the engine pulls; see :class:`ToolchainBuilder`."""
         other = copy.copy(self)
-        other._toolchain, other._rendered = image, None
+        other._toolchain = image
         return other
 
     def build(self, request: BuildRequest, *, directory: Path, log: LogSink, cancelled: Event) -> BuiltImage:
@@ -131,24 +127,6 @@ class DockerBuilder:
             archive=archive,
             module_symvers=fact(facts, SYMVERS),
             compiler=first_line(fact(facts, COMPILER)),
-        )
-
-    def kernel_facts(self, request: BuildRequest, *, log: LogSink, cancelled: Event) -> KernelFacts | None:
-        """Build only the stage of the kernel, which stays in the cache; see :class:`FactsBuilder`."""
-        dockerfile = self._dockerfile(request)
-        if not has_headers_stage(dockerfile):
-            return None
-        limits = BuildLimits(request.deadline_seconds, cancelled, self._clock)
-        names = _Names.of(request, self._owner)
-        context = build_context(request, dockerfile)
-        with self._replaced(names.headers):
-            self._run(context, {"t": names.headers, "target": HEADERS_STAGE}, log, limits)
-        self._keep_steps(names.headers)
-        facts = self._read_facts(names.headers, names.container)
-        return KernelFacts(
-            module_symvers=fact(facts, SYMVERS),
-            compiler=first_line(fact(facts, COMPILER)),
-            vermagic=first_line(facts.get(VERMAGIC, "")),
         )
 
     def toolchain(self, request: BuildRequest, *, directory: Path, log: LogSink, cancelled: Event) -> Path | None:
@@ -175,12 +153,9 @@ class DockerBuilder:
             self._run(context, {"t": name, "nocache": "1"}, log, limits)
 
     def _dockerfile(self, request: BuildRequest) -> str:
-        """The request's Dockerfile, kept for the second run: rendering a custom template starts a process."""
-        if self._rendered is None or self._rendered[0] != request:
-            text = render(request, templates_directory(self._templates))
-            text = from_toolchain(text, str(self._toolchain)) if self._toolchain else text
-            self._rendered = request, trusting(text) if self._has_ca else text
-        return self._rendered[1]
+        text = render(request, templates_directory(self._templates))
+        text = from_toolchain(text, str(self._toolchain)) if self._toolchain else text
+        return trusting(text) if self._has_ca else text
 
     def _run(self, context: bytes, parameters: Mapping[str, str], log: LogSink, limits: BuildLimits) -> str:
         """One run of the builder; returns the image's id.

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from driver_builder.base.errors import BuildFailed, InvalidModule, VerificationFailed
 from driver_builder.base.reasons import Reason
-from driver_builder.builds.pipeline.reuse_image import MODULES_FOLDER
 from driver_builder.model import images
 from driver_builder.model.build import LogSink
 from driver_builder.model.image_state import Present
@@ -20,6 +19,9 @@ from driver_builder.nodes.actions import StartBuild
 from driver_builder.registry.image_download import download
 from driver_builder.registry.registry_access import PUSH_PATIENCE, Registries
 from driver_builder.targets.desired_target import Exporter
+
+_MODULES_FOLDER = "/lib/modules"
+"""Of all kernels: an image that 0.1 made of another kernel's has its modules below that one's release."""
 
 
 def with_symbols(
@@ -53,7 +55,7 @@ def _symbols(
     if not isinstance(state, Present) or state.labels.get(images.KEY_LABEL, exporter.key) != exporter.key:
         raise _unusable(exporter, f"{image} does not exist any more, or has another build key")
     try:
-        modules = read_modules(download(registry, image.repository, state.digest, directory), MODULES_FOLDER).modules
+        modules = read_modules(download(registry, image.repository, state.digest, directory), _MODULES_FOLDER).modules
     except (InvalidModule, VerificationFailed) as error:
         raise _unusable(exporter, str(error)) from error
     return {name: symbol for module in modules.values() for name, symbol in module.exports.items()}

@@ -19,7 +19,6 @@ from driver_builder.base.reasons import Reason
 from driver_builder.builds.pipeline.exported_symbols import with_symbols
 from driver_builder.builds.pipeline.image_contents import Kind, image_contents
 from driver_builder.builds.pipeline.provenance import provenance
-from driver_builder.builds.pipeline.reuse_image import reused_image
 from driver_builder.builds.pipeline.sbom import sbom
 from driver_builder.builds.pipeline.spdx import SPDX_TYPE
 from driver_builder.builds.pipeline.tagged_image import TaggedImage
@@ -81,15 +80,7 @@ def build_and_push(
         action = with_symbols(action, registries, Path(name), wait=cancelled.wait, log=log)
 
         def make(builder: Builder) -> VerifiedImage:
-            return reused_image(
-                action,
-                builder=builder,
-                registry=registry,
-                directory=Path(name),
-                trusted=tagged.trusted,
-                log=log,
-                cancelled=cancelled,
-            ) or _build_and_verify(
+            return _build_and_verify(
                 action, builder=builder, secrets=secrets, directory=Path(name), log=log, cancelled=cancelled
             )
 
@@ -161,8 +152,6 @@ def _promote(
     log: LogSink,
 ) -> str:
     """Push an image with all its documents, ready to be tagged; returns its digest."""
-    if made.reused:
-        log(str(made.reused))
     repository = action.image.repository
     contents = image_contents(made.image)
     firmware, userspace = (

@@ -12,7 +12,6 @@ image begins with ``FROM scratch``. The image it was built in is ``io.driverwrig
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from types import MappingProxyType
 from urllib.parse import urlsplit, urlunsplit
 
@@ -71,7 +70,6 @@ def provenance(
         **({images.USERSPACE_LABEL: _userspace_digest(request.userspace, userspace)} if request.userspace else {}),
         **_standard(request.source),
         **_signer(request),
-        **({images.REUSED_LABEL: json.dumps(asdict(made.reused), sort_keys=True)} if made.reused else {}),
     }
 
 

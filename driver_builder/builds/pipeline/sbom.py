@@ -111,10 +111,10 @@ def _file(identifier: str, found: Content, *, purpose: str, declared: str) -> sp
 
 
 def _made_of(request: BuildRequest, made: VerifiedImage, modules: tuple[str, ...]) -> Iterator[spdx.Part]:
-    """What the modules were made of, none of which is in the image: of the kernel they were built for."""
-    kernel = made.reused.kernel if made.reused else request.target.kernel_version
+    """What the modules were made of, none of which is in the image."""
+    kernel = request.target.kernel_version
     symvers = hashlib.sha256(made.module_symvers.encode()).hexdigest()
-    compared = f"Module.symvers of {request.target.kernel_version} has sha256:{symvers}"
+    compared = f"Module.symvers of {kernel} has sha256:{symvers}"
     headers = _HEADERS.get(request.target.os_id, "kernel-devel-{}").format(kernel)
     compiler = made.compiler.strip()
     name, _, version = compiler.partition(" ")

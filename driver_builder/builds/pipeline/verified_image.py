@@ -1,9 +1,8 @@
-"""An image that is verified and ready to be pushed, whether it was built or made of another kernel's one. Values."""
+"""An image that is verified and ready to be pushed. Values."""
 
 from dataclasses import dataclass
 
 from driver_builder.archives.image_archive import ImageArchive
-from driver_builder.model.images import Reused
 from driver_builder.modules.verify import VerifiedModule
 
 
@@ -15,4 +14,3 @@ class VerifiedImage:
     module_symvers: str
     compiler: str
     modules: tuple[VerifiedModule, ...]
-    reused: Reused | None = None

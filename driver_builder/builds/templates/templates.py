@@ -5,8 +5,8 @@ Place in the flow: builders call :func:`render` once, then :func:`build_context`
 
 What a template must do (``dockerfiles/driver/NAME.Dockerfile.j2``): a stage ``build`` leaves ``/out``, the root of the
 driver image, and ``/facts/Module.symvers`` and ``/facts/compiler``; the last stage is ``FROM scratch`` and copies
-``/out``. A stage ``headers`` may come before it, with nothing of a driver: its ``/facts``, with ``vermagic`` of an
-empty module beside the others, say whether modules of another kernel can be used, before anything is compiled.
+``/out``. A stage ``headers`` may come before it, with nothing of a driver: it is the kernel's toolchain, and its
+``/facts`` also have ``vermagic``, that of an empty module, which says which kernel it is for.
 Commands end with the codes that ``failures`` knows, after a line ``driverwright: ...`` that says why.
 What templates have in common is in ``parts/NAME.j2`` beside them, which they include. The first line of a template has
 its version, ``{# recipe: 1 #}``. A change of what the template and its parts make
@@ -80,7 +80,6 @@ read from it; buildah keeps no stage, so its files are copied to a volume. Our t
 
 _FROM = re.compile(r"FROM\s", re.IGNORECASE)
 _BUILD_STAGE = re.compile(rf"FROM\s.*\sAS\s+{BUILD_STAGE}\s*", re.IGNORECASE)
-_HEADERS_STAGE = re.compile(rf"^FROM \S+ AS {HEADERS_STAGE}$", re.MULTILINE | re.IGNORECASE)
 
 _VERSION_LINE = re.compile(r"\{#-?\s*recipe:\s*([1-9][0-9]{0,8})\s*-?#\}")
 
@@ -159,11 +158,6 @@ def _render_ours(request: BuildRequest, directory: Path, values: Mapping[str, ob
         return rendered(place, values, jinja2.FileSystemLoader(directory))
     except TemplateInvalid as error:
         raise _invalid(str(error)) from error
-
-
-def has_headers_stage(dockerfile: str) -> bool:
-    """Whether a Dockerfile has a stage with the kernel's metadata alone."""
-    return _HEADERS_STAGE.search(dockerfile) is not None
 
 
 def with_facts_copied(dockerfile: str) -> str:

@@ -13,8 +13,7 @@ HELPER_MODULE = parse_kernel_module(HELPER, "dw_helper.ko")
 
 SYMVERS_47 = (MODULES / "6.1.0-47-cloud-amd64.symvers").read_text()
 SYMVERS_55 = (MODULES / "6.1.0-55-cloud-amd64.symvers").read_text()
-SYMVERS_56 = (MODULES / "6.1.0-56-cloud-amd64.symvers").read_text()
-"""The lines that matter of the Module.symvers of three Debian kernels; both modules were built for the second."""
+"""The lines that matter of the Module.symvers of two Debian kernels; both modules were built for the second."""
 
 MAGIC = "6.1.0-55-cloud-amd64 SMP preempt mod_unload modversions "
 

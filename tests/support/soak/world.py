@@ -182,7 +182,7 @@ class World:
             "source": {"configMap": {"name": "source"}},
             "module": {"names": ["dw_helper"], "parameters": {"dw_helper": [f"level={self._level}"]}},
             "validation": {"taint": True},
-            "build": {"template": TEMPLATE_NAME, "baseImage": "debian:bookworm-slim", "reuseAcrossKernels": False},
+            "build": {"template": TEMPLATE_NAME, "baseImage": "debian:bookworm-slim"},
             "kernelMappings": [{"literal": kernel} for kernel in self._possible],
             # Of pods alone: no node has anything of it.
             "tolerations": [{"operator": "Exists"}, {"key": f"cosmetic-{self._cosmetics}", "operator": "Exists"}],

@@ -1,9 +1,14 @@
 """What a driver's modules need of a kernel, and the shell that inserts all of it in order."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from bench.matrix.loading import needed_files, parse_softdeps, script
+import pytest
+
+from bench.matrix.loading import Candidate, needed_files, parse_softdeps, refused_by_us, script
+from testbed.kernels import KernelPackage
+from tests.support.driver_builder.kernel_modules import HELPER, PROBE, SYMVERS_47, SYMVERS_55
 
 DEPENDENCIES = {
     "kernel/lib/libcrc32c.ko": [],
@@ -32,6 +37,29 @@ def test_what_a_module_asks_for_comes_before_it() -> None:
         "kernel/drivers/md/dm-mod.ko",
         "kernel/lib/libcrc32c.ko",
     ]
+
+
+@pytest.mark.parametrize(
+    ("release", "symvers", "words"),
+    [
+        pytest.param("6.1.0-56-cloud-amd64", SYMVERS_55, "", id="the same CRCs"),
+        pytest.param("6.1.0-47-cloud-amd64", SYMVERS_47, "WrongSymbolCRC: module dw_helper", id="other CRCs"),
+        pytest.param("7.2.0", "0x00000000\tprintk\tvmlinux\tEXPORT_SYMBOL\t\n", "WrongVermagic: ", id="no CRCs"),
+    ],
+)
+def test_verification_is_asked_of_another_kernel(release: str, symvers: str, words: str, tmp_path: Path) -> None:
+    """By CRCs, and by the release where the kernel has none."""
+    modules = tmp_path / "lib/modules" / release
+    modules.mkdir(parents=True)
+    for name, content in {"dw_helper.ko": HELPER, "dw_probe.ko": PROBE}.items():
+        (modules / name).write_bytes(content)
+    (tmp_path / "symvers").write_text(symvers)
+    kernel = KernelPackage(
+        release=release, codename="", version="", image_package="", headers_package="", module_layout_crc="",
+        symvers=tmp_path / "symvers", tree=tmp_path,
+    )  # fmt: skip
+    said = refused_by_us(Candidate(driver="edu", key="k", folder=modules, parameters={}), kernel)
+    assert (said[: len(words)], bool(said)) == (words, bool(words))
 
 
 def test_own_modules_are_inserted_in_order_with_their_parameters() -> None:

@@ -1,5 +1,6 @@
 """A spec as values; one that cannot be acted on says which fields, which values, what to do."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,28 +19,18 @@ from driver_builder.api.driver_spec import (
     ValidationSettings,
 )
 from driver_builder.api.rollout_settings import RolloutSettings, Share
-from driver_builder.api.spec_parser import MAX_REGEXPS, RESERVED, parse_spec, read_spec
+from driver_builder.api.spec_parser import DEPRECATED, MAX_REGEXPS, deprecated, parse_spec, read_spec
 from driver_builder.base.errors import InvalidDriver
 from driver_builder.model.build import ModuleSpec, Signing
 from driver_builder.model.images import ImageRepository
 from tests.support.driver_builder.factories import spec
 
-RESERVED_VALUES: dict[str, Any] = {
-    "retention": {"versions": 3},
-}
-
+DEPRECATED_FIELDS = {"build": {"reuseAcrossKernels": False}, "retention": {"versions": 3}}
 
 PROGRAM = {"image": "r.io/x:1", "loader": "image"}
 USERSPACE = {"packages": [{"name": "libedu1", "version": "1.0-1"}]}
 TWO_AT_ONE = [{"path": "/a"}, {"path": "/b", "mountPath": "/a/"}]
 MODULE_SIGNING = {"keySecretRef": {"name": "key"}, "certificateSecretRef": {"name": "certificate"}}
-
-
-def nested(path: str, value: object) -> Any:
-    """Make an object with one field of it, however deep."""
-    for name in reversed(path.split(".")):
-        value = {name: value}
-    return value
 
 
 def test_a_whole_spec_becomes_values() -> None:
@@ -84,7 +75,7 @@ def test_a_whole_spec_becomes_values() -> None:
                 "taint": True,
             },
             rollout={"maxUnavailable": "10%"},
-            retention=RESERVED_VALUES["retention"],
+            retention={"versions": 3},
             preflight={"followRepository": True},
             tolerations=[{"operator": "Exists"}],
             priorityClassName="high",
@@ -109,7 +100,6 @@ def test_a_whole_spec_becomes_values() -> None:
             template_config_map=ConfigMapKey(name="template", key="Dockerfile.j2"),
             base_image="debian:trixie-slim",
             args={"V": "1"},
-            reuse_across_kernels=False,
             secrets=("token",),
             resources={"limits": {"memory": "2Gi"}},
             deadline_seconds=5405.0,
@@ -143,7 +133,7 @@ def test_a_whole_spec_becomes_values() -> None:
         priority_class_name="high",
         image_pull_secrets=("pull",),
         depends_on=("ofed",),
-        unused=tuple(f"spec.{path}" for path in RESERVED),
+        unused=tuple(DEPRECATED),
     )
     assert read.module.load_order == (
         ModuleSpec(name="helper"),
@@ -157,7 +147,6 @@ def test_a_short_spec_has_defaults() -> None:
     assert (read.node_selector, read.kernel_mappings, read.build.args, read.build.template) == ({}, (), {}, None)
     assert read.registry == RegistrySettings(secret=None, plain_http=False)
     assert (read.build.deadline_seconds, read.build.builder, read.signing, read.unused) == (None, None, None, ())
-    assert read.build.reuse_across_kernels
 
 
 def test_a_ca_lies_under_the_usual_key() -> None:
@@ -203,13 +192,18 @@ def test_null_is_not_given() -> None:
     assert parse_spec({**empty, **nulls}) == parse_spec(spec())
 
 
-@pytest.mark.parametrize("path", [pytest.param(path, id=path) for path in RESERVED])
-def test_a_field_that_nothing_acts_on_is_named(path: str) -> None:
-    """It is checked, and never accepted in silence."""
-    changes = nested(path, RESERVED_VALUES[path])
-    if "module" in changes:
-        changes["module"]["names"] = ["edudrv"]
-    assert parse_spec(spec(**changes)).unused == (f"spec.{path}",)
+def test_deprecated_fields_are_named_and_ignored() -> None:
+    """They are checked, and never accepted in silence; the rest of the spec is as without them."""
+    read = parse_spec(spec(**DEPRECATED_FIELDS))
+    assert read.unused == tuple(DEPRECATED) == tuple(deprecated(DEPRECATED_FIELDS))
+    assert replace(read, unused=()) == parse_spec(spec())
+
+
+def test_what_the_definition_of_0_1_wrote_is_not_named() -> None:
+    """Each stored driver with a ``build`` has it; in a manifest somebody wrote it."""
+    build = {"reuseAcrossKernels": True}
+    assert parse_spec(spec(build=build)).unused == ()
+    assert deprecated({"build": build}) == {"spec.build.reuseAcrossKernels": True}
 
 
 def test_what_happens_anyway_is_no_unused_field() -> None:
@@ -649,7 +643,7 @@ def test_what_happens_anyway_is_no_unused_field() -> None:
             "spec.build.reuseAcrossKernels",
             "'no'",
             "without quotes",
-            id="neither reuse nor not",
+            id="neither true nor false",
         ),
         pytest.param(
             {"validation": {"timeout": "30s"}},
@@ -741,7 +735,7 @@ def test_a_name_that_no_field_has_is_cut_and_quoted(name: str) -> None:
         pytest.param({"kernelMappings": [{"regexp": "6", "arg": 1}]}, ("spec", "kernelMappings", 0, "arg"),
                      id="in a list"),
         pytest.param({"registry": {"caConfigMap": {"name": "a", "key": "b", "c": 1}}},
-                     ("spec", "registry", "caConfigMap", "c"), id="of a reserved field"),
+                     ("spec", "registry", "caConfigMap", "c"), id="of an object in an object"),
     ],
 )  # fmt: skip
 def test_a_field_of_no_meaning_is_found(changes: dict[str, Any], unknown: tuple[str | int, ...]) -> None:

@@ -279,11 +279,24 @@ def test_counts_leave_out_skipped_nodes() -> None:
 
 
 def test_fields_that_nothing_acts_on_are_reported() -> None:
-    """An admin who set one sees in the status that it does nothing yet."""
+    """An admin who set one sees in the status that it does nothing."""
     assert "unusedFields" not in rendered(entry())
-    status = rendered(entry(), container=driver(spec_changes={"retention": {"versions": 2}}))
-    assert status["unusedFields"] == ["spec.retention"]
+    status = rendered(entry(), container=driver(spec_changes={"validation": {"command": ["/test"]}}))
+    assert status["unusedFields"] == ["spec.validation.command"]
+    assert "DeprecatedFields" not in conditions(status)
     assert "unusedFields" not in rendered(entry(), container=driver(spec_changes={"version": "?"}))
+
+
+def test_deprecated_fields_are_a_condition_and_an_event() -> None:
+    """With what to do, once; the driver is as ready as without them."""
+    changes = {"build": {"reuseAcrossKernels": False}, "retention": {"versions": 2}}
+    status = rendered(entry(), container=driver(spec_changes=changes))
+    assert status["unusedFields"] == ["spec.build.reuseAcrossKernels", "spec.retention"]
+    assert conditions(status) == {**conditions(rendered(entry())), "DeprecatedFields": ("True", "FieldIgnored")}
+    message = with_remedy("FieldIgnored", "ignored since 0.2: spec.build.reuseAcrossKernels, spec.retention")
+    assert status["conditions"][-1]["message"] == message
+    assert condition_events({}, status) == (Event(kind="Warning", reason="FieldIgnored", message=message),)
+    assert condition_events(status, status) == ()
 
 
 def test_a_condition_keeps_its_time_until_it_changes() -> None:

@@ -156,16 +156,10 @@ def test_an_image_that_cannot_be_judged_is_invalid() -> None:
     "answer",
     [
         pytest.param(Present(digest=DIGEST, labels={images.MODULES_LABEL: "[" * 100_000}), id="modules, nested"),
-        pytest.param(Present(digest=DIGEST, labels={images.REUSED_LABEL: "[" * 100_000}), id="reused, nested"),
         pytest.param(
             Present(digest=DIGEST, labels={
                 images.MODULES_LABEL: '[{"name": 1, "identity": "x"}, {"name": "a", "identity": "y"}]'
             }), id="a module called 1",
-        ),
-        pytest.param(
-            Present(digest=DIGEST, labels={
-                images.REUSED_LABEL: '{"kernel": "\\ud800", "digest": "d", "compared": 1}'
-            }), id="reused, half a character",
         ),
         pytest.param(Unauthorized(message="denied: \ud800"), id="an answer with half a character"),
     ],

@@ -136,7 +136,16 @@ def test_a_driver_for_every_node_is_said(
 @pytest.mark.parametrize(
     ("field", "message"),
     [
-        pytest.param("retention: {versions: 2}", "spec.retention: is reserved: this version ignores it", id="reserved"),
+        pytest.param(
+            "retention: {versions: 2}",
+            "spec.retention: is deprecated, and ignored since 0.2: remove it",
+            id="deprecated",
+        ),
+        pytest.param(
+            "build: {reuseAcrossKernels: true}",
+            "spec.build.reuseAcrossKernels: is deprecated, and ignored since 0.2: remove it",
+            id="the default of 0.1",
+        ),
         pytest.param(
             "validation: {command: [/test]}",
             "spec.validation.command: is not acted on without spec.validation.image: name the image that the command "

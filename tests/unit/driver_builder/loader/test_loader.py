@@ -45,6 +45,15 @@ def test_load_does_not_touch_another_kernel(world: World) -> None:
     assert world.calls == []
 
 
+def test_an_image_that_0_1_made_of_another_kernels_is_loaded(world: World) -> None:
+    """Its modules lie below the other kernel's release, and its own is a link."""
+    modules = world.root / "image/lib/modules"
+    (modules / KERNEL).rename(modules / "6.1.0-54-amd64")
+    (modules / KERNEL).symlink_to("6.1.0-54-amd64")
+    assert world.run("load").verdict["result"] == "Loaded"
+    assert world.calls == ["insmod edudrv.ko use_irq=1"]
+
+
 def test_load_adopts_the_same_module(world: World) -> None:
     """A module that is live already, with the same identity, is not loaded again."""
     world.is_live("edudrv", refcnt=3)

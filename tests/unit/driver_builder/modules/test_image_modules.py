@@ -1,18 +1,18 @@
 """The modules in an image, with as much memory as one of them takes."""
 
-import tarfile
 import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from driver_builder.archives.image_archive import ImageArchive
-from driver_builder.archives.image_layers import small_layer
+from driver_builder.archives.image_layers import store_layer
 from driver_builder.base.errors import InvalidModule, InvalidSymvers, VerificationFailed
 from driver_builder.modules import image_modules, module_elf, symvers
 from driver_builder.modules.image_modules import read_modules
 from driver_builder.modules.kernel_module import parse_kernel_module
 from driver_builder.modules.symvers import parse_module_symvers
+from tests.support.driver_builder.image_tars import tar_of
 from tests.support.driver_builder.kernel_modules import HELPER, PROBE
 
 FOLDER = "/lib/modules/6.1"
@@ -21,8 +21,8 @@ FILES = {f"{FOLDER}/b.ko": PROBE, f"{FOLDER}/a.ko": HELPER, f"{FOLDER}/modules.d
 
 def image_of(files: dict[str, bytes], folder: Path) -> ImageArchive:
     """An image of one layer."""
-    entries = [(tarfile.TarInfo(path.lstrip("/")), content) for path, content in files.items()]
-    return ImageArchive(config={}, layers=(small_layer(entries, folder / "layer.tar.gz"),))
+    tar = tar_of({path.lstrip("/"): content for path, content in files.items()})
+    return ImageArchive(config={}, layers=(store_layer([tar], folder / "layer.tar.gz"),))
 
 
 def test_modules_and_indexes_are_found(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.archives.image_archive import sha256
 from driver_builder.model.image_state import Absent, Invalid, Present, Unauthorized, Unreachable
-from driver_builder.model.images import MODULES_LABEL, REUSED_LABEL, ImageRef
+from driver_builder.model.images import MODULES_LABEL, ImageRef
 from driver_builder.model.registry_reach import Reach, parse_hosts, parse_networks
 from driver_builder.plan.plan import plan
 from driver_builder.registry import registry_connection
@@ -103,7 +103,6 @@ def test_a_bug_of_ours_is_a_state_of_one_image(monkeypatch: pytest.MonkeyPatch) 
         ),
         pytest.param({MODULES_LABEL: '[{"name":"\\ud800","identity":"b"}]'}, id="lone surrogate in a name"),
         pytest.param({MODULES_LABEL: '[{"name":"a","identity":"' + "b" * 300 + '"}]'}, id="long identity"),
-        pytest.param({REUSED_LABEL: "[" * 30000}, id="nested reuse"),
     ],
 )
 def test_any_label_of_an_image_can_be_planned_with(labels: dict[str, str]) -> None:

@@ -5,13 +5,16 @@ from dataclasses import replace
 import pytest
 
 from driver_builder.base.reasons import TargetState
-from driver_builder.model.image_state import Absent, ImageState, Invalid, NotAsked, Unauthorized, Unreachable
+from driver_builder.model.image_state import Absent, ImageState, Invalid, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.plan.plan import plan
 from driver_builder.snapshot.snapshot import FailedBuild
 from tests.support.driver_builder.factories import (
+    DIGEST,
+    IMAGE_LABELS,
     NOW,
     PRESENT,
     SETTINGS,
+    Json,
     driver,
     node,
     ready_snapshot,
@@ -42,6 +45,32 @@ def test_only_a_proven_absence_starts_a_build(
     decided = plan(seen, SETTINGS)
     assert verbs(decided) == actions
     assert (only_target(decided).state, only_target(decided).reason) == (target_state, reason)
+
+
+@pytest.mark.parametrize("state", [Absent(), PRESENT], ids=["absent", "present"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"build": {"reuseAcrossKernels": True}}, id="reuse"),
+        pytest.param({"build": {"reuseAcrossKernels": False}}, id="no reuse"),
+        pytest.param({"retention": {"versions": 1}}, id="retention"),
+    ],
+)
+def test_deprecated_fields_change_nothing(spec: Json, state: ImageState) -> None:
+    """Build key, DaemonSet and fingerprint are those of a driver without them."""
+    made, plain = (
+        plan(with_images(snapshot(drivers=(driver(spec_changes=changes),)), state), SETTINGS) for changes in (spec, {})
+    )
+    assert made.actions == plain.actions
+    assert made.actions
+
+
+def test_an_image_that_0_1_made_of_another_kernels_stays_in_use() -> None:
+    """It has the build key of the kernel that it was made for."""
+    labels = {**IMAGE_LABELS, "io.driverwright.reused": '{"kernel": "6.1.0-54-amd64", "digest": "d", "compared": 11}'}
+    reused = plan(with_images(snapshot(), Present(digest=DIGEST, labels=labels)), SETTINGS)
+    assert verbs(reused) == ["ApplyDaemonSet"]
+    assert reused.actions == plan(with_images(snapshot()), SETTINGS).actions
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tarfile import TarInfo
 
 from driver_builder.archives.image_archive import ImageArchive
-from driver_builder.archives.image_layers import small_layer
+from driver_builder.archives.image_layers import store_layer
+from tests.support.driver_builder.image_tars import tar_of
 
 SITE = "/opt/driverwright/lib/python3.11/site-packages"
 STATUS = """\
@@ -81,7 +81,7 @@ def image(folder: Path, layers: Sequence[Mapping[str, str]] = (BASE, DEBIAN, PYT
     """Make an image with these files."""
     made = []
     for number, files in enumerate(layers):
-        entries = [(TarInfo(path.lstrip("/")), content.encode()) for path, content in files.items()]
-        made.append(small_layer(entries, folder / f"{number}.tar.gz"))
+        tar = tar_of({path.lstrip("/"): content.encode() for path, content in files.items()})
+        made.append(store_layer([tar], folder / f"{number}.tar.gz"))
     empty = ImageArchive(config={"architecture": "amd64", "os": "linux", "config": {}}, layers=())
     return empty.with_layers(made)

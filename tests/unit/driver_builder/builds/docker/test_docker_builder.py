@@ -6,7 +6,6 @@ import tarfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
@@ -18,7 +17,6 @@ import pytest
 from driver_builder.base.errors import BuildFailed, TemporaryError
 from driver_builder.base.reasons import Reason
 from driver_builder.builds.build_limits import BuildLimits
-from driver_builder.builds.docker import docker_builder
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.templates.trust import runner, trusting
 from driver_builder.model import engine_images
@@ -220,21 +218,3 @@ def test_what_stays_in_the_engine_cannot_be_named_by_others() -> None:
 def test_names_of_ours_are_known_however_they_are_written(name: str, is_reserved: bool) -> None:
     """An engine leaves its default host out."""
     assert engine_images.is_reserved(name) is is_reserved
-
-
-def test_facts_and_build_of_a_request_take_one_rendering(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A template of an admin's own takes a process, each time."""
-    rendered: list[BuildRequest] = []
-
-    def render(request: BuildRequest, _: Path) -> str:
-        rendered.append(request)
-        return "FROM a AS headers\nFROM headers AS build\n"
-
-    monkeypatch.setattr(docker_builder, "render", render)
-    request = request_of(snapshot(node()))
-    with engine(BROKEN, BROKEN) as (builder, asked):
-        for ask in (builder.kernel_facts, partial(builder.build, directory=tmp_path)):
-            with pytest.raises(BuildFailed):
-                ask(request, log=lambda _: None, cancelled=Event())
-    assert len([one for one in asked if one.path.endswith("/build")]) == 2
-    assert rendered == [request]

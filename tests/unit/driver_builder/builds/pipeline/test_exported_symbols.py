@@ -4,10 +4,12 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from tarfile import SYMTYPE
 
 import pytest
 
 from driver_builder.api.driver_spec import RegistrySettings
+from driver_builder.archives.image_archive import read_image_archive
 from driver_builder.base.errors import BuildFailed, RegistryRefused, VerificationFailed
 from driver_builder.base.reasons import Reason
 from driver_builder.builds.pipeline.pipeline import build_and_push
@@ -19,10 +21,12 @@ from driver_builder.model.images import ImageRef
 from driver_builder.modules.symvers import parse_module_symvers, render_module_symvers
 from driver_builder.modules.verify import check_modules
 from driver_builder.nodes.actions import StartBuild
+from driver_builder.registry.image_store import push_image
+from driver_builder.registry.registry import RegistryClient
 from driver_builder.registry.registry_access import Registries
 from driver_builder.targets.desired_target import Exporter
 from tests.support.driver_builder.factories import target
-from tests.support.driver_builder.image_tars import docker_20, tar_of
+from tests.support.driver_builder.image_tars import docker_20, special, tar_of
 from tests.support.driver_builder.kernel_modules import HELPER, HELPER_MODULE, PROBE, PROBE_MODULE, SYMVERS_55
 from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.driver_builder.scripted_registry import MemoryRegistry, ScriptedRegistry, scripted_registry
@@ -123,6 +127,18 @@ def test_a_module_may_use_what_another_driver_exports(server: ScriptedRegistry) 
     (asked,) = run(server, SECOND, exporter(server)).asked
     assert parse_module_symvers(asked.extra_symvers) == HELPER_MODULE.exports
     assert asked.key == SECOND.key
+
+
+def test_an_image_that_0_1_made_of_another_kernels_is_read(server: ScriptedRegistry, tmp_path: Path) -> None:
+    """Its modules lie below the other kernel's release, and its own is a link."""
+    other = "6.1.0-54-cloud-amd64"
+    layers = tar_of({f"lib/modules/{other}/dw_helper.ko": HELPER}), tar_of({FOLDER: special(SYMTYPE, other)})
+    archive = docker_20(tmp_path / "image.tar", layers)
+    image = read_image_archive(archive, tmp_path / "layers").with_provenance({images.KEY_LABEL: FIRST.key})
+    client = RegistryClient(server.host, plain_http=True, reach=LOOPBACK)
+    client.tag(FIRST.driver, push_image(client, FIRST.driver, image), image_of(server, FIRST).reference)
+    (asked,) = run(server, SECOND, exporter(server)).asked
+    assert parse_module_symvers(asked.extra_symvers) == HELPER_MODULE.exports
 
 
 def test_without_the_other_driver_the_module_does_not_fit(server: ScriptedRegistry) -> None:

@@ -20,7 +20,6 @@ from driver_builder.model.build import (
     SourceImage,
     SourcePackage,
 )
-from driver_builder.model.images import Reused
 from driver_builder.model.userspace import Userspace, UserspacePackages
 from driver_builder.modules.verify import VerifiedModule
 from tests.support.driver_builder.factories import target
@@ -76,16 +75,10 @@ def test_modules_that_the_named_ones_need_are_written_down_where_there_are_any()
     assert [module["name"] for module in json.loads(facts["io.driverwright.modules"])] == ["edudrv", "second"]
 
 
-def test_a_signer_and_an_origin_are_written_down_where_there_is_one() -> None:
-    """Whose key the modules are signed with, and whose modules they are."""
-    reused = Reused(kernel="6.1.0-54-amd64", digest="sha256:1", compared=11)
-    facts = provenance(replace(REQUEST, signing_certificate=a_signer("ours").der), replace(MADE, reused=reused))
+def test_a_signer_is_written_down_where_there_is_one() -> None:
+    """Whose key the modules are signed with."""
+    facts = provenance(replace(REQUEST, signing_certificate=a_signer("ours").der), MADE)
     assert "'ours'" in facts["io.driverwright.module-signer"]
-    assert json.loads(facts["io.driverwright.reused"]) == {
-        "kernel": "6.1.0-54-amd64",
-        "digest": "sha256:1",
-        "compared": 11,
-    }
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,13 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from tarfile import TarInfo
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
 from driver_builder.archives.image_archive import ImageArchive
-from driver_builder.archives.image_layers import small_layer
+from driver_builder.archives.image_layers import store_layer
 from driver_builder.builds.pipeline.image_contents import Content, image_contents
 from driver_builder.builds.pipeline.sbom import sbom
 from driver_builder.builds.pipeline.verified_image import VerifiedImage
@@ -26,9 +25,10 @@ from driver_builder.model.build import (
     SourceImage,
     SourcePackage,
 )
-from driver_builder.model.images import ImageRef, Reused
+from driver_builder.model.images import ImageRef
 from driver_builder.model.userspace import Userspace, UserspaceArchive, UserspacePackages
 from tests.support.driver_builder.factories import KERNEL, target
+from tests.support.driver_builder.image_tars import tar_of
 from tests.support.spdx import problems
 
 MODULES = Path(__file__).parents[4] / "data" / "modules"
@@ -63,8 +63,8 @@ FILES = {
 def contents(files: dict[str, bytes]) -> tuple[Content, ...]:
     """What is found in an image of these files."""
     with TemporaryDirectory() as folder:
-        entries = [(TarInfo(path.lstrip("/")), content) for path, content in files.items()]
-        layer = small_layer(entries, Path(folder, "layer.tar.gz"))
+        tar = tar_of({path.lstrip("/"): content for path, content in files.items()})
+        layer = store_layer([tar], Path(folder, "layer.tar.gz"))
         return image_contents(ImageArchive(config={}, layers=(layer,)))
 
 
@@ -174,13 +174,6 @@ def test_a_user_space_is_one_part_of_the_image(
     relation = {"spdxElementId": "SPDXRef-Image", "relationshipType": "CONTAINS", "relatedSpdxElement": part["SPDXID"]}
     assert relation in made["relationships"]
     assert "libedu.so.1" not in {item["name"] for item in made["packages"]}
-
-
-def test_modules_that_are_used_again_were_made_with_the_headers_of_their_own_kernel() -> None:
-    """What the other kernel has to do with them is that its symbols were compared."""
-    made = replace(MADE, reused=Reused(kernel="6.1.0-54-cloud-amd64", digest="sha256:1", compared=2))
-    headers = package("linux-headers-6.1.0-54-cloud-amd64", json.loads(sbom(IMAGE, REQUEST, made, contents(FILES))))
-    assert headers["comment"].startswith(f"Module.symvers of {KERNEL} has sha256:")
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
-"""Signed driver images, and modules that are used again for another kernel: real engine, registry and kernels.
+"""Signed driver images: real engine, registry and kernels.
 
-The example's driver is built and signed for one kernel. A kernel whose symbols are the same gets it without a build,
-one whose symbols differ has it built. Then the kernels themselves are asked: what the loader does, what they say of the
-signature.
+The example's driver is built and signed for a kernel. Then the kernel itself is asked: what the loader does, what it
+says of the signature.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -36,20 +34,20 @@ from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.modules.module_signature import split_signature
 from driver_builder.modules.module_signer import parse_signer
 from driver_builder.modules.verify import verify
-from driver_builder.nodes.actions import ReuseCandidate, StartBuild
+from driver_builder.nodes.actions import StartBuild
 from driver_builder.registry.image_download import download
 from driver_builder.registry.image_signature import has_signature
 from driver_builder.registry.registry import RegistryClient
 from driver_builder.registry.registry_access import Registries
 from kube_api.resources import SECRETS
 from testbed.guest import cpio, emulation
-from testbed.guest.script import Ran, run_script
+from testbed.guest.script import run_script
 from testbed.guest.secure_boot import MEMORY_MIB, provide_secure_boot
-from testbed.kernels import available_releases, find_kernel, find_symvers, parse_symvers, release_key
-from testbed.packages import ensure_packages, refreshed_apt
+from testbed.kernels import CLOUD, KernelPackage, newest_kernel
+from testbed.packages import ensure_packages
 from testbed.progress import PlainLines
 from testbed.testbed import Testbed
-from tests.kernel.test_loader_on_real_kernels import LOAD, PROBE, image_entries
+from tests.kernel.test_loader_on_real_kernels import LOAD, image_entries
 from tests.support.driver_builder.image_tars import read_files
 from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.driver_builder.module_signing import a_signer, key_bytes
@@ -63,16 +61,6 @@ MODULE = "$(find /lib/modules -name edudrv.ko)"
 
 
 @dataclass(frozen=True, slots=True)
-class Kernels:
-    """``one`` and ``twin`` export the same symbols with the same CRCs, ``other`` does not."""
-
-    one: str
-    twin: str
-    other: str
-    symvers: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class Made:
     """An image in the registry, and what was said while it was made."""
 
@@ -83,19 +71,10 @@ class Made:
 
 
 @pytest.fixture(scope="module")
-def kernels() -> Kernels:
-    """Three kernels of the oldest series, found by comparing their symbols; the newest is the twin."""
+def kernel() -> KernelPackage:
+    """A kernel that other tests build for as well."""
     ensure_packages(emulation.PACKAGES)
-    releases = sorted(available_releases(refreshed_apt()), key=release_key)
-    series = [name for name in releases if release_key(name)[:2] == release_key(releases[0])[:2]][-5:]
-    texts = {name: path.read_text() for name, path in find_symvers(series[::-1], PlainLines()).items()}
-    symbols = {name: parse_symvers(text) for name, text in texts.items()}
-    for twin, exported in symbols.items():
-        twins = [name for name, those in symbols.items() if name != twin and those == exported]
-        others = [name for name, those in symbols.items() if those["module_layout"] != exported["module_layout"]]
-        if twins and others:
-            return Kernels(one=twins[0], twin=twin, other=others[0], symvers=texts)
-    pytest.skip(f"no two of {', '.join(series)} have the same symbols")
+    return newest_kernel(CLOUD, PlainLines())
 
 
 def source_files() -> dict[str, bytes]:
@@ -136,19 +115,15 @@ class Workshop:
         """The image of a kernel by its tag."""
         return ImageRef(self._host, REPOSITORY, f"1.0.0-{kernel}")
 
-    def make(self, kernel: str, *others: str) -> Made:
-        """Carry out the action that a plan would have for a kernel, while the other ones are live."""
+    def make(self, kernel: str) -> Made:
+        """Carry out the action that a plan would have for a kernel."""
         log: list[str] = []
-        candidates = (
-            ReuseCandidate(kernel=other, image=self.image(other), key=self.request(other).key) for other in others
-        )
         action = StartBuild(
             namespace=NAMESPACE,
             request=self.request(kernel),
             image=self.image(kernel),
             registry=RegistrySettings(plain_http=True),
             waiting=1,
-            reuse=tuple(candidates),
         )
         digest = build_and_push(
             action,
@@ -173,21 +148,9 @@ def workshop(engine_ground: Testbed, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="module")
-def built(workshop: Workshop, kernels: Kernels) -> Made:
-    """The image that is built: no other kernel is live."""
-    return workshop.make(kernels.one)
-
-
-@pytest.fixture(scope="module")
-def reused(workshop: Workshop, kernels: Kernels, built: Made) -> Made:
-    """The image of the twin, whose fleet has the other kernel as well."""
-    assert built.digest
-    return workshop.make(kernels.twin, kernels.other, kernels.one)
-
-
-def compiled(log: list[str]) -> bool:
-    """Whether the driver's source was compiled."""
-    return any("CC [M]" in line for line in log)
+def built(workshop: Workshop, kernel: KernelPackage) -> Made:
+    """The image that is built."""
+    return workshop.make(kernel.release)
 
 
 def module_of(image: ImageArchive) -> bytes:
@@ -196,25 +159,20 @@ def module_of(image: ImageArchive) -> bytes:
     return module
 
 
-def test_what_is_built_is_signed(workshop: Workshop, kernels: Kernels, built: Made, tmp_path: Path) -> None:
+def test_what_is_built_is_signed(workshop: Workshop, kernel: KernelPackage, built: Made, tmp_path: Path) -> None:
     """By the wanted key alone, as modinfo reads it, and the image by its own."""
-    assert compiled(built.log)
     assert "signed 1 modules as CN=edu" in built.log
-    request = workshop.request(kernels.one)
-    verify(built.image, request=request, module_symvers=kernels.symvers[kernels.one])
+    request, symvers = workshop.request(kernel.release), kernel.symvers.read_text()
+    verify(built.image, request=request, module_symvers=symvers)
     with pytest.raises(VerificationFailed) as caught:
-        verify(
-            built.image,
-            request=replace(request, signing_certificate=OTHER.der),
-            module_symvers=kernels.symvers[kernels.one],
-        )
+        verify(built.image, request=replace(request, signing_certificate=OTHER.der), module_symvers=symvers)
     assert caught.value.reason is Reason.WRONG_MODULE_SIGNER
     (tmp_path / "edudrv.ko").write_bytes(module_of(built.image))
     said = subprocess.run(["/sbin/modinfo", tmp_path / "edudrv.ko"], check=True, capture_output=True, text=True).stdout
     fields = dict(line.split(":", 1) for line in said.splitlines() if ":" in line)
     assert (fields["signer"].strip(), fields["sig_hashalgo"].strip()) == ("edu", "sha256")
 
-    image = workshop.image(kernels.one).at(built.digest)
+    image = workshop.image(kernel.release).at(built.digest)
     assert has_signature(workshop.client, image, IMAGE_KEY.public_key())
     assert not has_signature(workshop.client, image, ec.generate_private_key(ec.SECP256R1()).public_key())
     assert "'edu'" in built.labels[images.SIGNER_LABEL]
@@ -228,79 +186,28 @@ def test_no_key_is_in_the_image_or_in_the_log(built: Made) -> None:
     assert not [line for line in lines for content in contents if line in content]
 
 
-def test_a_kernel_with_the_same_symbols_gets_the_modules_without_a_build(
-    workshop: Workshop, kernels: Kernels, built: Made, reused: Made
-) -> None:
-    """Its image has all layers of the other one, a small one more, and says whose modules they are."""
-    assert not compiled(reused.log)
-    assert any(line.startswith(f"re-used the modules of kernel {kernels.one}: ") for line in reused.log)
-    assert [layer.digest for layer in reused.image.layers[:-1]] == [layer.digest for layer in built.image.layers]
-    assert reused.image.layers[-1].size < 1024
-    assert module_of(reused.image) == module_of(built.image)
-    assert reused.labels[images.KERNEL_LABEL] == kernels.twin
-    assert built.digest in reused.labels[images.REUSED_LABEL]
-    assert reused.labels[images.COMPILER_LABEL] == built.labels[images.COMPILER_LABEL]
-    image = workshop.image(kernels.twin).at(reused.digest)
-    assert has_signature(workshop.client, image, IMAGE_KEY.public_key())
-
-
-def test_a_kernel_with_other_symbols_gets_a_build(workshop: Workshop, kernels: Kernels, built: Made) -> None:
-    """The first symbol that differs is told."""
-    assert built.digest
-    made = workshop.make(kernels.other, kernels.one)
-    assert any(f"cannot reuse the modules of {kernels.one}: " in line for line in made.log)
-    assert any(f"declarations that differ from those of kernel {kernels.other}" in line for line in made.log)
-    assert compiled(made.log)
-    assert images.REUSED_LABEL not in made.labels
-    assert module_of(made.image) != module_of(built.image)
-
-
 def entries_of(image: ImageArchive) -> dict[str, cpio.Entry]:
     """The root file system of an image: of what stands in several layers the highest."""
     return {entry.path: entry for entry in image_entries([layer.path for layer in image.layers])}
 
 
-def boot(kernel: str, entries: dict[str, cpio.Entry], folder: Path, sections: dict[str, str], **options: Any) -> Ran:
-    """Boot a kernel and run the sections."""
-    ran = run_script(find_kernel(kernel, PlainLines()).vmlinuz, entries.values(), sections, folder, **options)
-    assert list(ran.sections) == list(sections), ran.console
-    return ran
-
-
-def test_the_other_kernels_modules_work_on_the_twin(kernels: Kernels, reused: Made, tmp_path: Path) -> None:
-    """The loader finds and loads them, proves it, and the device computes."""
-    sections = {
-        "load": LOAD,
-        "probe": PROBE,
-        "kernel": "cat /proc/sys/kernel/osrelease",
-        "factorial": "exec 3<>/dev/edu0; echo 10 >&3; cat <&3",
-        "magic": f"strings {MODULE} | grep vermagic",
-    }
-    ran = boot(kernels.twin, entries_of(reused.image), tmp_path, sections, devices=["edu"]).sections
-    assert ran["load"].output == f"driverwright: Loaded: edudrv on {kernels.twin}\n"
-    assert (ran["load"].code, ran["probe"].code) == (0, 0)
-    assert ran["kernel"].output == f"{kernels.twin}\n"
-    assert ran["factorial"].output == "3628800\n"
-    assert f"vermagic={kernels.one} " in ran["magic"].output
-
-
 def test_under_secure_boot_the_loader_loads_what_is_signed_by_a_known_key_alone(
-    kernels: Kernels, reused: Made, tmp_path: Path
+    kernel: KernelPackage, built: Made, tmp_path: Path
 ) -> None:
     """Real firmware, a kernel that locks itself down, the driver image: refused, and with the firmware's key loaded."""
     secure_boot = provide_secure_boot(PlainLines())
     signer = parse_signer(
         secure_boot.key_file.read_bytes(), secure_boot.certificate_file.read_bytes(), now=datetime.now(UTC)
     )
-    entries = entries_of(reused.image)
-    entries["known.ko"] = cpio.file("known.ko", signer.sign(module_of(reused.image)))
+    entries = entries_of(built.image)
+    entries["known.ko"] = cpio.file("known.ko", signer.sign(module_of(built.image)))
     sections = {
         "locked": "dmesg | grep 'Kernel is locked down'",
         "unknown": f"{LOAD}; cat /dev/termination-log",
         "known": f"cp /known.ko {MODULE}; {LOAD}",
         "factorial": "exec 3<>/dev/edu0; echo 10 >&3; cat <&3",
     }
-    vmlinuz = secure_boot.sign_kernel(find_kernel(kernels.twin, PlainLines()).vmlinuz, tmp_path)
+    vmlinuz = secure_boot.sign_kernel(kernel.vmlinuz, tmp_path)
     ran = run_script(
         vmlinuz,
         entries.values(),
@@ -314,26 +221,28 @@ def test_under_secure_boot_the_loader_loads_what_is_signed_by_a_known_key_alone(
     assert list(ran.sections) == list(sections), ran.console
     assert "from EFI Secure Boot" in ran.sections["locked"].output
     assert "LoadFailed: Loading of module with unavailable key is rejected" in ran.sections["unknown"].output
-    assert ran.sections["known"].output.endswith(f"driverwright: Loaded: edudrv on {kernels.twin}\n")
+    assert ran.sections["known"].output.endswith(f"driverwright: Loaded: edudrv on {kernel.release}\n")
     assert ran.sections["factorial"].output == "3628800\n"
 
 
-def test_a_kernel_that_demands_signatures_reads_ours(kernels: Kernels, reused: Made, tmp_path: Path) -> None:
+def test_a_kernel_that_demands_signatures_reads_ours(kernel: KernelPackage, built: Made, tmp_path: Path) -> None:
     """It tells an unsigned module, a signature that it cannot read, and one of a key that it does not know apart.
 
     Its own modules load, so it is the key alone that it lacks: Debian builds its kernels with a key nobody else has.
     """
-    module = module_of(reused.image)
+    module = module_of(built.image)
     plain, _ = split_signature(module)
     first = len(plain)
     damaged = plain + bytes([module[first] ^ 0xFF]) + module[first + 1 :]
-    own = next(find_kernel(kernels.twin, PlainLines()).modules.rglob("crc-itu-t.ko"))
-    entries = entries_of(reused.image)
+    own = next(kernel.modules.rglob("crc-itu-t.ko"))
+    entries = entries_of(built.image)
     for name, content in {"ours": module, "plain": plain, "damaged": damaged, "own": own.read_bytes()}.items():
         entries[f"{name}.ko"] = cpio.file(f"{name}.ko", content)
     sections = {name: f"dmesg -c >/dev/null; insmod /{name}.ko; dmesg" for name in ("plain", "damaged", "ours")}
     sections["own"] = "insmod /own.ko && cut -d' ' -f1 /proc/modules"
-    ran = boot(kernels.twin, entries, tmp_path, sections, kernel_options="module.sig_enforce=1").sections
+    ran = run_script(
+        kernel.vmlinuz, entries.values(), sections, tmp_path, kernel_options="module.sig_enforce=1"
+    ).sections
     assert "Loading of unsigned module is rejected" in ran["plain"].output
     assert "Bad message" in ran["damaged"].output
     assert "Loading of module with unavailable key is rejected" in ran["ours"].output
