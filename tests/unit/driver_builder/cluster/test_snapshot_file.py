@@ -175,7 +175,7 @@ def test_a_file_from_before_validations_is_read() -> None:
 @pytest.mark.parametrize("reuse", [True, False])
 def test_a_file_of_0_1_is_read_whatever_it_says_of_reuse(reuse: bool) -> None:
     """Which is ignored."""
-    record = yaml.safe_load((Path(__file__).parents[2] / "data" / "snapshot_spec.yaml").read_text())["written"]
+    record = yaml.safe_load((Path(__file__).parents[3] / "data" / "snapshot_spec.yaml").read_text())["written"]
     read, plain = (
         from_document(changed("snapshot/drivers/0/spec", spec))[0] for spec in ({**record, "reuse": reuse}, record)
     )
