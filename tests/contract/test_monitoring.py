@@ -84,7 +84,8 @@ def test_the_page_has_each_job_with_its_interval() -> None:
     text = (ROOT / "docs" / "operations.md").read_text().partition("## Jobs of the controller")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `([\w-]+)` \| (.+?) \|", text, re.MULTILINE)
     words = {60.0: "every minute", 300.0: "every 5 minutes", 600.0: "every 10 minutes"}
-    known = Parts(resync_seconds=Waits().resync, **dict.fromkeys(set(Parts.__slots__) - {"resync_seconds"}, lambda: None))
+    others = dict.fromkeys(set(Parts.__slots__) - {"resync_seconds"}, lambda: None)
+    known = Parts(resync_seconds=Waits().resync, **others)
     assert [name for name, _ in rows] == [job.name for job in JOBS]
     for (_, when), job in zip(rows, JOBS, strict=True):
         assert when == words[job.seconds(known)] if job.seconds is not None else "plan" in when
