@@ -87,8 +87,9 @@ _PULL = compiled(
     r"pull access denied for (?P<denied>[^\s,]+)|manifest for (?P<unknown>\S+) not found|manifest unknown"
     r"|repository \S+ not found|name unknown|failed to resolve reference|toomanyrequests|no basic auth credentials"
     r"|unauthorized|Get \"https?://(?P<host>[^/\"]+)|No such image: (?P<image>\S+)"
-    r"|no stage or image found with that name"
+    r"|no stage or image found with that name|reading manifest \S+ in \S+: |pinging container registry "
 )
+"""What Docker, buildah 1.28 and buildah 1.43 say. The last says no more than ``authentication required`` of a 401."""
 _COPY = compiled(
     r"(?:COPY|ADD) failed|file not found in build context|(?:stat|lstat):? \S+: (?:file does not exist|no such file)"
 )

@@ -89,6 +89,9 @@ COPY_FROM = "Step 4/9 : COPY --from=registry.example.com/src@sha256:00 /src /src
 NO_MANIFEST = "manifest for registry.example.com/base:1 not found: manifest unknown: manifest unknown"
 NO_CONNECTION = 'Get "http://127.0.0.1:5099/v2/": dial tcp 127.0.0.1:5099: connect: connection refused'
 DENIED = "pull access denied for base, repository does not exist or may require 'docker login': denied"
+_PULLING = "creating build container: unable to copy from source docker://r.example.com/base:1: initializing source"
+REFUSED = f"{_PULLING}: reading manifest 1 in r.example.com/base: authentication required"
+CLOSED = f"{_PULLING}: pinging container registry r.example.com: dial tcp 192.0.2.1:443: connect: connection refused"
 INVALID_FROM = "invalid from flag value registry.example.com/src@sha256:00: manifest unknown: manifest unknown"
 NO_FILE = "COPY failed: stat nosuch: file does not exist"
 PARSE = "dockerfile parse error line 2: unknown instruction: FRIM"
@@ -164,6 +167,8 @@ F = Reason
         pytest.param(None, NO_MANIFEST, FROM, F.BASE_IMAGE_MISSING, "base image cannot be pulled", id="no base image"),
         pytest.param(None, NO_CONNECTION, FROM, F.BASE_IMAGE_MISSING, "connection refused", id="base registry away"),
         pytest.param(None, DENIED, FROM, F.BASE_IMAGE_MISSING, "pull access denied", id="base image denied"),
+        pytest.param(None, REFUSED, FROM, F.BASE_IMAGE_MISSING, "authentication required", id="buildah 1.43 refused"),
+        pytest.param(None, CLOSED, FROM, F.BASE_IMAGE_MISSING, "connection refused", id="buildah, registry away"),
         pytest.param(
             None, INVALID_FROM, COPY_FROM, F.SOURCE_MISSING, "source image cannot be pulled", id="no source image"
         ),
