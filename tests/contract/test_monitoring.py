@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from driver_builder.controller.jobs import JOBS, Parts
+from driver_builder.model.defaults import Waits
 from tests.contract.test_docs import ROOT, anchors
 from tests.support import monitoring
 from tests.support.monitoring import DEVICE_ALERTS, DEVICE_DASHBOARD, Exposed, Json
@@ -82,8 +83,10 @@ def test_the_page_has_each_job_with_its_interval() -> None:
     """A row for each, in the order of the table; what the plan starts says so."""
     text = (ROOT / "docs" / "operations.md").read_text().partition("## Jobs of the controller")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| `([\w-]+)` \| (.+?) \|", text, re.MULTILINE)
-    words = {60.0: "every minute", 300.0: "every 5 minutes", 600.0: "every 10 minutes", 1.0: "every `--resync-seconds`"}
-    known = Parts(resync_seconds=1.0, **dict.fromkeys(set(Parts.__slots__) - {"resync_seconds"}, lambda: None))
+    words = {60.0: "every minute", 300.0: "every 5 minutes", 600.0: "every 10 minutes"}
+    known = Parts(
+        resync_seconds=Waits().resync, **dict.fromkeys(set(Parts.__slots__) - {"resync_seconds"}, lambda: None)
+    )
     assert [name for name, _ in rows] == [job.name for job in JOBS]
     for (_, when), job in zip(rows, JOBS, strict=True):
         assert when == words[job.seconds(known)] if job.seconds is not None else "plan" in when
