@@ -33,7 +33,7 @@ def check_engine(address: str, found: Engine | Unread) -> Finding:
         return failed(
             "engine",
             found.message,
-            "Start it, or correct --docker-host and --docker-cert-path; without any, let Jobs build (--builder job)",
+            "Start it, or correct --docker-host and DOCKER_CERT_PATH; without any, let Jobs build (--builder job)",
         )
     words = ", ".join(filter(None, [f"version {found.version}", found.architecture, found.storage]))
     if found.free is None:

@@ -115,7 +115,7 @@ def test_every_part_belongs_to_one_job() -> None:
 
 
 def test_the_resync_has_the_pace_of_its_setting() -> None:
-    """``--resync-seconds``."""
+    """The wait of the settings, and no other job has it."""
     paces = {job.name: job.seconds(parts(resync_seconds=7.0)) for job in JOBS if job.seconds is not None}
     assert paces["resync"] == 7.0
     assert paces == {**paces, "image-record": 600.0, "feature-rules": 300.0, "node-features": 300.0}
