@@ -241,7 +241,7 @@ def test_changes_wait_while_it_is_not_known_who_has_devices(cards: SharedCards) 
     said = cards.said()
     with cards.without_checkpoint():
         cards.write(WHOLE)
-        cards.logs(said, f"cannot read {cards.checkpoint}: Is a directory; changes of profiles wait")
+        cards.logs(said, f"cannot read {cards.checkpoint}: it is not a regular file; changes of profiles wait")
         cards.shows(gpu=(2, 2), shared=(16, 8))
     cards.shows(gpu=(4, 4), shared=(0, 0))
 
