@@ -63,6 +63,7 @@ class Scenario(Steps[Guest]):
         with self.progress.step("Choose kernels of Debian 12 and of Debian 13"):
             first, third = self.ground.kernels(2)
             self.kernels = [first, self.ground.stock_kernel("trixie"), third]
+            self.ground.provide_base_image("trixie")
         with self.progress.step("Prepare the nodes' disk"):
             self.ground.preload([self.images["nfd-worker"], self.images["loader"]])
         with self.progress.step("Boot two nodes, with Debian 12 and Debian 13") as step:

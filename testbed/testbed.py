@@ -303,6 +303,11 @@ class Testbed:
         """The Debian image in the engine that recipes build on."""
         return base_image.base_image_ref()
 
+    def provide_base_image(self, codename: str) -> None:
+        """Give the engine the Debian image of another release, such as `trixie`: recipes for its kernels build on it."""
+        with closing(self.engine.client()) as client:
+            base_image.ensure_base_image(client, codename, self._progress)
+
     @property
     def small_image(self) -> str:
         """A busybox image in engine and registry, for pods that need only a shell."""
