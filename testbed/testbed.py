@@ -304,7 +304,7 @@ class Testbed:
         return base_image.base_image_ref()
 
     def provide_base_image(self, codename: str) -> None:
-        """Give the engine the Debian image of another release, such as `trixie`: recipes for its kernels build on it."""
+        """Give the engine the Debian image of another release, such as `trixie`, on which recipes for it build."""
         with closing(self.engine.client()) as client:
             base_image.ensure_base_image(client, codename, self._progress)
 
