@@ -30,6 +30,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from driver_builder.model.driver_key import DriverKey
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
@@ -246,7 +248,7 @@ class Line:
     def _action(self, driver: str, version: str) -> StartBuild:
         request = BuildRequest(
             recipe="bench:1",
-            driver=f"{NAMESPACE}/{driver}",
+            driver=DriverKey(f"{NAMESPACE}/{driver}"),
             version=version,
             target=self._target,
             template="debian",

@@ -60,7 +60,7 @@ from driver_builder.api.spec_rules import (
     VERSION,
 )
 from driver_builder.api.stage_settings import StageSettings
-from driver_builder.api.stages_parser import read_stages
+from driver_builder.api.stages_parser import MAX_RETRIES, read_stages
 from driver_builder.api.userspace_parser import read_userspace
 from driver_builder.api.vendor_parser import check_given, read_vendor
 from driver_builder.base.errors import InvalidDriver
@@ -87,7 +87,6 @@ MAX_SECRETS = 16
 MAX_SYSTEMS, MAX_PACKAGES = 16, 32
 """Operating systems with further packages, and packages of one."""
 MAX_DEVICE_NODES = 16
-MAX_RETRIES = 10
 MAX_DEPENDENCIES = 8
 """Drivers that one driver depends on."""
 DEFAULT_CA_KEY = "ca.crt"

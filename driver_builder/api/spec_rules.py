@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from driver_builder.api.rollout_settings import PAUSE_LABEL
 from driver_builder.model import cron, images, quantities, resource_claim
 from driver_builder.model.engine_images import is_reserved
+from driver_builder.model.images import COMPONENT
 from driver_builder.model.kernels import KERNEL_VERSION, OS_ID
 from driver_builder.model.userspace import FIRMWARE_FOLDER, NVIDIA_PATH
 from kube_api.names import GROUP
@@ -65,8 +66,7 @@ def _variable_of_a_stage(name: str) -> str:
 
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _HOST = rf"{_LABEL}(?:\.{_LABEL})*(?::[0-9]{{1,5}})?"
-_COMPONENT = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
-_COMPONENTS = rf"{_COMPONENT}(?:/{_COMPONENT})*"
+_COMPONENTS = rf"{COMPONENT}(?:/{COMPONENT})*"
 _TAG = r":[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}"
 _DIGEST = r"@sha256:[0-9a-f]{64}"
 _SEGMENTS = r"[A-Za-z0-9._+@-]+(?:/[A-Za-z0-9._+@-]+)*"

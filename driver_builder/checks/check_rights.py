@@ -18,6 +18,7 @@ from driver_builder.checks.finding import (
     unknown,
     warning,
 )
+from driver_builder.rollout import drain
 from kube_api.resources import RESOURCE_CLAIMS
 
 Json = dict[str, Any]
@@ -26,7 +27,6 @@ DRIVERS_ROLE = "driver-builder"
 RULES_ROLE = "driver-builder-feature-rules"
 NODE_FEATURES_ROLE = "driver-builder-node-features"
 MANIFEST = "deploy/driver-builder/rbac.yaml"
-DRAIN_MANIFEST = "deploy/driver-builder/drain.yaml"
 _CHECK = "rights"
 _LEASES = "coordination.k8s.io"
 
@@ -157,7 +157,7 @@ def check_drain(answers: Mapping[Right, bool | Unread], who: str, drivers: Itera
         return warning(
             _CHECK,
             f"{who} may not, in all namespaces: {_listed([str(right) for right in refused])}; {lacks}",
-            f"kubectl apply -f {DRAIN_MANIFEST}; another service account has to be named in its ClusterRoleBinding",
+            f"kubectl apply -f {drain.MANIFEST}; another service account has to be named in its ClusterRoleBinding",
         )
     if unread is not None:
         what = f"whether {who} may drain nodes could not be asked: {unread.message}"

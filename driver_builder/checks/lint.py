@@ -23,7 +23,7 @@ from driver_builder.checks.lint_packages import without_packages
 from driver_builder.checks.lint_signing import unsigned
 from driver_builder.checks.lint_stages import without_devices, without_drain
 from driver_builder.checks.lint_templates import without_tools_image
-from driver_builder.model.driver_key import namespace_of
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.permissions import Permissions
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.inventory import Node
@@ -62,18 +62,18 @@ class Fleet:
 
     nodes: tuple[Node, ...] | None = None
     kernels: tuple[str, ...] | None = None
-    drivers: Mapping[str, DriverSpec] = field(default_factory=dict)
+    drivers: Mapping[DriverKey, DriverSpec] = field(default_factory=dict)
     """By ``namespace/name``: those of the snapshot, and those that are checked."""
     permissions: Permissions = field(default_factory=Permissions)
     config_maps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By ``namespace/name``: the data of those among the files."""
 
-    def template_of(self, key: str, spec: DriverSpec) -> str | None:
+    def template_of(self, key: DriverKey, spec: DriverSpec) -> str | None:
         """Return the text of a driver's custom template, None if it is not among the files."""
         place = spec.build.template_config_map
         if place is None:
             return None
-        text = self.config_maps.get(f"{namespace_of(key)}/{place.name}", {}).get(place.key)
+        text = self.config_maps.get(f"{key.namespace}/{place.name}", {}).get(place.key)
         return text if isinstance(text, str) else None
 
     def kernels_of(self, spec: DriverSpec) -> tuple[str, ...] | None:
@@ -89,11 +89,11 @@ class Fleet:
         return tuple(target.kernel_version for target in targets)
 
 
-def key_of(value: Mapping[str, Any]) -> str:
+def key_of(value: Mapping[str, Any]) -> DriverKey:
     """Return ``namespace/name`` of an object."""
     metadata = value.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
-    return f"{metadata.get('namespace') or 'default'}/{metadata.get('name', '')}"
+    return DriverKey(f"{metadata.get('namespace') or 'default'}/{metadata.get('name', '')}")
 
 
 def drivers(
@@ -155,7 +155,7 @@ def _object(value: Mapping[str, Any]) -> Iterator[_Said]:
     yield from _unknown(notes.unknown)
 
 
-def _spec(key: str, spec: object, fleet: Fleet) -> Iterator[_Said]:
+def _spec(key: DriverKey, spec: object, fleet: Fleet) -> Iterator[_Said]:
     reading = read_spec(spec)
     for problem in reading.problems:
         yield Severity.ERROR, problem.path, problem.message

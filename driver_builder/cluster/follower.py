@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from driver_builder.base import free_memory, telemetry
-from driver_builder.base.backoff import Backoff
+from driver_builder.base.retry import Backoff
 from driver_builder.cluster.collection import Collection, Json, WentBack
 from kube_api.client import Client
 from kube_api.errors import Gone, KubeApiError, NotFound

@@ -25,6 +25,7 @@ from driver_builder.cluster.read_claims import with_claims
 from driver_builder.cluster.read_daemon_sets import read_plugin_config, read_stray_set
 from driver_builder.cluster.read_node_pods import drained, read_node_pods
 from driver_builder.model.agent_drains import AgentDrains
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.objects import plugin
 from driver_builder.objects.plugin import PluginConfig, PluginSet, StraySet
 from driver_builder.plan.plugin_validation import NextNodes
@@ -188,7 +189,7 @@ class Observer:
 
     def _plugin_configs(
         self, drivers: Iterable[DriverContainer], plugin_sets: Iterable[PluginSet]
-    ) -> Iterator[tuple[str, PluginConfig]]:
+    ) -> Iterator[tuple[DriverKey, PluginConfig]]:
         """Read the ConfigMaps of device plugins that are wanted, or were."""
         known = {item.driver for item in plugin_sets}
         for driver in drivers:
@@ -203,7 +204,7 @@ class Observer:
 
     def _plugin_strays(
         self, drivers: Iterable[DriverContainer], plugin_sets: Iterable[PluginSet]
-    ) -> Iterator[tuple[str, StraySet]]:
+    ) -> Iterator[tuple[DriverKey, StraySet]]:
         """Read the DaemonSets with the names of plugins' that are wanted and not there: somebody else may have one.
 
         It is asked when the driver or its DaemonSet has changed, and otherwise from time to time: an apply that makes

@@ -22,11 +22,13 @@ from driver_builder.api import driver_spec
 from driver_builder.api.driver_spec import DriverSpec, Pattern
 from driver_builder.api.flat_spec import FlatSpec, flattened, nested
 from driver_builder.base.errors import ConfigurationError, InvalidDriver
+from driver_builder.model.driver_key import DriverKey
 
 _USER_OF_A_URL = re.compile(r"(?<=://)[^/@\s]+@")
 _RENAMED = {"Unauthorised": "Unauthorized"}
 """Kinds that earlier versions wrote under another name."""
-_PLAIN: dict[Any, tuple[type, ...]] = {str: (str,), bool: (bool,), int: (int,), float: (int, float)}
+_PLAIN: dict[Any, tuple[type, ...]] = {str: (str,), DriverKey: (str,), bool: (bool,), int: (int,), float: (int, float)}
+_TEXTS = (str, DriverKey)
 
 
 def encode(hint: Any, value: Any) -> Any:  # noqa: PLR0911  # one return for each kind of type
@@ -51,8 +53,8 @@ def encode(hint: Any, value: Any) -> Any:  # noqa: PLR0911  # one return for eac
             return [encode(item, entry) for entry in value]
         case (origin, (item,)) if origin is frozenset:
             return sorted(encode(item, entry) for entry in value)
-        case (origin, (key, item)) if key is str and origin is not None:
-            return {name: encode(item, entry) for name, entry in value.items()}
+        case (origin, (key, item)) if key in _TEXTS and origin is not None:
+            return {str(name): encode(item, entry) for name, entry in value.items()}
         case (_, (key, item)):
             return [{"key": encode(key, name), "value": encode(item, entry)} for name, entry in value.items()]
     return value.value if isinstance(value, Enum) else _without_users(value)
@@ -80,8 +82,8 @@ def decode(hint: Any, data: Any, where: str) -> Any:  # noqa: PLR0911  # one ret
         case (origin, (item, *_)) if origin in (tuple, Sequence, frozenset):
             made = (decode(item, entry, f"{where}[{number}]") for number, entry in enumerate(_list(data, where)))
             return frozenset(made) if origin is frozenset else tuple(made)
-        case (origin, (key, item)) if key is str and origin is not None:
-            return {_text(name, where): decode(item, entry, f"{where}.{name}")
+        case (origin, (key, item)) if key in _TEXTS and origin is not None:
+            return {key(_text(name, where)): decode(item, entry, f"{where}.{name}")
                     for name, entry in _mapping(data, where).items()}  # fmt: skip
         case (_, (key, item)):
             return dict(_decode_entry(key, item, entry, f"{where}[{number}]")
@@ -161,7 +163,7 @@ def _decode_plain(hint: Any, data: Any, where: str) -> Any:
     if not right:
         raise ConfigurationError(f"{where}: {data!r} is not of type {hint.__name__}")
     try:
-        return float(data) if hint is float else data
+        return hint(data) if hint in (float, DriverKey) else data
     except OverflowError as error:
         raise ConfigurationError(f"{where}: {data!r} is too large") from error
 

@@ -8,6 +8,7 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.base.persistent import Pieces
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.read_pods import OwnedPod
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.proofs import with_proof
 from driver_builder.objects.plugin import PluginPod
 from driver_builder.snapshot.by_driver import NO_PODS, PodsByDriver, PodsOfDriver
@@ -63,12 +64,12 @@ class PodReader:
     """Sorts the pods of a cache, and again only the pieces that changed."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[DriverKey, _Group] = {}
         self._owners: frozenset[str] = frozenset()
         """The DaemonSets that they were sorted by."""
         self._plugins: tuple[list[tuple[PluginPod, ...]], tuple[PluginPod, ...]] = ([], ())
         """The pods of plugins by group, and all of them."""
-        self._proven: dict[str, PodsOfDriver] = {}
+        self._proven: dict[DriverKey, PodsOfDriver] = {}
         """By driver, pods with the reports of their proof pods."""
         self._joins: dict[str, tuple[DriverPod, tuple[ProofPod, ...], DriverPod]] = {}
         """By uid, a pod, its proof pods, and the pod with their report: while they are the same, so is it."""
@@ -78,7 +79,9 @@ class PodReader:
         uids = {driver.key: driver.uid for driver in drivers}
         owners = frozenset(item.uid for item in daemon_sets)
         changed, self._owners = owners ^ self._owners, owners
-        found = {driver: owned for item in cache.namespaces for driver, owned in item.pods.collection.groups().items()}
+        found = {
+            DriverKey(key): owned for item in cache.namespaces for key, owned in item.pods.collection.groups().items()
+        }
         self._groups = {driver: self._group(driver, owned, changed) for driver, owned in sorted(found.items())}
         own = [item.pod for group in self._groups.values() for item in group.own
                if item.owner == uids.get(item.pod.driver)]  # fmt: skip
@@ -101,9 +104,9 @@ class PodReader:
             self._plugins = (groups, tuple(chain.from_iterable(groups)))
         return self._plugins[1]
 
-    def _with_proofs(self, proofs: tuple[ProofPod, ...]) -> dict[str, PodsOfDriver]:
+    def _with_proofs(self, proofs: tuple[ProofPod, ...]) -> dict[DriverKey, PodsOfDriver]:
         """Return the pods of each driver, those that proof pods prove with what these report."""
-        found: dict[str, dict[str, list[ProofPod]]] = {}
+        found: dict[DriverKey, dict[str, list[ProofPod]]] = {}
         for proof in proofs:
             found.setdefault(proof.driver, {}).setdefault(proof.of_pod, []).append(proof)
         self._proven, before = {}, self._proven
@@ -137,7 +140,7 @@ class PodReader:
         self._joins[pod.uid] = before
         return before[2]
 
-    def _group(self, driver: str, owned: Pieces[OwnedPod], changed: frozenset[str]) -> _Group:
+    def _group(self, driver: DriverKey, owned: Pieces[OwnedPod], changed: frozenset[str]) -> _Group:
         """Sort the pods of a group; ``changed`` are the DaemonSets that came or went."""
         known = self._groups.get(driver, _NOTHING)
         if known.owned is owned and not changed:

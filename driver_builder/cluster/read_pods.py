@@ -12,7 +12,7 @@ from driver_builder.base.boundary import contained
 from driver_builder.cluster.read_metadata import (
     Json,
     controller_of,
-    driver_key,
+    driver_of,
     expected_modules,
     needed_modules,
     place,
@@ -63,7 +63,7 @@ def _common(obj: Json) -> Json:
         "namespace": shared(metadata["namespace"]),
         "name": metadata["name"],
         "uid": metadata["uid"],
-        "driver": driver_key(metadata),
+        "driver": driver_of(metadata),
         "node": shared(obj["spec"].get("nodeName", "")),
         "deleting": "deletionTimestamp" in metadata,
     }

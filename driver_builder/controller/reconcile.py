@@ -11,7 +11,6 @@ from driver_builder.cluster.observe import Observer
 from driver_builder.controller.execute import Executor, FailedAction
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.report import Reporter
-from driver_builder.model import driver_key
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.plan.plan import Plan, plan
 from driver_builder.plan.plan_memory import PlanMemory
@@ -87,9 +86,7 @@ class Reconciler:
                 self._builds.forget(part.failures)
         known = {driver.key for driver in snapshot.drivers}
         # Which drivers a namespace has that may not be read is not known.
-        self._builds.forget_drivers(
-            lambda key: key not in known and driver_key.namespace_of(key) not in snapshot.forbidden
-        )
+        self._builds.forget_drivers(lambda key: key not in known and key.namespace not in snapshot.forbidden)
         self._needed(snapshot, resolved)
         for error in (*(item.error for item in failed), *unwritten.values()):
             if isinstance(error, KubeApiError) and error.is_temporary and not self._is_stopping():

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Strategy
-from driver_builder.model import driver_key
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.actions import Action, DeleteDaemonSet, PlaceDaemonSet
 from driver_builder.nodes.evidence import Finding, is_current, judge
 from driver_builder.nodes.plan_view import DriverView
@@ -75,8 +75,8 @@ def _is_proven(view: DriverView, node: Node, target: str) -> bool:
     )
 
 
-def _ready_label(driver: str) -> str:
-    return names.ready_label(*driver_key.split(driver))
+def _ready_label(driver: DriverKey) -> str:
+    return names.ready_label(driver.namespace, driver.name)
 
 
 def end(view: DriverView, target: str, left: DaemonSet | None, spent: DaemonSet) -> tuple[Action, ...]:

@@ -10,11 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from driver_builder.base.reasons import Reason
+from driver_builder.base.retry import Retry
 from driver_builder.objects.load_report import CONTRARY, LOADED, LoadReport
 from driver_builder.snapshot.snapshot import DriverPod
 from driver_builder.tasks.proof_pod import Program, ProofPod
 
-_RETRY_MIN_SECONDS, _RETRY_MAX_SECONDS = 30.0, 600.0
+_RETRY = Retry(30.0, 600.0)
 
 
 def with_proof(pod: DriverPod, proofs: Iterable[ProofPod]) -> DriverPod:
@@ -92,7 +93,7 @@ def next_of(pod: DriverPod, proofs: Iterable[ProofPod], boot_id: str | None, now
     if newest.ended_at is None or newest.deleting or _stands(pod, newest, boot_id):
         return Next(gone=gone)
     due_at = _due_at(newest, program.started_at or newest.created_at)
-    is_due = due_at is None or due_at > now + _RETRY_MAX_SECONDS or now >= due_at
+    is_due = due_at is None or due_at > now + _RETRY.most or now >= due_at
     return Next(gone=gone, starts=is_due, before=newest.uid, due_at=None if is_due else due_at)
 
 
@@ -108,4 +109,4 @@ def _due_at(newest: ProofPod, started_at: float) -> float | None:
     """Return when a proof that failed is tried again: as long after it as the program had run by then."""
     if newest.ended_at is None or (newest.report is not None and newest.report.result == LOADED):
         return None
-    return newest.ended_at + min(_RETRY_MAX_SECONDS, max(_RETRY_MIN_SECONDS, newest.ended_at - started_at))
+    return newest.ended_at + _RETRY.by_elapsed(newest.ended_at - started_at)

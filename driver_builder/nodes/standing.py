@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.evidence import Finding, NodeEvidence, ValidationState, judge
 from driver_builder.objects import loaded
 from driver_builder.objects.load_report import HELD
@@ -140,7 +141,7 @@ class Placed:
     target: str
     is_written: bool
     lanes: Lanes | None = None
-    built_for: Mapping[str, str] = field(default_factory=dict)
+    built_for: Mapping[DriverKey, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +177,7 @@ class Weighing:
     """
 
     target: str
-    driver: str
+    driver: DriverKey
     fingerprint: str = ""
     outdated: Mapping[str, bool]
     asking: frozenset[str]

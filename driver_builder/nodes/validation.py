@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from driver_builder.api.driver_spec import ValidationSettings
 from driver_builder.base.reasons import Reason
+from driver_builder.base.retry import Retry
 from driver_builder.nodes import evidence
 from driver_builder.nodes.evidence import Finding, NodeEvidence, ValidationState
 from driver_builder.objects.validated import Validated
@@ -20,7 +21,7 @@ from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.snapshot import DaemonSet, DriverPod
 from driver_builder.tasks.validation_pod import ValidationPod, subject_of
 
-_RETRY_MIN_SECONDS, _RETRY_MAX_SECONDS = 30.0, 600.0
+_RETRY = Retry(30.0, 600.0)
 
 UNCHECKED = "its driver pod does not check spec.validation.deviceNodes yet"
 
@@ -114,7 +115,7 @@ def _due_at(record: Validated, now: float) -> float:
     """Return when the command runs next. A time that has not come yet is of another clock."""
     if not record.pod or record.failed_at > now:
         return 0.0
-    return record.failed_at + min(_RETRY_MAX_SECONDS, _RETRY_MIN_SECONDS * 2.0 ** max(0, record.failures - 1))
+    return record.failed_at + _RETRY.by_attempt(record.failures)
 
 
 def _with_end(record: Validated, run: ValidationPod, now: float) -> Validated:

@@ -13,6 +13,7 @@ from typing import Any
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec, UserspaceSettings, VendorSettings
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
@@ -223,13 +224,13 @@ def sees_programs(pod_spec: Json) -> bool:
     return bool(pod_spec.get("hostPID")) and not has_program(pod_spec)
 
 
-def firsts_of(pod_spec: Json) -> tuple[str, ...]:
+def firsts_of(pod_spec: Json) -> tuple[DriverKey, ...]:
     """Return the drivers that a pod's loader waits for, by ``namespace/name``."""
     waiting = (LOAD_CONTAINER, PREPARE_CONTAINER)
     containers = (item for item in pod_spec.get("initContainers") or () if item["name"] in waiting)
     variables = (item for container in containers for item in container.get("env") or ())
     words = next((str(item.get("value") or "") for item in variables if item["name"] == DEPENDS), "").split()
-    return tuple(word.partition(":")[0].replace(".", "/", 1) for word in words)
+    return tuple(DriverKey(word.partition(":")[0].replace(".", "/", 1)) for word in words)
 
 
 def _node_selector(spec: DriverSpec, target: KernelTarget, *, with_os_version: bool) -> Json:

@@ -15,6 +15,7 @@ from typing import Any
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.stage_settings import DevicePluginSettings
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.userspace import HOST_FOLDER, NVIDIA_FOLDER
 from driver_builder.objects import agent_token, device_use, dra_plugin, gpu_profiles, nvidia_plugin
 from driver_builder.objects.manifests import DRIVER_LABEL, FIELD_MANAGER, UNPRIVILEGED, owner_reference, short_name
@@ -48,7 +49,7 @@ class PluginSet:
     namespace: str
     name: str
     uid: str
-    driver: str
+    driver: DriverKey
     spec: Json = field(default_factory=dict)
     resource: str = ""
     written: tuple[Json, ...] = ()
@@ -72,7 +73,7 @@ class PluginPod:
     namespace: str
     name: str
     uid: str
-    driver: str
+    driver: DriverKey
     node: str
     owner: str
     ready_since: float | None = None

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 
 from driver_builder.api.node_notes import MAX_RELOADED, NodeNote
+from driver_builder.base.retry import Retry
 from driver_builder.nodes.actions import Action, MoveNode, ReplacePod
 from driver_builder.nodes.evidence import NodeEvidence
 from driver_builder.nodes.plan_labels import evidence_of_weighed
 from driver_builder.nodes.plan_view import DriverView, TargetPart
 from driver_builder.nodes.proofs import is_reloading
 
-MIN_SECONDS = 30.0
-MAX_SECONDS = 3600.0
+RETRY = Retry(30.0, 3600.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,14 +69,10 @@ def _settled(note: NodeNote, found: NodeEvidence, now: float) -> NodeNote:
     if found.version is not None and not found.works:
         silent_since = min(found.silent_since or note.silent_since or now, now)
     last = min(note.last_reload, now) if note.last_reload is not None else None
-    if last is None or (found.works and now >= last + 2 * _wait(note.reloads)):
+    if last is None or (found.works and now >= last + 2 * RETRY.by_attempt(note.reloads + 1)):
         return NodeNote(node=note.node, silent_since=silent_since)
     return replace(note, silent_since=silent_since, last_reload=last)
 
 
 def _due_at(note: NodeNote) -> float:
-    return note.last_reload + _wait(note.reloads) if note.last_reload is not None else 0.0
-
-
-def _wait(reloads: int) -> float:
-    return min(MAX_SECONDS, MIN_SECONDS * 2.0 ** min(reloads, 20))
+    return note.last_reload + RETRY.by_attempt(note.reloads + 1) if note.last_reload is not None else 0.0

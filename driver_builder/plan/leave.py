@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 
 from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.actions import Action, HoldNode, LabelNode
 from driver_builder.nodes.kept_modules import KeptModules
 from driver_builder.nodes.plan_view import Alone, DriverPlan, DriverView, unguarded
@@ -75,7 +76,7 @@ def hold_back(
     )
 
 
-def _may_have_stages(snapshot: Snapshot, driver: str, spec: object) -> bool:
+def _may_have_stages(snapshot: Snapshot, driver: DriverKey, spec: object) -> bool:
     has_stages = isinstance(spec, DriverSpec) and spec.stages is not None
     return has_stages or bool(of_driver(snapshot.plugin_pods, driver) or of_driver(snapshot.plugin_sets, driver))
 

@@ -22,6 +22,7 @@ from driver_builder.api.unloading import Unloading
 from driver_builder.base.boundary import contained
 from driver_builder.base.errors import InternalError, InvalidDriver
 from driver_builder.base.reasons import Reason
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.actions import (
     Action,
     CancelBuild,
@@ -167,14 +168,14 @@ def _agents(snapshot: Snapshot, settings: PlanSettings) -> AgentDrainsDone:
     return agent_drains(snapshot, settings.agent_drains, namespaces)
 
 
-def _needs(snapshot: Snapshot) -> dict[str, Dependencies]:
+def _needs(snapshot: Snapshot) -> dict[DriverKey, Dependencies]:
     """Return the dependencies of drivers; those of one whose spec is invalid are what its DaemonSets wait for."""
     invalid = (driver.key for driver in snapshot.drivers if isinstance(driver.spec, InvalidDriver))
     return dependencies(snapshot.drivers, {key: written_needs(snapshot, key) for key in invalid})
 
 
 def _together(
-    snapshot: Snapshot, parts: Iterable[DriverPlan], needs: Mapping[str, Dependencies], settings: PlanSettings
+    snapshot: Snapshot, parts: Iterable[DriverPlan], needs: Mapping[DriverKey, Dependencies], settings: PlanSettings
 ) -> Prepared:
     """Hold back what would be too much at once, and prepare the nodes where a driver goes."""
 

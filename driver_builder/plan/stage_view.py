@@ -26,12 +26,12 @@ from driver_builder.snapshot.resource_slices import NodeSlice, SlicesUnread
 from driver_builder.snapshot.snapshot import Snapshot
 from driver_builder.targets.resource_conflicts import Kept
 from driver_builder.tasks.validation_pod import ValidationPod
+from kube_api.timestamps import LATEST
 
 LEAVE_SECONDS = 120.0
 """So long a driver waits for the pods of its stages to leave a node."""
 LOOK_SECONDS = 15.0
 
-_LATEST = 1 << 33
 """Seconds since the epoch: the year 2242."""
 
 
@@ -181,5 +181,5 @@ def read_time(text: str | None) -> float | None:
     """Read a time in whole seconds; one that cannot be read is long ago."""
     if text is None:
         return None
-    seconds = int(text) if text.isascii() and text.isdecimal() and len(text) < len(str(_LATEST)) + 1 else 0
-    return float(min(seconds, _LATEST))
+    seconds = int(text) if text.isascii() and text.isdecimal() and len(text) < len(str(LATEST)) + 1 else 0
+    return float(min(seconds, LATEST))

@@ -7,6 +7,7 @@ unloaded and since when; the unload pod reports the result.
 from dataclasses import dataclass, replace
 
 from driver_builder.base.reasons import Reason
+from driver_builder.base.retry import Retry
 from driver_builder.nodes.actions import Action, RememberLoaded, StartPod, delete_pods
 from driver_builder.nodes.plan_view import DriverView
 from driver_builder.objects import loaded
@@ -21,7 +22,7 @@ UNSEEN_SECONDS = 60.0
 """Seconds after which a pod bound to a node and not seen by its kubelet means that the node does not answer."""
 
 _LOOK_SECONDS = 15.0
-_RETRY_MIN_SECONDS, _RETRY_MAX_SECONDS = 10.0, 120.0
+_RETRY = Retry(10.0, 120.0)
 
 WAITING, IN_USE, STAYS = "waiting", "in_use", "stays"
 
@@ -97,7 +98,7 @@ def _unload(view: DriverView, node: Node, known: Loaded, deadline: float) -> Ste
     why = loaded.words(_why(pod))
     if late:
         return _give_up(view, node, known, why)
-    again = pod.ended_at + _delay(pod.ended_at - (known.unload_since or 0))
+    again = pod.ended_at + _RETRY.by_elapsed(pod.ended_at - (known.unload_since or 0))
     actions: tuple[Action, ...] = delete_pods((pod,)) if now >= again else ()
     if known.held != why:
         actions = (remember(view, node, replace(known, held=why), why), *actions)
@@ -116,11 +117,6 @@ def _why(pod: UnloadPod) -> str:
     if pod.verdict.result == Reason.IN_USE:
         return pod.verdict.message or "in use"
     return f"{pod.verdict.result}: {pod.verdict.message}".removesuffix(": ")
-
-
-def _delay(tried_for: float) -> float:
-    """Wait as long again as it has been tried already: seconds at first, minutes later."""
-    return min(_RETRY_MAX_SECONDS, max(_RETRY_MIN_SECONDS, tried_for))
 
 
 def start(view: DriverView, node: Node, load: Load) -> StartPod:

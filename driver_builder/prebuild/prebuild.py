@@ -16,6 +16,7 @@ from driver_builder.api.prebuild_status import AheadStatus, previous_ahead
 from driver_builder.api.status import TargetStatus
 from driver_builder.base.boundary import contained
 from driver_builder.base.reasons import Reason, TargetState
+from driver_builder.base.retry import chance_of
 from driver_builder.model.image_state import Present
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.repositories import Discovery, Repository
@@ -134,7 +135,7 @@ def _due_at(discovery: Discovery, repository: Repository, *, now: float) -> floa
         return min(discovery.error_at, now) + RETRY_SECONDS
     if discovery.at is None:
         return 0.0
-    spread = int(hashlib.sha256(str(repository).encode()).hexdigest()[:4], 16) / 0xFFFF
+    spread = chance_of(hashlib.sha256(str(repository).encode()).hexdigest())
     return min(discovery.at, now) + DAY_SECONDS + RETRY_SECONDS * spread
 
 

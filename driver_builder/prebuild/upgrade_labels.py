@@ -16,6 +16,7 @@ from driver_builder.api.prebuild_status import previous_ahead
 from driver_builder.api.rebuild_status import Rebuilds, from_status
 from driver_builder.base.boundary import contained
 from driver_builder.base.memo import OfEach
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelVersion
 from driver_builder.model.permissions import Permissions
 from driver_builder.nodes.actions import LabelNode
@@ -83,7 +84,7 @@ def _images_of_move(
     return tuple(item for item in items if isinstance(item, ImageTarget) and node.name in item.nodes)
 
 
-def label_moves(snapshot: Snapshot, versions: TemplateVersions) -> dict[str, tuple[LabelNode, ...]]:
+def label_moves(snapshot: Snapshot, versions: TemplateVersions) -> dict[DriverKey, tuple[LabelNode, ...]]:
     """Make the labels of all nodes true; the actions by the key of the driver they are done for.
 
     A paused driver removes labels and sets none. If no driver follows a repository, and none did until

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.model import driver_key
+from driver_builder.model.driver_key import NOBODY, DriverKey
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.nodes.actions import MoveNode, StartPod, TakeNode
 from driver_builder.nodes.evidence import Finding, judge
@@ -37,7 +37,7 @@ class Clearing:
     record: Yielding | None = None
     label: str = ""
     words: str = ""
-    stuck: str = ""
+    stuck: DriverKey = NOBODY
     failed: str = ""
     is_over: bool = False
 
@@ -65,7 +65,7 @@ class Clearance:
 
     known: DriversOnNodes
 
-    def clearing(self, node: Node, driver: str, action: TakeNode) -> Clearing:
+    def clearing(self, node: Node, driver: DriverKey, action: TakeNode) -> Clearing:
         """Decide what comes next before a driver is replaced on a node."""
         record = yielding_of(node.annotations)
         begun = record.drivers if record is not None else ()
@@ -93,11 +93,11 @@ class Clearance:
                 return Clearing(words=f"unloading {key}, which depends on it, from {node.name}")
         return Clearing(is_clear=True)
 
-    def is_begun(self, node: Node, driver: str) -> bool:
+    def is_begun(self, node: Node, driver: DriverKey) -> bool:
         """Return whether others yield to a driver on a node."""
         return self.known.record(node, driver) is not None
 
-    def may_return(self, node: Node, driver: str) -> bool:
+    def may_return(self, node: Node, driver: DriverKey) -> bool:
         """Return whether those that yield to a driver can be loaded again: it works there, or is gone for good."""
         if is_held_out(node.labels, node.annotations, driver):
             # It has what it had before, and theirs may be built for what its own wave is to bring.
@@ -110,7 +110,7 @@ class Clearance:
             return True
         return not pods and loaded.annotation(driver) not in node.annotations
 
-    def misfit(self, node: Node, driver: str) -> str:
+    def misfit(self, node: Node, driver: DriverKey) -> str:
         """Return which of those that yield cannot be loaded again before the driver is replaced there once more.
 
         What was wanted of both has changed since, and the image of that moment is not known any more.
@@ -125,7 +125,7 @@ class Clearance:
                 return f"{node.name}: {driver} is replaced once more before {key}, which depends on it, is loaded again"
         return ""
 
-    def way_back(self, node: Node, driver: str) -> MoveNode | None:
+    def way_back(self, node: Node, driver: DriverKey) -> MoveNode | None:
         """Return how a driver that is not replaced once more gets the image of before; None where it need not.
 
         Those that yield to it have images that were to be loaded over its next one: over what it has theirs do not fit.
@@ -143,11 +143,11 @@ class Clearance:
             return None
         return replace(back, why=f"back to the image of before, as {key}, which has none that fits this one")
 
-    def _is_fit(self, node: Node, driver: str, first: str) -> bool:
+    def _is_fit(self, node: Node, driver: DriverKey, first: DriverKey) -> bool:
         """Return whether what a driver that yields would get is known to be built for what another one has."""
         return self.known.placed(node, driver) is not None and self.known.fits(node, driver, first)
 
-    def returning(self, node: Node, driver: str, *, is_kept: bool = False) -> Return:
+    def returning(self, node: Node, driver: DriverKey, *, is_kept: bool = False) -> Return:
         """Decide what comes next where the drivers that have yielded are to be loaded again.
 
         Where the driver ``is_kept``, because one of them is not unloaded, what is loaded of them is not replaced.
@@ -187,9 +187,9 @@ class Clearance:
         words = f"unloading {key} from {node.name}, so that it gets the image of before"
         if not all(self.known.is_gone(node, other) for other in labelled):
             return Return(words=words)
-        return Return(labels={label_of(key): label_value(driver_key.name_of(record.first))}, words=words)
+        return Return(labels={label_of(key): label_value(record.first.name)}, words=words)
 
-    def _lane(self, node: Node, driver: str) -> dict[str, str | None]:
+    def _lane(self, node: Node, driver: DriverKey) -> dict[str, str | None]:
         """Return the wave label with which a driver gets the image that fits those that it depends on."""
         placed, goes_back = self.known.placed(node, driver), self.known.goes_back(node, driver)
         if placed is not None:
@@ -204,7 +204,7 @@ class Clearance:
         label, value = wave_label_of(driver), ends[goes_back]
         return {} if node.labels.get(label) == value else {label: value}
 
-    def _why_not_back(self, node: Node, driver: str) -> str:
+    def _why_not_back(self, node: Node, driver: DriverKey) -> str:
         """Return why a driver that has yielded is not proven again; empty if it is, or does not want the node."""
         part = self.known.parts.get(driver)
         if part is None or part.driver.deleting or not _selects(part, node):
@@ -216,14 +216,14 @@ class Clearance:
             return "" if part.driver.ready_label in node.labels or not is_planned else "it is not proven yet"
         return next((why for _, why in said), "") or "no driver pod yet"
 
-    def _has_failed(self, node: Node, driver: str) -> bool:
+    def _has_failed(self, node: Node, driver: DriverKey) -> bool:
         """Return whether the pods of a driver have reported on this boot that it does not work."""
         return any(
             judge(node, pod)[0] is Finding.REFUTED and pod.proof is not None and pod.proof.boot_id == node.boot_id
             for pod in self.known.pods(node, driver)
         )
 
-    def _is_unloading(self, node: Node, driver: str) -> bool:
+    def _is_unloading(self, node: Node, driver: DriverKey) -> bool:
         """Return whether an unload pod of a driver may run on a node, or is made now: each one ends or is given up."""
         part = self.known.parts.get(driver)
         actions = part.actions if part is not None else ()
@@ -231,7 +231,7 @@ class Clearance:
         running = (pod.node for pod in of_driver(self.known.snapshot.unload_pods, driver) if pod.ended_at is None)
         return node.name in {*starts, *running}
 
-    def _stuck(self, node: Node, driver: str) -> str:
+    def _stuck(self, node: Node, driver: DriverKey) -> str:
         """Return why a driver that is to yield stays on a node."""
         if self.known.is_gone(node, driver):
             return ""
@@ -243,7 +243,7 @@ class Clearance:
         known = loaded.parse(node.annotations.get(loaded.annotation(driver)))
         return (known.given_up or known.held) if known is not None else ""
 
-    def _is_given_up(self, node: Node, driver: str) -> bool:
+    def _is_given_up(self, node: Node, driver: DriverKey) -> bool:
         """Return whether the removal of a driver from a node does nothing more, or does nothing at all."""
         part, known = self.known.parts.get(driver), loaded.parse(node.annotations.get(loaded.annotation(driver)))
         is_at_work = part is not None and not part.driver.paused and known is not None

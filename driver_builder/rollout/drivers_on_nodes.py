@@ -7,7 +7,7 @@ Place in the flow: :mod:`driver_builder.rollout.order` decides by it who waits f
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from driver_builder.model import driver_key
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.nodes.actions import MoveNode, TakeNode
 from driver_builder.nodes.evidence import Finding, judge
@@ -29,53 +29,53 @@ from kube_api import names
 class DriversOnNodes:
     """The ``parts`` of all drivers by their keys, and what each needs of others."""
 
-    parts: Mapping[str, DriverPlan]
-    needs: Mapping[str, Dependencies]
+    parts: Mapping[DriverKey, DriverPlan]
+    needs: Mapping[DriverKey, Dependencies]
     snapshot: Snapshot
 
-    def has_dependents(self, driver: str) -> bool:
+    def has_dependents(self, driver: DriverKey) -> bool:
         """Return whether other drivers depend on one."""
         return bool(self.needs.get(driver, NONE).dependents)
 
-    def record(self, node: Node, driver: str) -> Yielding | None:
+    def record(self, node: Node, driver: DriverKey) -> Yielding | None:
         """Return who yields to a driver on a node; None if nobody does."""
         record = yielding_of(node.annotations)
         return record if record is not None and record.first == driver else None
 
-    def placed(self, node: Node, driver: str) -> Placed | None:
+    def placed(self, node: Node, driver: DriverKey) -> Placed | None:
         """Return where a node gets a driver from; None if its image is not there, or not known to be."""
         part, target = self.parts.get(driver), inventory.target_of(node)
         return part.placed.get(target.group) if part is not None and isinstance(target, KernelTarget) else None
 
-    def pairs_of_kernel(self, node: Node, driver: str) -> list[Pair]:
+    def pairs_of_kernel(self, node: Node, driver: DriverKey) -> list[Pair]:
         """Return the pairs of DaemonSets of a driver in a wave that are for the kernel of a node."""
         every = pairs.pairs(of_driver(self.snapshot.daemon_sets, driver))
         return [pair for pair in every.values() if pair.moved.kernel == node.kernel_version]
 
-    def daemon_set(self, node: Node, driver: str) -> DaemonSet | None:
+    def daemon_set(self, node: Node, driver: DriverKey) -> DaemonSet | None:
         """Return the DaemonSet that a node gets a driver from."""
         for pair in self.pairs_of_kernel(node, driver):
             return pair.of_node(node, wave_label_of(driver))
         own = of_driver(self.snapshot.daemon_sets, driver)
         return next((item for item in own if item.kernel == node.kernel_version), None)
 
-    def pods(self, node: Node, driver: str) -> list[DriverPod]:
+    def pods(self, node: Node, driver: DriverKey) -> list[DriverPod]:
         """Return the pods of a driver that stay on a node."""
         found = pods_of(self.snapshot.pods, driver).on(node.name)
         return [pod for pod in found if not pod.deleting]
 
-    def kept(self, driver: str) -> KeptModules:
+    def kept(self, driver: DriverKey) -> KeptModules:
         """Return which modules of a driver stay loaded when it is replaced."""
         return KeptModules.of(self.parts[driver], self.snapshot)
 
-    def is_way_back(self, node: Node, driver: str, action: TakeNode) -> bool:
+    def is_way_back(self, node: Node, driver: DriverKey, action: TakeNode) -> bool:
         """Return whether a node gets the image of before again."""
         placed = self.placed(node, driver)
         if not isinstance(action, MoveNode) or action.lets_in:
             return False
         return placed is None or placed.lanes is None or action.value == placed.lanes.spare_value
 
-    def is_behind(self, node: Node, driver: str) -> bool:
+    def is_behind(self, node: Node, driver: DriverKey) -> bool:
         """Return whether a driver still has the image of before on a node, although another one is wanted."""
         if driver not in self.parts:
             return False
@@ -84,14 +84,14 @@ class DriversOnNodes:
             return not placed.is_written or not (placed.lanes is None or placed.lanes.has_in_front(node, label))
         return any(pair.of_node(node, label) is not pair.moved for pair in self.pairs_of_kernel(node, driver))
 
-    def has_before(self, node: Node, driver: str) -> bool:
+    def has_before(self, node: Node, driver: DriverKey) -> bool:
         """Return whether a node has the image of before of a driver: not where it has moved, whatever is wanted now."""
         placed = self.placed(node, driver)
         if placed is None or placed.lanes is None:
             return self.is_behind(node, driver)
         return not placed.lanes.has_in_front(node, wave_label_of(driver))
 
-    def fits(self, node: Node, driver: str, first: str) -> bool:
+    def fits(self, node: Node, driver: DriverKey, first: DriverKey) -> bool:
         """Return whether the wanted image of a driver is built for the modules that another one has on a node."""
         placed = self.placed(node, driver)
         image = placed.built_for.get(first) if placed is not None else None
@@ -100,7 +100,7 @@ class DriversOnNodes:
         wanted = [item.builds for item in of_driver(self.snapshot.daemon_sets, first) if item.image == image]
         return all(pod.image == image or (pod.expected and pod.builds in wanted) for pod in self.pods(node, first))
 
-    def has_wanted(self, node: Node, driver: str) -> bool:
+    def has_wanted(self, node: Node, driver: DriverKey) -> bool:
         """Return whether the modules that a node would get of a driver are loaded there, and nothing else of it."""
         item, known = self.daemon_set(node, driver), loaded.parse(node.annotations.get(loaded.annotation(driver)))
         if item is None or known is None or not item.expected:
@@ -108,13 +108,13 @@ class DriversOnNodes:
         loads = known.on_boot(node.boot_id).loads
         return bool(loads) and all(dict(load.modules) == item.expected for load in loads)
 
-    def would_reload(self, node: Node, driver: str) -> bool:
+    def would_reload(self, node: Node, driver: DriverKey) -> bool:
         """Return whether modules of a driver are loaded on a node in place of which its pods would load others."""
         known = loaded.parse(node.annotations.get(loaded.annotation(driver)))
         is_live = known is not None and any(load.modules for load in known.on_boot(node.boot_id).loads)
         return is_live and self.daemon_set(node, driver) is not None and not self.has_wanted(node, driver)
 
-    def way_back(self, node: Node, driver: str) -> MoveNode | None:
+    def way_back(self, node: Node, driver: DriverKey) -> MoveNode | None:
         """Return how a node gets the image of before that a wave has reached; None where it has that."""
         label, placed = wave_label_of(driver), self.placed(node, driver)
         if placed is None:
@@ -124,19 +124,19 @@ class DriversOnNodes:
             return None
         return MoveNode(node=node.name, driver=driver, label=label, value=placed.lanes.spare_value)
 
-    def has_next(self, node: Node, driver: str) -> bool:
+    def has_next(self, node: Node, driver: DriverKey) -> bool:
         """Return whether a wave has brought a driver other modules than the image of before has, where it is loaded."""
         if self.way_back(node, driver) is None or not self.is_loaded(node, driver):
             return False
         pairs_here = self.pairs_of_kernel(node, driver)
         return not pairs_here or any(pair.moved.builds != pair.others.builds for pair in pairs_here)
 
-    def is_overtaken(self, node: Node, driver: str) -> bool:
+    def is_overtaken(self, node: Node, driver: DriverKey) -> bool:
         """Return whether a node has other modules of a driver than its DaemonSet has by now."""
         item, pods = self.daemon_set(node, driver), self.pods(node, driver)
         return item is not None and bool(pods) and all(pod.builds != item.builds for pod in pods)
 
-    def goes_back(self, node: Node, driver: str) -> bool:
+    def goes_back(self, node: Node, driver: DriverKey) -> bool:
         """Return whether a driver gets the image of before when it is loaded again: one that it depends on has that."""
         for first, _ in self.needs.get(driver, NONE).first:
             placed = self.placed(node, first)
@@ -146,7 +146,7 @@ class DriversOnNodes:
                 return True
         return False
 
-    def in_the_way(self, node: Node, driver: str, action: TakeNode) -> tuple[str, ...]:
+    def in_the_way(self, node: Node, driver: DriverKey, action: TakeNode) -> tuple[DriverKey, ...]:
         """Return the drivers that have to yield before a driver is replaced, the last of the order first."""
         every = [key for key in unload_order(driver, self.needs) if key in self.parts]
         # Where this one works, a pod of theirs may load at any moment.
@@ -154,14 +154,14 @@ class DriversOnNodes:
         found = tuple(key for key in every if self.is_loaded(node, key) or (works and self.pods(node, key)))
         return () if not found or self.kept(driver).stay(action) else found
 
-    def is_loaded(self, node: Node, driver: str) -> bool:
+    def is_loaded(self, node: Node, driver: DriverKey) -> bool:
         """Return whether a driver may have modules on a node."""
         if self.parts[driver].driver.ready_label in node.labels:
             return True
         known = loaded.parse(node.annotations.get(loaded.annotation(driver)))
         return known is not None and any(load.modules for load in known.on_boot(node.boot_id).loads)
 
-    def is_gone(self, node: Node, driver: str) -> bool:
+    def is_gone(self, node: Node, driver: DriverKey) -> bool:
         """Return whether nothing of a driver is on a node, nor anything that could load it again."""
         part = self.parts.get(driver)
         has_label = part is not None and part.driver.ready_label in node.labels
@@ -174,6 +174,6 @@ class DriversOnNodes:
         return node.name not in {*orphaned, *unloading}
 
 
-def wave_label_of(driver: str) -> str:
+def wave_label_of(driver: DriverKey) -> str:
     """Return the label of nodes that a wave of a driver has reached."""
-    return names.wave_label(*driver_key.split(driver))
+    return names.wave_label(driver.namespace, driver.name)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.actions import TakeNode
 from driver_builder.nodes.plan_view import Alone, DriverPlan, unguarded
 from driver_builder.rollout.holds import Holds
@@ -30,7 +31,7 @@ class _Work:
     at: dict[str, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
 
-    def missing(self, action: TakeNode, part: DriverPlan) -> dict[str, str]:
+    def missing(self, action: TakeNode, part: DriverPlan) -> dict[DriverKey, str]:
         """Return the images that are not on a node yet and have to be before a driver is replaced, by driver.
 
         Drivers that depend on it are unloaded meanwhile: theirs have to be there as well.
@@ -40,18 +41,18 @@ class _Work:
         wanted = {**own, **others}
         return {key: image for key, image in wanted.items() if not self.pulls.is_proven(key, action.node, image)}
 
-    def failure(self, node: str, missing: Mapping[str, str]) -> str:
+    def failure(self, node: str, missing: Mapping[DriverKey, str]) -> str:
         """Return why one of the images that are missing on a node cannot be pulled; empty if nothing is known to."""
         found = (self.pulls.failure(driver, node, image) for driver, image in missing.items())
         return next(filter(None, found), "")
 
-    def other(self, node: str, driver: str) -> str:
+    def other(self, node: str, driver: DriverKey) -> str:
         """Return who else is at work on a node, or why it is left alone; empty if nothing is known against it."""
         if self.at.get(node, driver) != driver:
             return f"driver {self.at[node]} is being loaded there"
         return self.holds.obstacle(node, driver)
 
-    def obstacle(self, node: str, driver: str, action: TakeNode | None) -> str:
+    def obstacle(self, node: str, driver: DriverKey, action: TakeNode | None) -> str:
         """Return why a driver may not be replaced on a node now, its image apart; empty if it may."""
         if why := self.other(node, driver):
             return why
@@ -62,7 +63,7 @@ class _Work:
             return f"{words}: {first_few(sorted(self.taken), MAX_LISTED)}"
         return ""
 
-    def begin(self, node: str, driver: str) -> None:
+    def begin(self, node: str, driver: DriverKey) -> None:
         """Note that a driver is replaced on a node."""
         self.at[node] = driver
         self.taken.add(node)
@@ -120,10 +121,10 @@ class _Needed:
     by_wave: list[tuple[frozenset[str], int]] = field(default_factory=list)
 
 
-def _of_dependents(parts: Iterable[DriverPlan], work: _Work) -> dict[str, _Needed]:
+def _of_dependents(parts: Iterable[DriverPlan], work: _Work) -> dict[DriverKey, _Needed]:
     """Return what drivers need where those that they depend on are replaced, now or soon."""
     order = work.order
-    found: dict[str, _Needed] = {}
+    found: dict[DriverKey, _Needed] = {}
     if order is None:
         return found
     for part in parts:
@@ -131,7 +132,7 @@ def _of_dependents(parts: Iterable[DriverPlan], work: _Work) -> dict[str, _Neede
         if not order.has_dependents(key):
             continue
         taken = (action for action in part.actions if isinstance(action, TakeNode) and action.node in part.budgeted)
-        wanted: dict[str, dict[str, str]] = {}
+        wanted: dict[DriverKey, dict[str, str]] = {}
         for action in (*sorted(taken, key=lambda action: action.node), *part.reserve):
             for other, image in {} if work.other(action.node, key) else order.images(action, key).items():
                 wanted.setdefault(other, {})[action.node] = image
@@ -144,7 +145,7 @@ def _of_dependents(parts: Iterable[DriverPlan], work: _Work) -> dict[str, _Neede
     return found
 
 
-def _with_images(part: DriverPlan, dependents: Mapping[str, _Needed]) -> DriverPlan:
+def _with_images(part: DriverPlan, dependents: Mapping[DriverKey, _Needed]) -> DriverPlan:
     needed = dependents.get(part.driver.key)
     if needed is None:
         return part
@@ -177,7 +178,7 @@ def _admitted(part: DriverPlan, work: _Work) -> DriverPlan:
     """Return a part with the replacements that may be made now."""
     key = part.driver.key
     held: dict[str, str] = {}
-    pulled: dict[str, dict[str, str]] = {}
+    pulled: dict[str, dict[DriverKey, str]] = {}
     taken = {action.node: action for action in part.actions if isinstance(action, TakeNode)}
     for node in sorted(part.budgeted):
         if why := work.obstacle(node, key, taken.get(node)):

@@ -6,6 +6,7 @@ the images of before, which fit each other: none of them gives up its own as lon
 
 from collections.abc import Iterator, Mapping
 
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.rollout.drivers_on_nodes import wave_label_of
 from driver_builder.snapshot.by_driver import of_driver, pods_of
 from driver_builder.snapshot.pairs import Pair, pairs
@@ -15,13 +16,15 @@ from driver_builder.targets.dependencies import Dependencies, unload_order
 _Pairs = Mapping[str, Pair]
 
 
-def held_waves(snapshot: Snapshot, needs: Mapping[str, Dependencies]) -> frozenset[str]:
+def held_waves(snapshot: Snapshot, needs: Mapping[DriverKey, Dependencies]) -> frozenset[DriverKey]:
     """Name the drivers that keep their image of before."""
     every = {key: pairs(of_driver(snapshot.daemon_sets, key)) for key in needs}
     return frozenset(_held({key: found for key, found in every.items() if found}, snapshot, needs))
 
 
-def _held(waves: Mapping[str, _Pairs], snapshot: Snapshot, needs: Mapping[str, Dependencies]) -> Iterator[str]:
+def _held(
+    waves: Mapping[DriverKey, _Pairs], snapshot: Snapshot, needs: Mapping[DriverKey, Dependencies]
+) -> Iterator[DriverKey]:
     for key, found in waves.items():
         above = [other for other in unload_order(key, needs) if other in waves]
         # What these would return to fits what this one would return to.
@@ -31,7 +34,7 @@ def _held(waves: Mapping[str, _Pairs], snapshot: Snapshot, needs: Mapping[str, D
             yield from above
 
 
-def _is_overtaken(driver: str, found: _Pairs, snapshot: Snapshot) -> bool:
+def _is_overtaken(driver: DriverKey, found: _Pairs, snapshot: Snapshot) -> bool:
     """Return whether a node that a wave has reached has other modules than the wave brings by now."""
     moved = {pair.moved.target_label: pair.moved for pair in found.values()}
     label, pods = wave_label_of(driver), pods_of(snapshot.pods, driver)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from driver_builder.api.begun_drains import BegunDrain, previous_drains
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import DrainSettings
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.actions import (
     Action,
     EvictPod,
@@ -129,7 +130,7 @@ class Hold:
         object.__setattr__(self, "begun", previous_drains(self.part.driver.status))
 
     @property
-    def driver(self) -> str:
+    def driver(self) -> DriverKey:
         """The key of the driver."""
         return self.part.driver.key
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import DrainSettings
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.actions import TakeNode
 from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.rollout.drain import waits
@@ -20,7 +21,7 @@ from driver_builder.snapshot.node_pods import NodePods
 class NextDrains:
     """``number`` of these ``nodes``, which are in the order of the wave, are drained for ``driver`` next."""
 
-    driver: str
+    driver: DriverKey
     nodes: tuple[str, ...]
     number: int
     settings: DrainSettings

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.actions import MoveNode, ReplacePod, TakeNode
 from driver_builder.nodes.evidence import Finding, judge
 from driver_builder.nodes.kept_modules import is_tidying
@@ -31,7 +32,7 @@ class Order:
     known: DriversOnNodes
 
     @classmethod
-    def of(cls, parts: Iterable[DriverPlan], needs: Mapping[str, Dependencies], snapshot: Snapshot) -> "Order":
+    def of(cls, parts: Iterable[DriverPlan], needs: Mapping[DriverKey, Dependencies], snapshot: Snapshot) -> "Order":
         """Take all drivers."""
         return cls(DriversOnNodes({part.driver.key: part for part in parts}, needs, snapshot))
 
@@ -40,7 +41,7 @@ class Order:
         """Return who yields on nodes."""
         return Clearance(self.known)
 
-    def has_dependents(self, driver: str) -> bool:
+    def has_dependents(self, driver: DriverKey) -> bool:
         """Return whether other drivers depend on one."""
         return self.known.has_dependents(driver)
 
@@ -68,7 +69,7 @@ class Order:
         )
         return replace(part, actions=tuple(staying), wave=wave)
 
-    def obstacle(self, action: TakeNode, driver: str) -> str:
+    def obstacle(self, action: TakeNode, driver: DriverKey) -> str:
         """Return why a driver may not be replaced on a node before others; empty if it may."""
         needs, node = self.known.needs.get(driver), inventory.by_name(self.known.snapshot.nodes).get(action.node)
         daemon_sets = of_driver(self.known.snapshot.daemon_sets, driver)
@@ -90,7 +91,7 @@ class Order:
                 return f"node {node.name} waits for driver {key}, which depends on {driver}: {why}"
         return ""
 
-    def _coming_back(self, node: Node, driver: str, action: TakeNode) -> tuple[str, ...]:
+    def _coming_back(self, node: Node, driver: DriverKey, action: TakeNode) -> tuple[DriverKey, ...]:
         """Return the drivers that have to be loaded again afterwards.
 
         Where others yield already to a driver that does not work, they wait for nothing but another image of it.
@@ -103,14 +104,14 @@ class Order:
         known = (key for key in unload_order(driver, self.known.needs) if key in self.known.parts)
         return tuple(key for key in known if key in begun.drivers)
 
-    def _is_broken(self, node: Node, driver: str) -> bool:
+    def _is_broken(self, node: Node, driver: DriverKey) -> bool:
         """Return whether the pods of a driver say that it does not work on a node; not while one loads."""
         said = [(pod, judge(node, pod)[0]) for pod in self.known.pods(node, driver)]
         return bool(said) and all(
             finding is Finding.REFUTED or (finding is Finding.NOTHING and pod.message) for pod, finding in said
         )
 
-    def _has_other(self, node: Node, driver: str, dependent: str) -> bool:
+    def _has_other(self, node: Node, driver: DriverKey, dependent: DriverKey) -> bool:
         """Return whether a driver has other modules on a node than those that a dependent one is built for."""
         part, placed = self.known.parts.get(driver), self.known.placed(node, driver)
         if part is None:
@@ -131,7 +132,7 @@ class Order:
         is_kept = not all(_has_same(pod, wanted) for pod in self.known.pods(node, driver))
         return is_kept or node.name in part.rebuilds.pending
 
-    def _not_ready(self, node: Node, driver: str) -> str:
+    def _not_ready(self, node: Node, driver: DriverKey) -> str:
         """Return why a driver could not be loaded again on a node after another one is replaced there."""
         part = self.known.parts[driver]
         if part.driver.deleting:
@@ -149,7 +150,7 @@ class Order:
 
     # ------------------------------------------------------------ what is pulled for those that yield
 
-    def images(self, action: TakeNode, driver: str) -> dict[str, str]:
+    def images(self, action: TakeNode, driver: DriverKey) -> dict[DriverKey, str]:
         """Return the images that those who would yield to a driver get when they are loaded again, by driver.
 
         Nothing is said of those that yield already: they are without their driver, and wait for no image.
@@ -162,9 +163,9 @@ class Order:
         every = {key: self._next_image(node, key, is_back=is_back) for key in yielding}
         return {key: image for key, image in every.items() if image}
 
-    def images_of_yielding(self) -> dict[str, dict[str, str]]:
+    def images_of_yielding(self) -> dict[DriverKey, dict[str, str]]:
         """Return the images with which drivers that yield come back, by driver and node: their pull pods keep them."""
-        found: dict[str, dict[str, str]] = {}
+        found: dict[DriverKey, dict[str, str]] = {}
         for node in inventory.held(self.known.snapshot.nodes) if self.known.needs else ():
             record = yielding_of(node.annotations)
             for key in record.drivers if record is not None else ():
@@ -172,7 +173,7 @@ class Order:
                     found.setdefault(key, {})[node.name] = image
         return found
 
-    def _next_image(self, node: Node, driver: str, *, is_back: bool = False) -> str:
+    def _next_image(self, node: Node, driver: DriverKey, *, is_back: bool = False) -> str:
         """Return the image that a driver gets on a node after it has yielded; empty if its pod there has it."""
         placed = self.known.placed(node, driver)
         if placed is None:

@@ -15,6 +15,7 @@ from driver_builder.api.driver_spec import DriverSpec, VendorSettings
 from driver_builder.base.memo import remembers_texts
 from driver_builder.base.reasons import Reason, TargetState
 from driver_builder.model import images
+from driver_builder.model.driver_key import driver_key
 from driver_builder.model.image_state import Present
 from driver_builder.model.loader_privileges import LoaderPrivileges
 from driver_builder.nodes import held_out
@@ -282,7 +283,7 @@ def as_written(manifest: Json, existing: DaemonSet | None, slot: Slot = slots.ON
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=existing.uid if existing is not None else "",
-        driver=f"{metadata['namespace']}/{metadata['labels'][manifests.DRIVER_LABEL]}",
+        driver=driver_key(metadata["namespace"], metadata["labels"][manifests.DRIVER_LABEL]),
         target=slots.parse_name(metadata["labels"][manifests.TARGET_LABEL])[0],
         slot=slot,
         image=template["spec"]["containers"][0]["image"],

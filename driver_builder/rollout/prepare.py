@@ -13,7 +13,7 @@ from functools import partial
 from driver_builder.api.begun_drains import previous_drains
 from driver_builder.base.boundary import contained
 from driver_builder.base.errors import InternalError
-from driver_builder.model import driver_key
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.actions import (
     HoldNode,
     SetFinalizer,
@@ -101,7 +101,7 @@ def _with_paused_labels(part: DriverPlan, nodes: Mapping[str, Node], held: Itera
 
 def _is_gone(driver: str, snapshot: Snapshot) -> bool:
     """Return whether a driver is not there any more, as far as this can be seen."""
-    return driver_key.namespace_of(driver) not in snapshot.forbidden
+    return DriverKey(driver).namespace not in snapshot.forbidden
 
 
 def _released(node: Node, snapshot: Snapshot) -> HoldNode | None:

@@ -8,6 +8,7 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Order
 from driver_builder.api.rollout_status import Phase, Wave, previous_wave
 from driver_builder.base.reasons import Reason, TargetState
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Present
 from driver_builder.nodes.actions import (
     ApplyDaemonSet,
@@ -121,7 +122,7 @@ def _placed(view: DriverView, standings: Iterable[TargetStanding]) -> dict[tuple
     }
 
 
-def _built_for(view: DriverView, item: DesiredTarget) -> dict[str, str]:
+def _built_for(view: DriverView, item: DesiredTarget) -> dict[DriverKey, str]:
     exporters = item.exporters if isinstance(item, TargetToBuild) else ()
     states = ((exporter, view.snapshot.image(exporter.driver, exporter.image)) for exporter in exporters)
     return {

@@ -12,6 +12,7 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.snapshot.by_driver import PodsByDriver, of_driver, pods_of
 from driver_builder.snapshot.snapshot import Snapshot
 
+Key = TypeVar("Key", bound=str)
 Value = TypeVar("Value")
 
 
@@ -91,5 +92,5 @@ def _asks_for_users(driver: DriverContainer) -> bool:
     return stages is not None and stages.asks_for_users
 
 
-def _only(values: Mapping[str, Value], keys: set[str]) -> dict[str, Value]:
+def _only(values: Mapping[Key, Value], keys: set[Key]) -> dict[Key, Value]:
     return {key: values[key] for key in keys if key in values}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.model import build
+from driver_builder.model.driver_key import NOBODY, DriverKey
 from driver_builder.model.image_state import ImageState, NotAsked
 from driver_builder.model.images import ImageRef
 from driver_builder.model.repositories import Discovery, Repository
@@ -73,7 +74,7 @@ class DaemonSet:
     namespace: str
     name: str
     uid: str
-    driver: str
+    driver: DriverKey
     target: str
     image: str
     fingerprint: str
@@ -97,7 +98,7 @@ class DaemonSet:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: str = ""
     """As JSON; both say, besides the wave, where its pods may be."""
-    first: tuple[str, ...] = ()
+    first: tuple[DriverKey, ...] = ()
     """The drivers that its pods wait for, by ``namespace/name``."""
     has_program: bool = False
     """Whether the image's own program loads the modules."""
@@ -135,7 +136,7 @@ class DriverPod:
     name: str
     uid: str
     node: str
-    driver: str
+    driver: DriverKey
     target: str
     version: str
     fingerprint: str
@@ -171,7 +172,7 @@ class DriverPod:
 class OrphanedPod:
     """A pod whose DaemonSet is gone: it proves nothing, and may still load for a moment."""
 
-    driver: str
+    driver: DriverKey
     node: str
 
 
@@ -186,7 +187,7 @@ class FailedBuild:
     reason: str
     message: str
     at: float
-    driver: str = ""
+    driver: DriverKey = NOBODY
     earlier: tuple[float, ...] = ()
 
     def count_since(self, last: float | None) -> int:
@@ -216,14 +217,14 @@ class Snapshot:
     forbidden: Mapping[str, str] = field(default_factory=dict)
     """Namespaces that could not be read, with the API server's words: what is in them is unknown, not absent."""
     drivers: tuple[DriverContainer, ...] = ()
-    sources: Mapping[str, Source] = field(default_factory=dict)
-    templates: Mapping[str, OwnTemplate] = field(default_factory=dict)
+    sources: Mapping[DriverKey, Source] = field(default_factory=dict)
+    templates: Mapping[DriverKey, OwnTemplate] = field(default_factory=dict)
     certificates: Mapping[str, Certificate] = field(default_factory=dict)
     """By namespace and name of the Secret, with a slash between."""
     images: Mapping[ImageRef, ImageState] = field(default_factory=dict)
     pushed: Mapping[ImageRef, str] = field(default_factory=dict)
     """The digests that this controller's own builds ended with."""
-    images_of: Mapping[str, Mapping[ImageRef, ImageState]] = field(default_factory=dict)
+    images_of: Mapping[DriverKey, Mapping[ImageRef, ImageState]] = field(default_factory=dict)
     """By driver key, where its namespace, Secret, CA or plain HTTP lets it see another state than ``images`` has."""
     daemon_sets: tuple[DaemonSet, ...] = ()
     pods: Sequence[DriverPod] = ()
@@ -237,9 +238,9 @@ class Snapshot:
     plugin_sets: tuple[PluginSet, ...] = ()
     plugin_pods: tuple[PluginPod, ...] = ()
     """Also those whose DaemonSet is gone: they still use the driver."""
-    plugin_configs: Mapping[str, PluginConfig] = field(default_factory=dict)
+    plugin_configs: Mapping[DriverKey, PluginConfig] = field(default_factory=dict)
     """By driver key, where our agent is its plugin or was."""
-    plugin_strays: Mapping[str, StraySet] = field(default_factory=dict)
+    plugin_strays: Mapping[DriverKey, StraySet] = field(default_factory=dict)
     """By driver key, the DaemonSet that has the name of a plugin's which is not there."""
     plugin_accounts: Mapping[str, AccountMissing | None] = field(
         default_factory=dict, metadata={"document": "agent_accounts"}
@@ -257,7 +258,7 @@ class Snapshot:
     """Namespaces of deleted drivers that are being deleted themselves: no pod can be made there."""
     node_pods: Mapping[str, NodePods] = field(default_factory=dict)
     """All pods of the nodes that are drained now."""
-    drained_last: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    drained_last: Mapping[DriverKey, frozenset[str]] = field(default_factory=dict)
     """By driver key, of the nodes that its wave takes next those on which a drain would wait for pods."""
     locks_first_seen: Mapping[str, float] = field(default_factory=dict)
     """By node, since when a lock is there that was renewed after now, by the clock of whoever wrote it."""
@@ -270,7 +271,7 @@ class Snapshot:
     discoveries: Mapping[Repository, Discovery] = field(default_factory=dict, metadata={"document": "look_ups"})
     running_discoveries: frozenset[Repository] = field(default=frozenset(), metadata={"document": "running_look_ups"})
 
-    def image(self, driver: str, image: ImageRef) -> ImageState:
+    def image(self, driver: DriverKey, image: ImageRef) -> ImageState:
         """What the registry says of an image to a driver."""
         own = self.images_of.get(driver, {}).get(image)
         return own if own is not None else self.images.get(image, NotAsked())

@@ -12,6 +12,7 @@ from itertools import combinations
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.permissions import Permissions
 from driver_builder.objects import loaded
@@ -49,11 +50,11 @@ def on_nodes(nodes: Iterable[str]) -> str:
     return f"on {count}: {first_few(every, _SHOWN)}"
 
 
-def conflicts(snapshot: Snapshot, allowed: Permissions) -> dict[str, tuple[Conflict, ...]]:
+def conflicts(snapshot: Snapshot, allowed: Permissions) -> dict[DriverKey, tuple[Conflict, ...]]:
     """Return, by driver, what it must leave to others."""
     drivers = [item for item in snapshot.drivers if isinstance(item.spec, DriverSpec)]
     nodes = inventory.by_name(snapshot.nodes)
-    found: dict[str, dict[tuple[str, str], list[str]]] = {}
+    found: dict[DriverKey, dict[tuple[str, str], list[str]]] = {}
     refused = partial(_is_refused, snapshot.drivers, allowed)
     for one, two in _pairs(drivers):
         module = shared_module(_spec(one), _spec(two))

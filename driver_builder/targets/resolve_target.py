@@ -12,6 +12,7 @@ from driver_builder.api.rebuild_status import Rebuilds
 from driver_builder.base.reasons import REASONS, Reason
 from driver_builder.model import images
 from driver_builder.model.build import BuildRequest, OwnTemplate
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.snapshot.snapshot import Certificate, CertificateMissing, SigningCertificate, Source, SourceMissing
 from driver_builder.targets import permissions
@@ -81,7 +82,7 @@ OWN_TEMPLATE = "own"
 class First:
     """A driver that another one depends on, and what its targets should run, by kernel, system and architecture."""
 
-    driver: str
+    driver: DriverKey
     registry: RegistrySettings
     targets: Mapping[tuple[str, str, str], DesiredTarget]
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.model import driver_key
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.objects.manifests import DRIVER_LABEL, owner_reference
 from kube_api.resources import PODS
 
@@ -32,22 +32,22 @@ class BoundPod:
     namespace: str
     name: str
     uid: str
-    driver: str
+    driver: DriverKey
     node: str
     deleting: bool = False
 
 
-def name_of(driver: str, verb: str, *parts: str, longest: int) -> str:
+def name_of(driver: DriverKey, verb: str, *parts: str, longest: int) -> str:
     """Return the name of a driver's (``namespace/name``) pod for a node, and what else: always the same.
 
     Of the driver's name it has the first ``longest`` characters.
     """
     digest = hashlib.sha256("\0".join((driver, *parts)).encode()).hexdigest()[:10]
-    return f"{driver.partition('/')[2][:longest].rstrip('-.')}-{verb}-{digest}"
+    return f"{driver.name[:longest].rstrip('-.')}-{verb}-{digest}"
 
 
 def manifest(
-    driver: str,
+    driver: DriverKey,
     *,
     name: str,
     node: str,
@@ -59,7 +59,6 @@ def manifest(
 
     ``owner`` is the DriverContainer while it exists: the pod is deleted with it, and has its pull Secrets and priority.
     """
-    namespace, driver_name = driver_key.split(driver)
     spec = owner.spec if owner is not None and isinstance(owner.spec, DriverSpec) else None
     secrets = [{"name": secret} for secret in spec.image_pull_secrets] if spec is not None else []
     return {
@@ -67,8 +66,8 @@ def manifest(
         "kind": PODS.kind,
         "metadata": {
             "name": name,
-            "namespace": namespace,
-            "labels": {"app.kubernetes.io/managed-by": "driver-builder", DRIVER_LABEL: driver_name, **labels},
+            "namespace": driver.namespace,
+            "labels": {"app.kubernetes.io/managed-by": "driver-builder", DRIVER_LABEL: driver.name, **labels},
             **({"ownerReferences": [owner_reference(owner, blocks_deletion=False)]} if owner is not None else {}),
         },
         "spec": {

@@ -10,6 +10,7 @@ from typing import Any
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.stage_settings import PluginValidationSettings, StageSettings
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.tasks import bound_pod, validation_pod
 from kube_api import names
 
@@ -32,7 +33,7 @@ def subject_of(settings: StageSettings, *, loaded: str) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def name_of(driver: str, node: str) -> str:
+def name_of(driver: DriverKey, node: str) -> str:
     """Return the name of the pod of a driver (``namespace/name``) and a node: always the same."""
     return bound_pod.name_of(driver, "plgok", node, longest=_MAX_NAME)
 

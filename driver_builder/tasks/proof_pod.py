@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from driver_builder.api.driver_container import DriverContainer
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.objects.load_report import LoadReport
 from driver_builder.objects.manifests import DEVICE_NODES, LOADER_FOLDER, UNPRIVILEGED
 from driver_builder.objects.vendor_pod import POD_UID, ROOT, RUN, UNCONFINED
@@ -64,7 +65,7 @@ class ProofPod(BoundPod):
     message: str = ""
 
 
-def name_of(driver: str, node: str, of_pod: str, before: str) -> str:
+def name_of(driver: DriverKey, node: str, of_pod: str, before: str) -> str:
     """Return the name of the proof pod of a driver pod; ``before`` is the uid of the proof pod of before, if any.
 
     So the same step has the same name, and the evidence of before stays until there is a newer one.

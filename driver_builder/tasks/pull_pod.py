@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from driver_builder.api.driver_container import DriverContainer
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.objects.manifests import LOADER_FOLDER, UNPRIVILEGED
 from driver_builder.tasks import bound_pod
 from driver_builder.tasks.bound_pod import BoundPod, PodKind
@@ -40,7 +41,7 @@ class PullPod(BoundPod):
     ran_at: float | None = None
 
 
-def name_of(driver: str, node: str, image: str) -> str:
+def name_of(driver: DriverKey, node: str, image: str) -> str:
     """Return the name of the pull pod of a driver (``namespace/name``), a node and an image: always the same."""
     return bound_pod.name_of(driver, "pull", node, image, longest=_MAX_NAME)
 

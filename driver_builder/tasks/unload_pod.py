@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from driver_builder.api.driver_container import DriverContainer
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
 from driver_builder.model.userspace import FIRMWARE_FOLDER, HOST_FOLDER, NVIDIA_FOLDER
 from driver_builder.objects.loaded import Load, words
@@ -71,13 +72,13 @@ def _message(content: Json) -> str:
     return message if not module or module in message else f"module {module}: {message}".removesuffix(": ")
 
 
-def name_of(driver: str, node: str, target: str) -> str:
+def name_of(driver: DriverKey, node: str, target: str) -> str:
     """Return the name of the unload pod of a driver (``namespace/name``), a node and a target: always the same."""
     return bound_pod.name_of(driver, "unload", node, target, longest=_MAX_NAME)
 
 
 def manifest(
-    driver: str,
+    driver: DriverKey,
     load: Load,
     *,
     node: str,
@@ -111,7 +112,7 @@ def manifest(
     )
 
 
-def _container(driver: str, load: Load, boot_id: str, image: str, folders: list[tuple[str, bool]]) -> Json:
+def _container(driver: DriverKey, load: Load, boot_id: str, image: str, folders: list[tuple[str, bool]]) -> Json:
     environment = {
         "DRIVER": f"{driver.replace('/', '.', 1)}-{load.target}",
         "BOOT_ID": boot_id,

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec, ValidationSettings
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.tasks import bound_pod
 from driver_builder.tasks.bound_pod import BoundPod, PodKind
 from kube_api import names
@@ -51,7 +52,7 @@ def subject_of(settings: ValidationSettings, *, boot_id: str, fingerprint: str) 
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def name_of(driver: str, node: str) -> str:
+def name_of(driver: DriverKey, node: str) -> str:
     """Return the name of the validation pod of a driver (``namespace/name``) and a node: always the same."""
     return bound_pod.name_of(driver, "validate", node, longest=_MAX_NAME)
 

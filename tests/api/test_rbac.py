@@ -17,6 +17,7 @@ from driver_builder.cluster.read_node_pods import read_node_pods
 from driver_builder.controller.evictions import Evictions
 from driver_builder.controller.execute import Executor
 from driver_builder.controller.lease import Lease
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Absent
 from driver_builder.nodes.actions import (
     ApplyDaemonSet,
@@ -212,7 +213,9 @@ def test_driver_builder_may_carry_out_every_action(builder: Client, root: Client
     remember = RememberLoaded(node="node-a", driver="driverwright/rbac", annotation=memory, value="{}", why="")
     load = Load(target="aaaa1111", kernel=factories.KERNEL, boot_id="b", modules=(("edudrv", "1"),), blacklist=True)
     owner = dataclasses.replace(factories.driver("rbac"), uid=uid)
-    pod = unload_pod.manifest("driverwright/rbac", load, node="node-a", boot_id="b", image="r/l:1", owner=owner)
+    pod = unload_pod.manifest(
+        DriverKey("driverwright/rbac"), load, node="node-a", boot_id="b", image="r/l:1", owner=owner
+    )
     name_of_pod = pod["metadata"]["name"]
     unload = StartPod(kind=PodKind.UNLOAD, driver="driverwright/rbac", manifest=pod)
     assert executor.perform((remember, unload)) == ()

@@ -14,6 +14,7 @@ from device_resources.exporter import parse_exporter
 from device_resources.nvidia import MigStrategy, NvidiaSettings
 from device_resources.resource import PathType
 from device_resources.resource_parser import parse_resource
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import ImageRef
 from driver_builder.nodes.actions import ApplyPlugin, MakeConfigMap
 from driver_builder.objects import manifests, plugin
@@ -102,7 +103,7 @@ def test_the_examples_select_labels_and_resources_that_there_are() -> None:
     follower, workload = (
         yaml.safe_load((folder / name).read_text()) for name in ("monitoring.yaml", "workload-with-plugin.yaml")
     )
-    labels = {stage_label("driverwright/edu", stage) for stage in (Stage.RUN, Stage.PLGOK)}
+    labels = {stage_label(DriverKey("driverwright/edu"), stage) for stage in (Stage.RUN, Stage.PLGOK)}
     assert follower["spec"]["template"]["spec"]["nodeSelector"] == dict.fromkeys(labels, "true")
     (container,) = workload["spec"]["template"]["spec"]["containers"]
     assert container["resources"]["limits"][RESOURCE["name"]] == 1

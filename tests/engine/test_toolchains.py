@@ -16,6 +16,7 @@ import pytest
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.builds.templates.templates import render, templates_directory
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.engine_images import is_reserved
 from driver_builder.model.images import ImageRef
 from driver_builder.model.toolchain import toolchain_image, toolchain_key
@@ -197,7 +198,10 @@ def test_a_driver_is_built_after_the_archive_has_lost_the_headers(
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         files = {"other.c": OTHER_SOURCE, "Makefile": GOOD_MAKEFILE.replace(b"dw.o", b"other.o")}
         other = replace(
-            first, driver="integration/other", modules=(ModuleSpec(name="other"),), source=SourceFiles(files=files)
+            first,
+            driver=DriverKey("integration/other"),
+            modules=(ModuleSpec(name="other"),),
+            source=SourceFiles(files=files),
         )
         for request in (replace(first, version="2"), other):
             assert build.build(request) is None, build.log[-20:]

@@ -28,6 +28,7 @@ from driver_builder.builds.pipeline.pipeline import build_and_push
 from driver_builder.builds.signing_secrets import SigningSecrets
 from driver_builder.model import images
 from driver_builder.model.build import BuildRequest, ModuleSpec, Signing, SourceFiles
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget, KernelVersion
@@ -100,7 +101,7 @@ class Workshop:
         """What the example's DriverContainer leads to, with both signatures."""
         return BuildRequest(
             recipe=f"recipe-{kernel}",
-            driver=f"{NAMESPACE}/edu",
+            driver=DriverKey(f"{NAMESPACE}/edu"),
             version="1.0.0",
             target=KernelTarget(KernelVersion(kernel), "debian", "12", "amd64"),
             template="debian",

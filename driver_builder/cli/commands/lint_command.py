@@ -22,6 +22,7 @@ from driver_builder.cli import output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
 from driver_builder.cluster import plain_data, snapshot_file
 from driver_builder.config import Settings
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.permissions import read as read_permissions
 from driver_builder.model.setting import Group
 from driver_builder.nodes.plan_view import PlanSettings
@@ -71,7 +72,7 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
     return EXIT_FAILED if any(finding.severity is Severity.ERROR for finding in findings) else EXIT_OK
 
 
-def _specs(documents: Iterable[Document | Unreadable]) -> Iterator[tuple[str, DriverSpec]]:
+def _specs(documents: Iterable[Document | Unreadable]) -> Iterator[tuple[DriverKey, DriverSpec]]:
     for document in documents:
         for value, _ in drivers(document.value) if isinstance(document, Document) else ():
             spec = read_spec(value.get("spec")).spec

@@ -18,6 +18,7 @@ from driver_builder.base.errors import ConfigurationError
 from driver_builder.checks.lint import Fleet, Severity, drivers, lint
 from driver_builder.checks.lint_files import Document, Unreadable, read_documents
 from driver_builder.cli import output
+from driver_builder.model.driver_key import DriverKey, driver_key
 from driver_builder.registry.given_objects import KINDS, GivenObjects, object_of_files
 from kube_api.client import Object
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, SECRETS, Resource
@@ -99,8 +100,8 @@ def _check(unreadable: Iterable[Unreadable], placed: Iterable[_Found]) -> None:
         raise ConfigurationError(f"nothing is built\n{output.table(('WHERE', 'DRIVER', 'WHAT'), errors)}")
 
 
-def _key(value: Object) -> str:
-    return f"{value['metadata']['namespace']}/{value['metadata'].get('name', '')}"
+def _key(value: Object) -> DriverKey:
+    return DriverKey(f"{value['metadata']['namespace']}/{value['metadata'].get('name', '')}")
 
 
 def _placed(value: Mapping[str, Any], namespace: str, flags: argparse.Namespace) -> Object:
@@ -142,9 +143,9 @@ def _made(resource: Resource, words: str, namespace: str) -> Object:
     return object_of_files(resource, owner if slash else namespace, own, Path(path))
 
 
-def _in_order(known: Mapping[str, DriverContainer]) -> Iterator[DriverContainer]:
+def _in_order(known: Mapping[DriverKey, DriverContainer]) -> Iterator[DriverContainer]:
     needs = {
-        key: [f"{driver.namespace}/{name}" for name in driver.spec.depends_on]
+        key: [driver_key(driver.namespace, name) for name in driver.spec.depends_on]
         for key, driver in sorted(known.items())
         if isinstance(driver.spec, DriverSpec)
     }

@@ -15,6 +15,7 @@ from driver_builder.api.status import TargetStatus
 from driver_builder.base.reasons import REASONS, Reason, TargetState, remedy_of
 from driver_builder.checks.explain import explain
 from driver_builder.checks.explanation import CHECKS, Explanation, Verdict
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Absent, Invalid, Unauthorized, Unreachable
 from driver_builder.objects import validated
 from driver_builder.objects.load_report import LoadReport
@@ -63,7 +64,8 @@ def explained(seen: Snapshot, container: DriverContainer | None = None) -> Expla
 def yielding(seen: Snapshot) -> Snapshot:
     """Let the driver yield to another one on the node: its pod has left."""
     (first, *others) = seen.nodes
-    record = {names.YIELDING_ANNOTATION: render_yielding(Yielding(first="apps/ofed", drivers=(seen.drivers[0].key,)))}
+    yielding = Yielding(first=DriverKey("apps/ofed"), drivers=(seen.drivers[0].key,))
+    record = {names.YIELDING_ANNOTATION: render_yielding(yielding)}
     first = replace(first, annotations={**first.annotations, **record})
     return replace(seen, nodes=(first, *others), pods=())
 
@@ -130,8 +132,8 @@ def undrained(failed: str = "pod apps/web stays", **changes: Any) -> Snapshot:
 
 def ahead(message: str = "") -> Snapshot:
     """Make a snapshot in which the next image is brought to the node."""
-    pull = PullPod(namespace=NAMESPACE, name="edu-pull", uid="p", driver=f"{NAMESPACE}/edu", node="node-a", image="i",
-                   message=message)  # fmt: skip
+    key = DriverKey(f"{NAMESPACE}/edu")
+    pull = PullPod(namespace=NAMESPACE, name="edu-pull", uid="p", driver=key, node="node-a", image="i", message=message)
     return replace(with_pod(fingerprint=OLD), pull_pods=(pull,))
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from driver_builder.cluster.read_pods import read_owned_pod
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.tasks.pull_pod import CONTAINER, PullPod, manifest, name_of
 from kube_api.client import Object
 from tests.support.driver_builder.factories import NAMESPACE, driver
@@ -54,7 +55,7 @@ def test_what_a_pull_pod_proves(status: Object, expected: dict[str, Any]) -> Non
     """The words of the kubelet are those of a failure."""
     found = read_owned_pod(pod(status))
     assert found is not None
-    key = f"{NAMESPACE}/edu"
+    key = DriverKey(f"{NAMESPACE}/edu")
     assert found.pod == PullPod(
         namespace=NAMESPACE, name=name_of(key, "node-a", IMAGE), uid="u", driver=key, node="node-a", image=IMAGE,
         **expected,

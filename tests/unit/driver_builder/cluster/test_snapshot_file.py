@@ -18,6 +18,7 @@ from driver_builder.base.errors import ConfigurationError
 from driver_builder.cli.output import document
 from driver_builder.cluster.snapshot_file import from_document, reduced, to_document
 from driver_builder.model.build import OwnTemplate, SourceFiles, SourceGit
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Absent, Unauthorized
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.plan.plan import Plan, plan
@@ -108,7 +109,7 @@ def test_only_what_is_read_is_written() -> None:
     assert "pool: edu" in text
     for word in ("alice", "int x;", "observedGeneration", "vermagic: x"):
         assert word not in text
-    source = through(snapshot())[0].sources["driverwright/edu"]
+    source = through(snapshot())[0].sources[DriverKey("driverwright/edu")]
     assert isinstance(source, SourceFiles)
     assert (source.files, len(source.known_digest)) == ({}, 64)
 

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from driver_builder.model.build import BuildRequest, ModuleSpec, OwnTemplate, SourceFiles, SourceGit
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import KEY_LABEL, TOOLCHAIN_LABEL, ImageRef
 from driver_builder.model.toolchain import toolchain_image, toolchain_key, toolchain_labels
 from tests.support.driver_builder.factories import target
 
 REQUEST = BuildRequest(
     recipe="debian:1",
-    driver="team/edu",
+    driver=DriverKey("team/edu"),
     version="1",
     target=target(),
     template="debian",

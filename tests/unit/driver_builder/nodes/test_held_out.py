@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from driver_builder.api.rebuild_status import Rebuilds
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes import held_out
 from driver_builder.nodes.plan_view import DriverView
 from driver_builder.objects import loaded
@@ -17,7 +18,7 @@ from kube_api import names
 from tests.support.driver_builder.factories import BOOT_ID, KERNEL, NAMESPACE, SETTINGS, daemon_set, driver, node
 from tests.support.driver_builder.factories import snapshot as seen_by
 
-KEY = f"{NAMESPACE}/edu"
+KEY = DriverKey(f"{NAMESPACE}/edu")
 SEEN = seen_by()
 OLD = daemon_set(SEEN)
 BUILT = tuple(OLD.expected.items())
@@ -32,7 +33,9 @@ NO_REBUILDS = Rebuilds(requests={}, tokens={})
 def kept_out(*loads: Load, first: str = "", **labels: str) -> Node:
     """Make a node that pods are kept from; perhaps the driver yields to a ``first`` one there."""
     made = node()
-    record = {names.YIELDING_ANNOTATION: render_yielding(Yielding(first=first, drivers=(KEY,)))} if first else {}
+    record = (
+        {names.YIELDING_ANNOTATION: render_yielding(Yielding(first=DriverKey(first), drivers=(KEY,)))} if first else {}
+    )
     annotations = {**made.annotations, **record, loaded.annotation(KEY): loaded.render(Loaded(loads=loads))}
     return replace(made, annotations=annotations, labels={**made.labels, label_of(KEY): OUTSIDE, **labels})
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.standing import Standing, Weighing, stand
 from driver_builder.objects.yielding import Yielding, render_yielding
 from driver_builder.tasks.proof_pod import Program
@@ -14,7 +15,9 @@ from tests.support.driver_builder.factories import loaded, node, pod, ready_snap
 SEEN = snapshot()
 LABEL = SEEN.drivers[0].ready_label
 (READY_NODE,) = ready_snapshot().nodes
-BY = Weighing(target="t", driver="apps/edu", outdated={"old": False}, asking=frozenset(), label=LABEL, record="record")
+BY = Weighing(
+    target="t", driver=DriverKey("apps/edu"), outdated={"old": False}, asking=frozenset(), label=LABEL, record="record"
+)
 NO_PROOF: dict[str, Any] = {"proof": None, "ready": False}
 UNPROVEN: dict[str, Any] = {"proof": None, "program": Program(started_at=0.0), "message": "proof pod p: ErrImagePull"}
 """Somebody deleted the proof pod of an image's own program, and another one cannot start."""
@@ -76,7 +79,7 @@ def test_a_node_where_drivers_yield_is_unavailable(
     first: str, drivers: str, changes: dict[str, Any], expected: tuple[Standing, bool | None]
 ) -> None:
     """For the first one, although it works; and for those that yield, although nothing of them is left there."""
-    record = render_yielding(Yielding(first=first, drivers=(drivers,)))
+    record = render_yielding(Yielding(first=DriverKey(first), drivers=(DriverKey(drivers),)))
     where = node() if first == "apps/ofed" and changes else READY_NODE
     where = replace(where, annotations={**where.annotations, names.YIELDING_ANNOTATION: record})
     (found,) = stand([where], [replace(pod(SEEN), **changes)], BY)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.objects.yielding import (
     OUTSIDE,
     Yielding,
@@ -16,7 +17,8 @@ from driver_builder.objects.yielding import (
 )
 from kube_api import names
 
-RECORD = Yielding(first="ns/ofed", drivers=("ns/app", "ns/mem"))
+MEM = DriverKey("ns/mem")
+RECORD = Yielding(first=DriverKey("ns/ofed"), drivers=(DriverKey("ns/app"), MEM))
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
@@ -34,10 +36,10 @@ def test_what_cannot_be_read_is_nobodys(text: str) -> None:
 
 def test_the_label_names_the_driver_and_is_known_again() -> None:
     """It has room wherever the ready label has."""
-    assert label_of("ns/mem") == "driverwright.io/ns.mem.yield"
-    assert is_yield_label(label_of("ns/mem"))
+    assert label_of(MEM) == "driverwright.io/ns.mem.yield"
+    assert is_yield_label(label_of(MEM))
     assert not is_yield_label(names.ready_label("ns", "mem"))
-    assert len(label_of("ns/mem")) == len(names.ready_label("ns", "mem"))
+    assert len(label_of(MEM)) == len(names.ready_label("ns", "mem"))
 
 
 @pytest.mark.parametrize(
@@ -51,8 +53,9 @@ def test_the_label_names_the_driver_and_is_known_again() -> None:
 )
 def test_a_driver_that_was_outside_has_not_yielded_yet(value: str, first: str, is_outside: bool) -> None:
     """The label is the same; its value and the record say why it is there. Only what yields comes back with others."""
-    record = {names.YIELDING_ANNOTATION: render_yielding(Yielding(first=first, drivers=("ns/mem",)))} if first else {}
-    labels = {label_of("ns/mem"): value, "pool": "edu"}
-    assert is_held_out(labels, record, "ns/mem") is is_outside
-    assert has_yielded(labels, record, "ns/mem") is not is_outside
-    assert yield_labels(labels, record) == ([] if is_outside else [label_of("ns/mem")])
+    record = Yielding(first=DriverKey(first), drivers=(MEM,))
+    annotations = {names.YIELDING_ANNOTATION: render_yielding(record)} if first else {}
+    labels = {label_of(MEM): value, "pool": "edu"}
+    assert is_held_out(labels, annotations, MEM) is is_outside
+    assert has_yielded(labels, annotations, MEM) is not is_outside
+    assert yield_labels(labels, annotations) == ([] if is_outside else [label_of(MEM)])

@@ -71,7 +71,7 @@ def test_a_pod_that_leaves_or_has_no_daemon_set_is_left_alone() -> None:
 def test_the_wait_has_an_upper_end() -> None:
     """The delay never exceeds one hour."""
     note = NodeNote(node="node-a", reloads=10**9, last_reload=NOW)
-    assert plan(drifted(note), SETTINGS).requeue_at == NOW + drift.MAX_SECONDS
+    assert plan(drifted(note), SETTINGS).requeue_at == NOW + drift.RETRY.most
 
 
 def test_on_a_node_that_the_driver_leaves_nothing_is_loaded_again() -> None:

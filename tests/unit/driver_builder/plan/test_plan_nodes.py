@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from driver_builder.base.reasons import TargetState, remedy_of
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Absent, ImageState
 from driver_builder.nodes.actions import DeleteDaemonSet, LabelNode
 from driver_builder.plan.plan import plan
@@ -92,7 +93,7 @@ def test_a_target_that_cannot_be_built_says_why(
     """Nothing is done for such a target, and its status names the reason."""
     seen = snapshot(drivers=(driver(spec_changes=changes),))
     if source is not None:
-        seen = replace(seen, sources={"driverwright/edu": SourceMissing(message=source)})
+        seen = replace(seen, sources={DriverKey("driverwright/edu"): SourceMissing(message=source)})
     decided = plan(seen, SETTINGS)
     assert verbs(decided) == []
     assert (only_target(decided).state, only_target(decided).reason) == (target_state, reason)

@@ -8,6 +8,7 @@ import pytest
 
 from driver_builder.cli.plan_summary import name_of
 from driver_builder.model import permissions
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.actions import ApplyPlugin, LabelNode, MakeConfigMap
 from driver_builder.nodes.plan_view import DriverView
 from driver_builder.objects import plugin
@@ -51,7 +52,7 @@ def test_the_pods_select_the_labels_before_them_and_tolerate_our_taints() -> Non
     """Also where the spec names other tolerations."""
     made = manifest(PLUGIN, tolerations=[{"key": "gpu", "operator": "Exists"}])
     pod = made["spec"]["template"]["spec"]
-    key = "driverwright/edu"
+    key = DriverKey("driverwright/edu")
     assert pod["nodeSelector"] == {stage_label(key, Stage.RUN): "true", stage_label(key, Stage.VALID): "true"}
     assert {item["key"] for item in pod["tolerations"]} == {"gpu", PENDING_TAINT, UPGRADING_TAINT}
     assert made["spec"]["updateStrategy"]["type"] == "RollingUpdate"
@@ -200,7 +201,7 @@ def test_a_validation_waits_until_the_pods_of_its_node_are_listed() -> None:
 def test_an_invalid_spec_keeps_labels_that_are_true() -> None:
     """Nothing is known of what should be there."""
     made = seen(PLUGIN)
-    labels = {stage_label("driverwright/edu", stage): "true" for stage in Stage}
+    labels = {stage_label(DriverKey("driverwright/edu"), stage): "true" for stage in Stage}
     nodes = tuple(replace(item, labels={**item.labels, **labels}) for item in made.nodes)
     broken = driver(spec_changes={"stages": {"validation": {}}})
     decided = plan(replace(made, nodes=nodes, drivers=(broken,)), WITH_AGENT)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from driver_builder.model.agent_drains import AgentDrains
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.actions import EvictPod, HoldNode
 from driver_builder.objects.plugin import PluginPod, PluginSet
 from driver_builder.rollout.agent_drain import MAX_NODES, TURN_SECONDS, AgentDrainsDone, agent_drains, read_first
@@ -24,7 +25,7 @@ SETTINGS = AgentDrains(resources=("nvidia.com/gpu*", "nvidia.com/mig-*"), daemon
 TEXT = json.dumps({"pods": ["apps/a", "apps/b"], "resources": [GPU, SLICE], "deadline": "30m"})
 TAINT = Taint(key=names.UPGRADING_TAINT, value="", effect="NoSchedule")
 AGENT = NodePod(namespace="agents", name="agent-x", uid="agent-x", is_daemon=True, daemon_set="agent")
-DRIVER = f"{NAMESPACE}/edu"
+DRIVER = DriverKey(f"{NAMESPACE}/edu")
 
 
 def lock(holder: str = HOLDER, ago: float = 60.0) -> str:

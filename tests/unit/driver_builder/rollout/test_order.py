@@ -9,6 +9,7 @@ import pytest
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.rebuild_status import Rebuilds
 from driver_builder.api.rollout_status import Phase, Wave
+from driver_builder.model.driver_key import NOBODY, DriverKey
 from driver_builder.nodes.actions import MoveNode, ReplacePod, StartPod, TakeNode
 from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.nodes.standing import Lanes, Placed
@@ -28,7 +29,7 @@ from tests.support.driver_builder.factories import BOOT_ID, KERNEL, NAMESPACE, N
 from tests.support.driver_builder.factories import snapshot as seen_by
 from tests.support.driver_builder.factories import target as target_of
 
-OFED, MEM, APP = (f"{NAMESPACE}/{name}" for name in ("ofed", "mem", "app"))
+OFED, MEM, APP = (DriverKey(f"{NAMESPACE}/{name}") for name in ("ofed", "mem", "app"))
 TARGET = target_of()
 BUILT = seen_by(drivers=(driver("ofed"),))
 OLD = daemon_set(BUILT)
@@ -76,7 +77,9 @@ def seeing(found: Order, **changes: Any) -> Order:
     return Order(replace(found.known, snapshot=replace(found.known.snapshot, **changes)))
 
 
-def with_loads(*drivers: str, first: str = "", yielding: tuple[str, ...] = (), **labels: Any) -> Node:
+def with_loads(
+    *drivers: DriverKey, first: DriverKey = NOBODY, yielding: tuple[DriverKey, ...] = (), **labels: Any
+) -> Node:
     """Make a node where dependent drivers are loaded, and perhaps yield."""
     made = node()
     record = {names.YIELDING_ANNOTATION: render_yielding(Yielding(first=first, drivers=yielding))} if first else {}
@@ -84,7 +87,7 @@ def with_loads(*drivers: str, first: str = "", yielding: tuple[str, ...] = (), *
     return replace(made, annotations=annotations, labels={**made.labels, **labels})
 
 
-def labelled(*drivers: str) -> dict[str, str]:
+def labelled(*drivers: DriverKey) -> dict[str, str]:
     """Return the labels that keep drivers away."""
     return {label_of(key): "ofed" for key in drivers}
 
@@ -161,7 +164,7 @@ def test_nobody_yields_where_the_modules_stay() -> None:
 # ---------------------------------------------------------------- who waits
 
 
-def words_of(found: Order, action: TakeNode = MOVE, key: str = OFED) -> str:
+def words_of(found: Order, action: TakeNode = MOVE, key: DriverKey = OFED) -> str:
     """Return why a driver waits."""
     return found.obstacle(action, key)
 
@@ -296,7 +299,7 @@ def test_an_image_of_one_that_yields_is_named_until_its_pod_has_it() -> None:
 
 def test_the_node_is_held_until_they_are_proven() -> None:
     """A pod that is not there yet is waited for; one of a driver that is gone is not."""
-    where = with_loads(first=OFED, yielding=(MEM, "driverwright/gone"))
+    where = with_loads(first=OFED, yielding=(MEM, DriverKey("driverwright/gone")))
     found = order(where)
     assert found.clearance.returning(where, OFED) == Return(words=f"loading {MEM} again on node-a: no driver pod yet")
     proven = replace(pod(BUILT), driver=MEM)

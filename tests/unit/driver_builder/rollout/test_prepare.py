@@ -10,6 +10,7 @@ from driver_builder.api.rollout_status import Phase, Wave
 from driver_builder.api.status import Trouble
 from driver_builder.base.reasons import Reason
 from driver_builder.cli.plan_summary import name_of
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.actions import Action, EvictPod, HoldNode, ReplacePod, SetFinalizer
 from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.objects.yielding import Yielding, label_of, render_yielding
@@ -35,7 +36,7 @@ from tests.support.driver_builder.factories import (
     with_images,
 )
 
-KEY = f"{NAMESPACE}/edu"
+KEY = DriverKey(f"{NAMESPACE}/edu")
 REPLACE = ReplacePod(namespace=NAMESPACE, name="pod", uid="uid", node="node-a")
 
 
@@ -451,13 +452,13 @@ def test_a_drain_whose_lock_has_ended_begins_anew() -> None:
 
 # ---------------------------------------------------------------- drivers that yield
 
-MEM = "driverwright/mem"
+MEM = DriverKey("driverwright/mem")
 
 
 def yielding(first: str, *, by: str | None = KEY) -> Node:
     """Make a node where a driver yields to another one."""
     made = node() if by is None else locked(by)
-    record = {names.YIELDING_ANNOTATION: render_yielding(Yielding(first=first, drivers=(MEM,)))}
+    record = {names.YIELDING_ANNOTATION: render_yielding(Yielding(first=DriverKey(first), drivers=(MEM,)))}
     labels = {**made.labels, label_of(MEM): "edu"}
     return replace(made, annotations={**made.annotations, **record}, labels=labels)
 

@@ -11,6 +11,7 @@ from driver_builder.base.reasons import Reason, TargetState
 from driver_builder.builds.templates.templates import templates_directory
 from driver_builder.cli.plan_summary import name_of
 from driver_builder.model.build import SourceGit
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.permissions import SETTINGS as FLAGS
 from driver_builder.model.permissions import Permissions, read
 from driver_builder.model.repositories import Discovery, Repository
@@ -379,7 +380,7 @@ def test_a_proxy_is_a_host_of_sources() -> None:
     ] == ["spec.build.proxy.httpsProxy"]
     other = spec_of(driver(spec_changes={"registry": {"secretRef": {"name": "push"}}}))
     limits = replace(allowed(), protected_secrets=True)
-    secrets = permissions.protected_secrets("a/b", spec, lambda: [("a/c", other)], limits)
+    secrets = permissions.protected_secrets(DriverKey("a/b"), spec, lambda: [(DriverKey("a/c"), other)], limits)
     (refusal,) = permissions.of_spec(spec, limits, secrets)
     assert str(refusal).startswith("spec.build.proxy.secretRef: ")
 

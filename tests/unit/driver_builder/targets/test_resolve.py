@@ -7,6 +7,7 @@ import pytest
 
 from driver_builder.api.rebuild_status import Rebuilds
 from driver_builder.model import images
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Absent, Present
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.nodes.actions import ApplyDaemonSet, StartBuild
@@ -37,7 +38,7 @@ from tests.support.driver_builder.factories import (
 def recorded(os_version: str, kernel: str = KERNEL, **changes: str) -> DaemonSet:
     """Make a DaemonSet of a target with a version of the operating system."""
     made = DaemonSet(
-        namespace=NAMESPACE, name=f"edu-{os_version}", uid=f"uid-{os_version}", driver=f"{NAMESPACE}/edu",
+        namespace=NAMESPACE, name=f"edu-{os_version}", uid=f"uid-{os_version}", driver=DriverKey(f"{NAMESPACE}/edu"),
         target=target(kernel, os_version=os_version).short_hash, image="r.io/edu@sha256:1", fingerprint="old",
         kernel=kernel, os_version=os_version,
     )  # fmt: skip

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from driver_builder.cluster import resource_slices
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.actions import Action
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.objects.stage_labels import Stage, stage_label
@@ -15,7 +16,7 @@ from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, RESOURCE_SLICES, 
 from tests.support.driver_builder.dra_world import ACCOUNT, GPU, PLUGIN, DraWorld
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS
 
-KEY = f"{NAMESPACE}/edu"
+KEY = DriverKey(f"{NAMESPACE}/edu")
 VALID, RUN, PLUG = (stage_label(KEY, stage) for stage in (Stage.VALID, Stage.RUN, Stage.PLUG))
 EVERY = {VALID, RUN, PLUG}
 PLUG_SET = DAEMON_SETS.path(namespace=NAMESPACE, name="edu-plug")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.actions import Action, ApplyPlugin, MoveNode, StartPod, TakeNode
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.objects import plugin
@@ -21,7 +22,7 @@ from tests.support.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS
 from tests.support.driver_builder.model_world import World
 from tests.support.driver_builder.worlds import told
 
-KEY = f"{NAMESPACE}/edu"
+KEY = DriverKey(f"{NAMESPACE}/edu")
 READY = ready_label(NAMESPACE, "edu")
 VALID, RUN, PLUG, PLGOK = (stage_label(KEY, stage) for stage in (Stage.VALID, Stage.RUN, Stage.PLUG, Stage.PLGOK))
 RESOURCE: dict[str, Any] = {"name": "example.com/edu", "groups": [{"paths": [{"path": "/dev/edu*"}]}]}
@@ -559,7 +560,7 @@ def _other(world: World, **changes: Any) -> None:
 
 
 def _labels_of(world: World, driver: str) -> dict[str, set[str]]:
-    prefix = stage_label(f"{NAMESPACE}/{driver}", Stage.VALID).removesuffix(Stage.VALID)
+    prefix = stage_label(DriverKey(f"{NAMESPACE}/{driver}"), Stage.VALID).removesuffix(Stage.VALID)
     return {name: {key.removeprefix(prefix) for key in labels if key.startswith(prefix)} - {"ready"}
             for name, labels in world.nodes().items()}  # fmt: skip
 
@@ -676,7 +677,7 @@ def test_kubelets_that_have_had_both_plugins_are_left_as_they_are() -> None:
     _other(world, stages=VENDOR)
     settle(world)
     node = world.client.objects[NODES.path(name="a")]["metadata"]["labels"]
-    node |= {stage_label(f"{NAMESPACE}/other", stage): "true" for stage in (Stage.RUN, Stage.PLUG)}
+    node |= {stage_label(DriverKey(f"{NAMESPACE}/other"), stage): "true" for stage in (Stage.RUN, Stage.PLUG)}
     settle(world)
     assert (stages(world)["a"], _labels_of(world, "other")["a"]) == ({VALID, RUN, PLUG}, {"valid", "run", "plug"})
     assert _condition_of(world, "other")["reason"] == "ResourceConflict"

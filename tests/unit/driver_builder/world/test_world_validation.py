@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.actions import Action, RememberLoaded
 from driver_builder.objects import loaded, manifests, validated
 from driver_builder.tasks import validation_pod
@@ -102,7 +103,7 @@ def test_a_pod_is_bound_to_its_node_and_owned_by_the_driver() -> None:
         world.turn()
     (pod,) = [pod for pod in pods(world) if pod["spec"]["nodeName"] == "a"]
     spec, (container,) = pod["spec"], pod["spec"]["containers"]
-    assert pod["metadata"]["name"] == validation_pod.name_of(f"{NAMESPACE}/edu", "a")
+    assert pod["metadata"]["name"] == validation_pod.name_of(DriverKey(f"{NAMESPACE}/edu"), "a")
     assert pod["metadata"]["ownerReferences"][0]["kind"] == "DriverContainer"
     assert (spec["restartPolicy"], spec["activeDeadlineSeconds"]) == ("Never", 60)
     assert spec["imagePullSecrets"] == [{"name": "pull"}]
