@@ -9,8 +9,8 @@ class DriverKey(str):
     """``namespace/name``; made by :func:`driver_key` of both, by :func:`parse_driver_key` of a text from outside.
 
     A ``str``, since labels, JSON and messages have it as it is, and since drivers have the order of their texts
-    (``a-b/x`` comes before ``a/x``). As a key of a dict it costs what a text does. A NamedTuple costs the same there,
-    but a new text at each of these places, and ``json`` would silently write a list.
+    (``a-b/x`` comes before ``a/x``). A NamedTuple would be a new text at each of these places, and ``json`` would
+    silently write a list.
     """
 
     __slots__ = ()

@@ -28,7 +28,7 @@ IMAGE = ImageRef("registry.example.com:5000", "drivers/edu", "1-tag")
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param({"driver": "team/other"}, id="another driver"),
+        pytest.param({"driver": DriverKey("team/other")}, id="another driver"),
         pytest.param({"version": "2"}, id="a new version"),
         pytest.param({"source": SourceGit(url="https://a.example/x", commit="0" * 40)}, id="another source"),
         pytest.param({"modules": (ModuleSpec(name="other"),)}, id="other modules"),
@@ -48,7 +48,7 @@ def test_what_is_the_drivers_does_not_count(change: dict[str, Any]) -> None:
     "change",
     [
         pytest.param({"base_image": "debian:bookworm"}, id="another base image"),
-        pytest.param({"driver": "stranger/edu"}, id="another tenant"),
+        pytest.param({"driver": DriverKey("stranger/edu")}, id="another tenant"),
         pytest.param({"target": target("6.1.0-9-amd64")}, id="another kernel"),
         pytest.param({"target": target(architecture="arm64")}, id="another architecture"),
         pytest.param({"target": target(os_version="13")}, id="another release of the distribution"),
