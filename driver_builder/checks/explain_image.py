@@ -2,7 +2,8 @@
 
 from difflib import get_close_matches
 
-from driver_builder.api.driver_spec import DriverSpec, LoadedBy
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.mapping_settings import LoadedBy
 from driver_builder.api.status import TargetStatus, previous_targets
 from driver_builder.base.reasons import SUSPENDED_TRIES, Reason, TargetState, remedy_of
 from driver_builder.checks.explain_driver import controller_hint

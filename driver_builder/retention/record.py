@@ -14,7 +14,8 @@ from datetime import UTC, date, datetime
 from itertools import accumulate
 from typing import Any
 
-from driver_builder.api.driver_spec import ConfigMapKey, RegistrySettings
+from driver_builder.api.build_settings import ConfigMapKey
+from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.model import driver_key
 from driver_builder.model.images import ImageRef, parse_reference
 

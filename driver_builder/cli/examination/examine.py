@@ -13,8 +13,9 @@ from typing import Any
 
 from driver_builder import config
 from driver_builder.api import driver_container
+from driver_builder.api.build_settings import BuilderKind
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.api.driver_spec import BuilderKind, DriverSpec
+from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.base.boundary import contained
 from driver_builder.base.errors import ConfigurationError, InternalError
 from driver_builder.builds.job.job_manifest import SERVICE_ACCOUNT
