@@ -1,21 +1,17 @@
 """Writes the table of ``docs/drivercontainer.md`` from the rows of a DriverContainer's spec: ``make docs``."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from driver_builder.api.driver_spec import SPEC
-from driver_builder.api.spec_kinds import Described, Object, Reference, References, Row
-
-Json = dict[str, Any]
+from driver_builder.api.spec_kinds import Row
 
 PAGE = Path(__file__).parents[1] / "docs/drivercontainer.md"
 _TABLE = re.compile(r"(?<=<!-- fields -->\n).*(?=<!-- end -->)", re.DOTALL)
 _DOCUMENT = re.compile(r"docs/([\w-]+\.md)")
 _LINK = r"[\1](\1)"
 _DURATION = re.compile(r"must be a duration from (\w+) to (\w+)")
-_NAMED = {Reference: ".name", References: "[].name"}
 
 
 def page() -> str:
@@ -25,47 +21,25 @@ def page() -> str:
 
 
 def _rows() -> Iterator[tuple[str, str, str]]:
-    for path, row, is_required in fields(SPEC):
-        yield f"`{path}`", ", ".join(_values(row.schema(), is_required=is_required)), _meaning(row)
+    for path, row in fields(SPEC.rows):
+        yield f"`{path}`", ", ".join(_values(row)), _meaning(row)
 
 
-def fields(kind: Any, path: str = "") -> Iterator[tuple[str, Row, bool]]:
-    """Return each field by its path, with whether its object needs it; not those that are ignored."""
-    while not isinstance(kind, Object | Described) and hasattr(kind, "kind"):
-        kind = kind.kind
-    if isinstance(kind, Described):
-        yield from _described(kind, kind.fields.schema(), path)
-    if not isinstance(kind, Object):
-        return
-    required = kind.schema().get("required", ())
-    for name, row in kind.fields().items():
-        if name not in kind.ignored:
-            yield f"{path}{name}{_NAMED.get(type(row.kind), '')}", row, name in required
-            yield from fields(row.kind, f"{path}{name}{'[]' if row.schema().get('type') == 'array' else ''}.")
+def fields(rows: Mapping[str, Row], path: str = "") -> Iterator[tuple[str, Row]]:
+    """Return each field by its path, but for those that are ignored."""
+    for row in rows.values():
+        if row.is_ignored:
+            continue
+        schema = row.schema()
+        inner = f"{path}{row.name}{'[]' if schema.get('type') == 'array' else ''}."
+        is_reference = not row.kind.rows and "name" in schema.get("items", schema).get("properties", ())
+        yield f"{inner}name" if is_reference else f"{path}{row.name}", row
+        yield from fields(row.kind.rows, inner)
 
 
-def _described(kind: Described, part: Json, path: str, inner: str = "") -> Iterator[tuple[str, Row, bool]]:
-    for name, child in part.get("properties", {}).items():
-        row = Row(_Schema(child), kind.words[f"{inner}{name}"])
-        yield f"{path}{name}", row, name in part.get("required", ())
-        yield from _described(kind, child, f"{path}{name}.", f"{inner}{name}.")
-
-
-class _Schema:
-    """A kind of which only the schema is known."""
-
-    def __init__(self, schema: Json) -> None:
-        self._schema = schema
-
-    def read(self, *_: object) -> None:
-        raise NotImplementedError
-
-    def schema(self) -> Json:
-        return self._schema
-
-
-def _values(schema: Json, *, is_required: bool) -> Iterator[str]:
-    if is_required:
+def _values(row: Row) -> Iterator[str]:
+    schema = row.schema()
+    if row.is_required:
         yield "required"
     bounds = next((_DURATION.search(rule["message"]) for rule in schema.get("x-kubernetes-validations", ())), None)
     if "enum" in schema:

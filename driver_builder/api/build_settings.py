@@ -6,23 +6,24 @@ from enum import StrEnum
 from typing import Any
 
 from driver_builder.api.spec_kinds import (
+    AS_GIVEN,
     Cel,
-    Choice,
-    Converted,
-    Duration,
-    Flag,
-    Lists,
-    Maybe,
-    Needed,
-    Objects,
-    Pairs,
-    Reference,
-    References,
+    Kind,
     Row,
-    Text,
-    Words,
+    choice,
+    converted,
+    duration,
+    flag,
+    lists,
+    maybe,
+    needed,
+    objects,
+    pairs,
+    reference,
+    references,
     row,
     table,
+    text,
 )
 from driver_builder.api.spec_reader import Reader, shown
 from driver_builder.api.spec_rules import (
@@ -75,11 +76,11 @@ class ConfigMapKey:
 
 CA = table(
     ConfigMapKey,
-    name=Row(Needed(OBJECT_NAME)),
-    key=Row(Text(CONFIG_MAP_KEY), "Key of the PEM text.", default="ca.crt", is_filled=True),
+    name=Row(needed(OBJECT_NAME)),
+    key=Row(text(CONFIG_MAP_KEY), "Key of the PEM text.", default="ca.crt", is_filled=True),
 )
 _TEMPLATE_CONFIG_MAP = table(
-    ConfigMapKey, name=Row(Needed(OBJECT_NAME)), key=Row(Needed(CONFIG_MAP_KEY), "Key of the template.")
+    ConfigMapKey, name=Row(needed(OBJECT_NAME)), key=Row(needed(CONFIG_MAP_KEY), "Key of the template.")
 )
 
 
@@ -93,57 +94,57 @@ class ConfigMapSource:
 SourceSpec = ConfigMapSource | SourceImage | SourceGit | SourceArchive | SourcePackage
 """Where a driver's source comes from. All but the ConfigMap are pinned, so that every build gets the same."""
 
-_URL = Row(Needed(ARCHIVE_URL), "URL by https or http, without a password or a query.")
-_SHA256 = Row(Needed(SHA256), "SHA-256 of the archive, in hex.")
+_URL = Row(needed(ARCHIVE_URL), "URL by https or http, without a password or a query.")
+_SHA256 = Row(needed(SHA256), "SHA-256 of the archive, in hex.")
 _SOURCES: dict[str, Any] = {
     "configMap": Row(
-        Maybe(table(ConfigMapSource, name=Row(Needed(OBJECT_NAME)))),
+        maybe(table(ConfigMapSource, name=Row(needed(OBJECT_NAME)))),
         "The source files are the keys of this ConfigMap in the same namespace.",
     ),
     "image": Row(
-        Maybe(
+        maybe(
             table(
                 SourceImage,
-                reference=Row(Needed(PINNED_IMAGE), "The image by digest, host/repository@sha256:..."),
+                reference=Row(needed(PINNED_IMAGE), "The image by digest, host/repository@sha256:..."),
                 path=Row(
-                    Text(ABSOLUTE_PATH), "Absolute path of the source inside the image.", default="/", is_filled=True
+                    text(ABSOLUTE_PATH), "Absolute path of the source inside the image.", default="/", is_filled=True
                 ),
             )
         ),
         "The source is in a container image.",
     ),
     "git": Row(
-        Maybe(
+        maybe(
             table(
                 SourceGit,
                 url=Row(
-                    Needed(GIT_URL), "URL by https, without a user or a password; not ssh, because builds get no key."
+                    needed(GIT_URL), "URL by https, without a user or a password; not ssh, because builds get no key."
                 ),
-                commit=Row(Needed(COMMIT), "The full hash of the commit; no branch or tag, which may move."),
-                path=Row(Text(RELATIVE_PATH), "The source's folder below the repository's root. Default is the root."),
+                commit=Row(needed(COMMIT), "The full hash of the commit; no branch or tag, which may move."),
+                path=Row(text(RELATIVE_PATH), "The source's folder below the repository's root. Default is the root."),
             )
         ),
         "The source is in a git repository.",
         more="A public one. With submodules: [Sources in git](distributions.md#sources-in-git).",
     ),
     "archive": Row(
-        Maybe(
+        maybe(
             table(
                 SourceArchive,
                 url=_URL,
                 sha256=_SHA256,
-                path=Row(Text(RELATIVE_PATH), "The source's folder below the archive's root. Default is the root."),
+                path=Row(text(RELATIVE_PATH), "The source's folder below the archive's root. Default is the root."),
             )
         ),
         "The source is in a tar archive.",
     ),
     "package": Row(
-        Maybe(
+        maybe(
             table(
                 SourcePackage,
-                name=Row(Needed(PACKAGE), "Name of the package, such as v4l2loopback-dkms."),
+                name=Row(needed(PACKAGE), "Name of the package, such as v4l2loopback-dkms."),
                 version=Row(
-                    Text(PACKAGE_VERSION), "Version of the package. Default is the newest when the driver is built."
+                    text(PACKAGE_VERSION), "Version of the package. Default is the newest when the driver is built."
                 ),
             )
         ),
@@ -195,14 +196,14 @@ def _names_no_proxy(proxy: Reader, _read: object) -> None:
 
 _PROXY = table(
     BuildProxy,
-    http=Row(Text(PROXY), "Address for http, without user and password.", name="httpProxy"),
-    https=Row(Text(PROXY), "Address for https, without user and password.", name="httpsProxy"),
+    http=Row(text(PROXY), "Address for http, without user and password.", name="httpProxy"),
+    https=Row(text(PROXY), "Address for https, without user and password.", name="httpsProxy"),
     no_proxy=Row(
-        Text(NO_PROXY),
+        text(NO_PROXY),
         "What is reached without the proxy; hosts, domains such as .example.com and addresses, with commas.",
     ),
     secret=Row(
-        Reference(),
+        reference(),
         "Secret with the keys username and password (kubernetes.io/basic-auth) for the proxy.",
         name="secretRef",
         more="Default is no password. The commands of the build can read them; logs do not show them.",
@@ -218,7 +219,7 @@ def _arguments(args: Mapping[str, str], parent: Reader, name: str) -> Mapping[st
     return args
 
 
-ARGS = Converted(Pairs(ARG, ARG_VALUE), _arguments)
+ARGS = converted(pairs(ARG, ARG_VALUE), _arguments)
 
 
 def _sorted(packages: Mapping[str, tuple[str, ...]], _parent: Reader, _name: str) -> Mapping[str, tuple[str, ...]]:
@@ -226,27 +227,22 @@ def _sorted(packages: Mapping[str, tuple[str, ...]], _parent: Reader, _name: str
     return {system: tuple(sorted(set(names))) for system, names in packages.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class _Quantities:
-    """Resources of a container by their names, whose quantities the API server checks as well."""
-
-    def read(self, parent: Reader, name: str) -> Json:
-        fields = parent.object(name)
-        fields.asked.update(fields.given)
-        for resource, value in fields.given.items():
-            if isinstance(value, bool) or not isinstance(value, int):
-                fields.check(value, QUANTITY, resource)
-        return dict(fields.given)
-
-    def schema(self) -> Json:
-        return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+def _quantities(parent: Reader, name: str) -> Json:
+    """Read resources of a container, whose quantities the API server checks as well."""
+    fields = parent.object(name)
+    fields.asked.update(fields.given)
+    for resource, value in fields.given.items():
+        if isinstance(value, bool) or not isinstance(value, int):
+            fields.check(value, QUANTITY, resource)
+    return dict(fields.given)
 
 
 def _resources(**given: Json) -> Json:
     return {name: quantities for name, quantities in given.items() if quantities}
 
 
-_RESOURCES = table(_resources, requests=Row(_Quantities()), limits=Row(_Quantities()))
+_QUANTITIES = Row(Kind(_quantities, AS_GIVEN))
+_RESOURCES = table(_resources, requests=_QUANTITIES, limits=_QUANTITIES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,30 +255,30 @@ class BuildSettings:
     """
 
     template: str | None = row(
-        Text(TEMPLATE),
+        text(TEMPLATE),
         "Name of the Dockerfile template. Default is the one of the nodes' distribution.",
         more="They are in `dockerfiles/driver/`.",
     )
     template_config_map: ConfigMapKey | None = row(
-        Maybe(_TEMPLATE_CONFIG_MAP),
+        maybe(_TEMPLATE_CONFIG_MAP),
         "ConfigMap in the same namespace with a custom Dockerfile template; see docs/templates.md.",
         more="Not together with `template`.",
     )
     base_image: str | None = row(
-        Text(BASE_IMAGE),
+        text(BASE_IMAGE),
         "Image the driver is built in, from a registry. Default is the one of the nodes' distribution.",
         more="Images that builds leave in the engine are refused.",
     )
     args: Mapping[str, str] = row(ARGS, "NAME=value arguments for the driver's make.")
     proxy: BuildProxy | None = row(
-        Maybe(_PROXY),
+        maybe(_PROXY),
         "Proxy by which a build reaches package repositories, git servers and archives, and in a Job the registries of "
         "its base images. Not part of the image and its tag.",
         more="An engine pulls with its own settings. The daily kernel discovery (`preflight.followRepository`) uses it "
         "too. A custom template must not declare these names as `ARG`.",
     )
     ca_config_map: ConfigMapKey | None = row(
-        Maybe(CA),
+        maybe(CA),
         "ConfigMap in the same namespace with CAs in PEM that builds trust besides those of their images, for package "
         "repositories, git servers and archives, and in a Job the registries of its base images. Not part of the image "
         "and its tag.",
@@ -291,32 +287,34 @@ class BuildSettings:
         "uses them too. A custom template must not declare `FTP_PROXY` or `ftp_proxy` as `ARG`.",
     )
     tools_image: str | None = row(
-        Text(BASE_IMAGE),
+        text(BASE_IMAGE),
         "Debian image from which templates of other distributions (rhel, fedora, amazon, sles) take dkms, and which "
         "fetches their sources. Default is debian:bookworm-slim.",
         more="A mirror's, where Docker Hub cannot be reached. If set, it is part of the build key of these templates.",
     )
     packages: Mapping[str, tuple[str, ...]] = row(
-        Converted(Lists(OPERATING_SYSTEM, Words(PACKAGE, MAX_PACKAGES), MAX_SYSTEMS), _sorted),
+        converted(lists(OPERATING_SYSTEM, PACKAGE, MAX_SYSTEMS, MAX_PACKAGES), _sorted),
         "Further packages that the build needs, by the operating system's ID in os-release, such as debian: [g++] and "
         "rocky: [gcc-c++]. They are installed in the build only, from the repositories of the base image.",
         more="Flatcar's and `generic`'s base image is Debian. `lint --snapshot` names systems of nodes that have no "
         "entry.",
     )
     secrets: tuple[str, ...] = row(
-        References(MAX_SECRETS),
+        references(MAX_SECRETS),
         "Secrets whose keys a build in a Job can read as files, /run/secrets/NAME/KEY. No image contains them.",
         more="They need `builder: job`.",
     )
-    resources: Json = row(_RESOURCES, "Resources of a build in a Job. Default is to request half a CPU and 512 MiB.")
+    resources: Json = row(
+        _RESOURCES.always, "Resources of a build in a Job. Default is to request half a CPU and 512 MiB."
+    )
     deadline_seconds: float | None = row(
-        Duration(),
+        duration(),
         "A build that takes longer is stopped; such as 30m, 1h. Default is the controller's --build-deadline-seconds.",
         name="deadline",
         more="At most `--max-build-deadline-seconds` (4 hours).",
     )
     builder: BuilderKind | None = row(
-        Choice(BuilderKind),
+        choice(BuilderKind),
         "The builder. docker is the engine of the controller, job a Kubernetes Job. Default is the controller's "
         "--builder.",
         more="[Builds in Jobs](#builds-in-jobs). It is `job` in `deploy/` and the chart.",
@@ -335,7 +333,9 @@ def _check_build(build: Reader, read: Mapping[str, Any]) -> None:
 
 BUILD = table(
     BuildSettings,
-    ignored={"reuseAcrossKernels": Row(Flag(), "Deprecated: ignored since 0.2. The driver is built for every kernel.")},
+    reuse_across_kernels=Row(
+        flag(), "Deprecated: ignored since 0.2. The driver is built for every kernel.", is_ignored=True
+    ),
     checks=[_check_build],
     rules=[
         Cel(
@@ -360,15 +360,15 @@ def _check_signing(signing: Reader, _read: object) -> None:
 SIGNING = table(
     Signing,
     key_secret=Row(
-        Reference(),
+        reference(),
         "Secret with the RSA key of modules, as key or tls.key, in PEM or DER; in the same namespace.",
         name="keySecretRef",
     ),
     certificate_secret=Row(
-        Reference(), "Secret with its certificate, as cert or tls.crt, in PEM or DER.", name="certificateSecretRef"
+        reference(), "Secret with its certificate, as cert or tls.crt, in PEM or DER.", name="certificateSecretRef"
     ),
     image_key_secret=Row(
-        Reference(),
+        reference(),
         "Secret with the key of images (cosign's format), as key or tls.key, P-256 in PEM.",
         name="imageKeySecretRef",
     ),
@@ -443,13 +443,13 @@ def _pin(*, name: str, version: str) -> tuple[str, str]:
 USERSPACE = table(
     _userspace,
     archive=Row(
-        Maybe(
+        maybe(
             table(
                 UserspaceArchive,
                 url=_URL,
                 sha256=_SHA256,
                 path=Row(
-                    Text(RELATIVE_PATH),
+                    text(RELATIVE_PATH),
                     "The folder below the archive's root. Default is the root, or the one folder in it.",
                 ),
             )
@@ -457,12 +457,12 @@ USERSPACE = table(
         "A tar archive.",
     ),
     packages=Row(
-        Objects(
+        objects(
             table(
                 _pin,
-                name=Row(Needed(PACKAGE), "The name."),
+                name=Row(needed(PACKAGE), "The name."),
                 version=Row(
-                    Needed(PACKAGE_VERSION), "The version of the package. Without versionFile, all are of one release."
+                    needed(PACKAGE_VERSION), "The version of the package. Without versionFile, all are of one release."
                 ),
             ),
             MAX_PACKAGES,
@@ -471,14 +471,14 @@ USERSPACE = table(
         "Packages of the base image's distribution, without what they depend on.",
     ),
     version_file=Row(
-        Text(RELATIVE_PATH),
+        text(RELATIVE_PATH),
         "File of the user space that has the version in its first line, or in its name: "
         "lib/libedu.so.1.2.3. Default is the version of the packages, without epoch and revision.",
     ),
     size_limit=Row(
-        Converted(Text(SIZE), _size), "How large it may be, from 1Mi to 4Gi; nodes have it in memory. Default is 512Mi."
+        converted(text(SIZE), _size), "How large it may be, from 1Mi to 4Gi; nodes have it in memory. Default is 512Mi."
     ),
-    host_path=Row(Text(USERSPACE_HOST_PATH), "Where nodes have it. Default is /run/driverwright/<namespace>.<name>."),
+    host_path=Row(text(USERSPACE_HOST_PATH), "Where nodes have it. Default is /run/driverwright/<namespace>.<name>."),
     checks=[_check_userspace],
     rules=[
         Cel("has(self.archive) != has(self.packages)", "exactly one of archive, packages must be set"),

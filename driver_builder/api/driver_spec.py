@@ -25,22 +25,24 @@ from driver_builder.api.build_settings import (
 from driver_builder.api.mapping_settings import MAPPINGS, KernelMapping, check_loaded_by_image
 from driver_builder.api.rollout_settings import ROLLOUT, RolloutSettings
 from driver_builder.api.spec_kinds import (
+    AS_GIVEN,
     Cel,
-    Converted,
-    Duration,
-    Flag,
-    Lists,
-    Maybe,
-    Needed,
-    Number,
-    Pairs,
-    Reference,
-    References,
+    Kind,
     Row,
-    Text,
-    Words,
+    converted,
+    duration,
+    flag,
+    lists,
+    maybe,
+    needed,
+    number,
+    pairs,
+    reference,
+    references,
     row,
     table,
+    text,
+    texts,
 )
 from driver_builder.api.spec_reader import Reader, shown
 from driver_builder.api.spec_rules import (
@@ -80,19 +82,19 @@ class RegistrySettings:
     """
 
     secret: str | None = row(
-        Reference(),
+        reference(),
         "Secret of type kubernetes.io/dockerconfigjson in the same namespace.",
         name="secretRef",
         more="Default is to be anonymous.",
     )
     ca_config_map: ConfigMapKey | None = row(
-        Maybe(CA),
+        maybe(CA),
         "ConfigMap in the same namespace with the CA of the registry, which replaces all others. Default is the "
         "controller's --registry-ca-file, or else the system's. Nodes have their own CA configuration.",
         more="The build engine has its own as well.",
     )
     plain_http: bool = row(
-        Flag(),
+        flag(),
         "Use HTTP without TLS. Only for registries on the same machine or in a lab.",
         default=False,
         is_filled=True,
@@ -137,35 +139,35 @@ class ModuleSettings:
     goes on nodes, None for ``/lib/firmware``.
     """
 
-    names: tuple[str, ...] = row(Words(MODULE, least=1), "Kernel modules in load order.", is_required=True)
+    names: tuple[str, ...] = row(texts(MODULE, least=1), "Kernel modules in load order.", is_required=True)
     parameters: Mapping[str, tuple[str, ...]] = row(
-        Converted(Lists(None, Words(PARAMETER)), _with_words), "Module name to a list of name=value."
+        converted(lists(None, PARAMETER), _with_words), "Module name to a list of name=value."
     )
     in_tree_modules_to_remove: tuple[str, ...] = row(
-        Words(MODULE),
+        texts(MODULE),
         "Modules of the kernel to unload, in this order, before the driver is loaded. They are not loaded again when "
         "the driver is removed.",
         more="[Details](#what-else-happens-on-a-node).",
     )
     in_tree_modules_to_load: tuple[str, ...] = row(
-        Words(MODULE_TO_LOAD),
+        texts(MODULE_TO_LOAD),
         "Modules of the kernel to load, in this order, before the driver. They stay loaded when the driver is removed.",
         more="[Details](#what-else-happens-on-a-node).",
     )
     blacklist: tuple[str, ...] = row(
-        Words(MODULE),
+        texts(MODULE),
         "Modules that must not be loaded on the nodes while the driver is desired, by a file in the node's "
         "/etc/modprobe.d.",
         more="[Details](#what-else-happens-on-a-node).",
     )
     trust_image: bool = row(
-        Flag(),
+        flag(),
         "Roll out an image that does not name its modules (label io.driverwright.modules), such as a prebuilt one: any "
         "module of that name then counts as proof.",
         more="Without it, only nodes that already run it keep it: [registry.md](registry.md#a-tag-is-not-believed).",
     )
     firmware_path: str | None = row(
-        Converted(Text(FIRMWARE_PATH), _firmware_folder),
+        converted(text(FIRMWARE_PATH), _firmware_folder),
         "Folder of the build with the firmware of the driver, such as /source/firmware, or of its user space, such as "
         "/userspace/lib/firmware; its files are below the node's /lib/firmware/updates/<kernel> while the driver is on "
         "the node.",
@@ -174,7 +176,7 @@ class ModuleSettings:
         "[Details](#what-else-happens-on-a-node).",
     )
     firmware_host_path: str | None = row(
-        Text(FIRMWARE_HOST_PATH),
+        text(FIRMWARE_HOST_PATH),
         "Where the firmware goes on the nodes instead of /lib/firmware, for nodes where that is read-only. The "
         "kernel's search path (firmware_class.path) is set to it.",
     )
@@ -219,7 +221,7 @@ class PreflightSettings:
     """``spec.preflight``: whether images are built for kernels that no node runs yet."""
 
     follow_repository: bool = row(
-        Flag(),
+        flag(),
         "Once a day, discover the newest kernel in the nodes' package repository, prebuild for it, and label nodes "
         "driverwright.io/ready-for.<kernel> once they may boot it.",
         default=False,
@@ -238,32 +240,32 @@ class ValidationSettings:
     """
 
     device_nodes: tuple[str, ...] = row(
-        Words(DEVICE_NODE, MAX_DEVICE_NODES),
+        texts(DEVICE_NODE, MAX_DEVICE_NODES),
         "Device nodes that must be there, such as /dev/nvidia0. The driver pod waits for them when it loads, and "
         "checks them as long as it runs.",
         more="[Validation](#validation).",
     )
     image: str | None = row(
-        Text(IMAGE),
+        text(IMAGE),
         "Image of the pod that runs command once per node and boot. Without it, command is not acted on.",
     )
     command: tuple[str, ...] = row(
-        Words(TEXT, least=1), "Program and arguments. The node is validated when it ends with 0."
+        texts(TEXT, least=1), "Program and arguments. The node is validated when it ends with 0."
     )
     timeout_seconds: float = row(
-        Duration(), "How long the pod may take, with the pull of its image; 5m without it.", name="timeout",
+        duration(), "How long the pod may take, with the pull of its image; 5m without it.", name="timeout",
         default=300.0,
     )  # fmt: skip
     retries: int = row(
-        Number(0, MAX_RETRIES),
+        number(0, MAX_RETRIES),
         "How often a command that failed is run again, with growing waits; 2 without it.",
         default=2,
     )
     privileged: bool = row(
-        Flag(empty=True), "Run the pod privileged (the default). With false the command cannot open device nodes."
+        flag(default=True), "Run the pod privileged (the default). With false the command cannot open device nodes."
     )
     taint: bool = row(
-        Flag(),
+        flag(),
         "Keep other pods away from a node, by the taint driverwright.io/NAMESPACE.NAME=pending:NoSchedule, until the "
         "driver is proven there, once per boot. Never added where the driver works.",
         more="[Details](#the-taint-of-a-node-that-is-not-proven).",
@@ -305,22 +307,13 @@ _VALIDATION = table(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Tolerations:
-    """Tolerations, whose fields the API server checks."""
-
-    empty: tuple[Json, ...] = ()
-
-    def read(self, parent: Reader, name: str) -> tuple[Json, ...]:
-        items = parent.items(name)
-        for index, item in enumerate(items):
-            if not isinstance(item, Mapping):
-                parent.wrong(f"{shown(item)} is not a toleration: write fields such as operator: Exists", name, index)
-        return tuple(items)
-
-    def schema(self) -> Json:
-        item = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        return {"type": "array", "maxItems": MAX_ITEMS, "items": item}
+def _tolerations(parent: Reader, name: str) -> tuple[Json, ...]:
+    """Read tolerations, whose fields the API server checks."""
+    items = parent.items(name)
+    for index, item in enumerate(items):
+        if not isinstance(item, Mapping):
+            parent.wrong(f"{shown(item)} is not a toleration: write fields such as operator: Exists", name, index)
+    return tuple(items)
 
 
 def _repository(text: str, _spec: Reader, _name: str) -> ImageRepository:
@@ -337,65 +330,67 @@ class DriverSpec:
     fields that were set and that this version ignores: they have no values here.
     """
 
-    version: str = row(Needed(VERSION), "Version of the driver; the value of the ready label on nodes.")
+    version: str = row(needed(VERSION), "Version of the driver; the value of the ready label on nodes.")
     node_selector: Mapping[str, str] = row(
-        Pairs(LABEL_KEY, LABEL_VALUE),
+        pairs(LABEL_KEY, LABEL_VALUE),
         "Labels a node must have to get the driver. Empty selects every node.",
         more="`lint` warns where it is missing, because control planes get the driver as well; `{}` says that every "
         "node is meant.",
     )
     image: ImageRepository = row(
-        Converted(Needed(REPOSITORY), _repository),
+        converted(needed(REPOSITORY), _repository),
         "Repository of the driver images, host[:port]/path without a tag; the tag contains the build key.",
         is_required=True,
         more="A host has a dot or a port (`docker.io/linbit/drbd9`): nodes take `linbit/drbd9` for a name of Docker "
         "Hub, so it is refused.",
     )
     registry: RegistrySettings = row(
-        _REGISTRY, "How driver-builder reaches the registry. Nodes pull with imagePullSecrets."
+        _REGISTRY.always, "How driver-builder reaches the registry. Nodes pull with imagePullSecrets."
     )
-    source: SourceSpec = row(SOURCE, "The driver's source; exactly one kind, and each is pinned.", is_required=True)
-    build: BuildSettings = row(BUILD, "How the driver is built.")
+    source: SourceSpec = row(
+        SOURCE.always, "The driver's source; exactly one kind, and each is pinned.", is_required=True
+    )
+    build: BuildSettings = row(BUILD.always, "How the driver is built.")
     kernel_mappings: tuple[KernelMapping, ...] = row(
         MAPPINGS, "Rules by kernel release; the first that matches wins. Without any, the driver is for every kernel."
     )
-    module: ModuleSettings = row(_MODULE, "The modules that are loaded on a node.", is_required=True)
+    module: ModuleSettings = row(_MODULE.always, "The modules that are loaded on a node.", is_required=True)
     signing: Signing | None = row(
-        Maybe(SIGNING),
+        maybe(SIGNING),
         "Keys and certificate that sign the modules and the images.",
         more="Default is not to sign: [signing.md](signing.md).",
     )
     validation: ValidationSettings = row(
-        Maybe(_VALIDATION),
+        maybe(_VALIDATION),
         "What a node needs for its ready label besides the load. A node that is ready when it is first set keeps its "
         "label until the validation fails there.",
         default=ValidationSettings(),
     )
     userspace: UserspaceSettings | None = row(
-        Maybe(USERSPACE),
+        maybe(USERSPACE),
         "What the image has besides modules, of the same version: libraries and tools. Nodes have it below /run while "
         "the driver is there, and containers by a path of type Mount of the device plugin (docs/userspace.md).",
     )
     stages: StageSettings | None = row(
-        Maybe(STAGES),
+        maybe(STAGES),
         "What follows on a node once the driver is proven there. Also an empty object gives nodes the labels that "
         "DaemonSets of your own select: driverwright.io/<namespace>.<name>.run and .valid (docs/stages.md).",
     )
     rollout: RolloutSettings = row(
-        ROLLOUT, "How fast working drivers are replaced. Nodes without a working driver do not wait for it."
+        ROLLOUT.always, "How fast working drivers are replaced. Nodes without a working driver do not wait for it."
     )
-    preflight: PreflightSettings = row(table(PreflightSettings), "Builds for kernels that no node runs yet.")
+    preflight: PreflightSettings = row(table(PreflightSettings).always, "Builds for kernels that no node runs yet.")
     tolerations: tuple[Json, ...] = row(
-        _Tolerations(),
+        Kind(_tolerations, {"type": "array", "maxItems": MAX_ITEMS, "items": AS_GIVEN}, empty=()),
         "Tolerations of the driver pods. Default tolerates everything.",
         more="Those that are set here also apply to build Jobs.",
     )
     priority_class_name: str | None = row(
-        Text(OBJECT_NAME), "Priority class of the driver pods. Default is system-node-critical."
+        text(OBJECT_NAME), "Priority class of the driver pods. Default is system-node-critical."
     )
-    image_pull_secrets: tuple[str, ...] = row(References(), "Secrets that nodes use to pull the driver image.")
+    image_pull_secrets: tuple[str, ...] = row(references(), "Secrets that nodes use to pull the driver image.")
     depends_on: tuple[str, ...] = row(
-        References(MAX_DEPENDENCIES),
+        references(MAX_DEPENDENCIES),
         "DriverContainers of the same namespace whose modules this driver needs. On a node they are loaded before this "
         "driver, and unloaded after it.",
         more="Its build gets their symbols; see [below](#a-driver-that-needs-another).",
@@ -440,11 +435,10 @@ def _driver(*, rollout: RolloutSettings, stages: StageSettings | None = None, **
 SPEC = table(
     _driver,
     of=DriverSpec,
-    ignored={
-        "retention": Row(
-            table(dict, versions=Row(Number(1, 1000), "Ignored.")),
-            "Deprecated: ignored since 0.2. driver-builder gc removes images that no node needs.",
-        )
-    },
+    retention=Row(
+        table(dict, versions=Row(number(1, 1000), "Ignored.")).always,
+        "Deprecated: ignored since 0.2. driver-builder gc removes images that no node needs.",
+        is_ignored=True,
+    ),
     checks=[_check_spec],
 )

@@ -1,9 +1,8 @@
 """Variables of a container's environment that a spec gives: ``env`` with names and values. Pure."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from driver_builder.api.spec_kinds import Needed, Objects, Row, Text, table
+from driver_builder.api.spec_kinds import Kind, Row, converted, needed, objects, table, text
 from driver_builder.api.spec_reader import Reader
 from driver_builder.api.spec_rules import TEXT, Rule
 
@@ -20,26 +19,13 @@ class EnvironmentVariable:
         return {"name": self.name, **({"value": self.value} if self.value else {})}
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """The kind of ``env``; ``names`` says what a variable may be called."""
+def environment(names: Rule) -> Kind[tuple[EnvironmentVariable, ...]]:
+    """Return the kind of ``env``; ``names`` says what a variable may be called."""
+    value = Row(text(TEXT), "Its value; empty without it.")
+    return converted(objects(table(EnvironmentVariable, name=Row(needed(names)), value=value)), _each_once)
 
-    names: Rule
-    empty: tuple[EnvironmentVariable, ...] = ()
 
-    @property
-    def kind(self) -> Objects[EnvironmentVariable]:
-        """A list of variables, in which each may be twice."""
-        value = Row(Text(TEXT), "Its value; empty without it.")
-        return Objects(table(EnvironmentVariable, name=Row(Needed(self.names)), value=value))
-
-    def read(self, parent: Reader, name: str) -> tuple[EnvironmentVariable, ...]:
-        """Read it, as empty where it is missing."""
-        found = self.kind.read(parent, name)
-        if len({item.name for item in found}) < len(found):
-            parent.wrong("names a variable twice: name each once", name)
-        return found
-
-    def schema(self) -> dict[str, Any]:
-        """Write the same as an OpenAPI schema."""
-        return self.kind.schema()
+def _each_once(found: tuple[EnvironmentVariable, ...], parent: Reader, name: str) -> tuple[EnvironmentVariable, ...]:
+    if len({item.name for item in found}) < len(found):
+        parent.wrong("names a variable twice: name each once", name)
+    return found

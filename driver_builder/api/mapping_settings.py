@@ -8,21 +8,21 @@ from typing import Any, Protocol
 import re2
 
 from driver_builder.api.build_settings import ARGS, SIGNING
-from driver_builder.api.environment import Environment, EnvironmentVariable
+from driver_builder.api.environment import EnvironmentVariable, environment
 from driver_builder.api.spec_kinds import (
     Cel,
-    Choice,
-    Converted,
-    Duration,
-    Flag,
-    Maybe,
-    Needed,
-    Objects,
     Row,
-    Text,
-    Words,
+    choice,
+    converted,
+    duration,
+    flag,
+    maybe,
+    needed,
+    objects,
     row,
     table,
+    text,
+    texts,
 )
 from driver_builder.api.spec_reader import Reader, shown
 from driver_builder.api.spec_rules import (
@@ -100,11 +100,11 @@ def _host_path(*, path: str = "", mount_path: str = "", **others: Any) -> HostPa
 
 _HOST_PATH = table(
     _host_path,
-    path=Row(Converted(Needed(HOST_PATH), _folder), "On the node.", is_required=True),
-    mount_path=Row(Converted(Text(HOST_PATH), _folder), "In the container; as path without it."),
-    read_only=Row(Flag(), "Whether it cannot be written."),
+    path=Row(converted(needed(HOST_PATH), _folder), "On the node.", is_required=True),
+    mount_path=Row(converted(text(HOST_PATH), _folder), "In the container; as path without it."),
+    read_only=Row(flag(), "Whether it cannot be written."),
     propagation=Row(
-        Choice(Propagation), "How mounts below it are seen on the other side, as mountPropagation of pods."
+        choice(Propagation), "How mounts below it are seen on the other side, as mountPropagation of pods."
     ),
     checks=[_check_host_path],
 )
@@ -117,14 +117,14 @@ class ContainerSettings:
     ``timeout_seconds`` is how long it may take until the modules are live.
     """
 
-    command: tuple[str, ...] = row(Words(TEXT), "Program, instead of the image's entry point.")
-    args: tuple[str, ...] = row(Words(TEXT), "Arguments, instead of those of the image.")
-    env: tuple[EnvironmentVariable, ...] = row(Environment(ENV_NAME), "Variables of its environment.")
+    command: tuple[str, ...] = row(texts(TEXT), "Program, instead of the image's entry point.")
+    args: tuple[str, ...] = row(texts(TEXT), "Arguments, instead of those of the image.")
+    env: tuple[EnvironmentVariable, ...] = row(environment(ENV_NAME), "Variables of its environment.")
     host_paths: tuple[HostPath, ...] = row(
-        Objects(_HOST_PATH, MAX_HOST_PATHS), "Files and folders of the node that it sees."
+        objects(_HOST_PATH, MAX_HOST_PATHS), "Files and folders of the node that it sees."
     )
     timeout_seconds: float = row(
-        Duration(), "How long it may take until its modules are live; 20m without it.", name="timeout", default=1200.0
+        duration(), "How long it may take until its modules are live; 20m without it.", name="timeout", default=1200.0
     )
 
 
@@ -253,34 +253,34 @@ def _mapping(
 
 _MAPPING = table(
     _mapping,
-    literal=Row(Text(KERNEL), "Exactly this kernel release."),
+    literal=Row(text(KERNEL), "Exactly this kernel release."),
     regexp=Row(
-        Converted(Text(REGEXP), _pattern),
+        converted(text(REGEXP), _pattern),
         "Kernel releases that this regular expression (RE2 syntax) matches as a whole.",
     ),
     image=Row(
-        Converted(Text(PREBUILT_IMAGE), _prebuilt),
+        converted(text(PREBUILT_IMAGE), _prebuilt),
         "A prebuilt image to use instead of building, host/repository:tag or @digest.",
     ),
     loader=Row(
-        Choice(LoadedBy),
+        choice(LoadedBy),
         "Who loads the modules of image: driverwright's loader (ours, the default), from the files that the image has, "
         "or the image's own program (image), which runs privileged as long as the pod.",
         more="[Vendors' images](#vendors-images).",
     ),
     dir_name=Row(
-        Converted(Text(ABSOLUTE_PATH), _folder),
+        converted(text(ABSOLUTE_PATH), _folder),
         "Folder of image with lib/modules/<kernel>, if it is no image of driverwright's; /opt without it.",
         more="With `loader: ours`.",
     ),
     container=Row(
-        Maybe(table(ContainerSettings, checks=[_check_container])),
+        maybe(table(ContainerSettings, checks=[_check_container])),
         "How the image's own program is run, with the loader image.",
     ),
-    template=Row(Text(TEMPLATE), "Template for these kernels."),
+    template=Row(text(TEMPLATE), "Template for these kernels."),
     args=Row(ARGS, "Arguments for the driver's make; they override those of spec.build.args."),
-    signing=Row(Maybe(SIGNING), "Keys and certificate for these kernels, instead of all of spec.signing."),
-    skip=Row(Flag(), "Nodes on such a kernel get no driver."),
+    signing=Row(maybe(SIGNING), "Keys and certificate for these kernels, instead of all of spec.signing."),
+    skip=Row(flag(), "Nodes on such a kernel get no driver."),
     checks=[_check_mapping, _check_vendor],
     rules=[
         Cel("has(self.literal) != has(self.regexp)", "exactly one of literal, regexp must be set"),
@@ -314,7 +314,7 @@ def _may_be_compiled(spec: Reader, name: str) -> bool:
     return length <= MAX_REGEXPS
 
 
-MAPPINGS = Objects(_MAPPING, guard=_may_be_compiled)
+MAPPINGS = objects(_MAPPING, guard=_may_be_compiled)
 
 
 def check_loaded_by_image(spec: Reader, mappings: Sequence[KernelMapping]) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from device_resources.kinds import Fields, Text
 from device_resources.nvidia_fields import MIG_KINDS, NVIDIA_FIELDS
-from driver_builder.api.spec_kinds import Cel, Converted, Described
+from driver_builder.api.spec_kinds import Cel, converted, described
 from driver_builder.api.spec_reader import Reader
 from driver_builder.api.spec_rules import OBJECT_NAME
 from driver_builder.api.stage_settings import MigSettings, ProfileSettings
@@ -92,8 +92,8 @@ def _read(given: Json | None, plugin: Reader, name: str) -> NvidiaStage | None:
     return NvidiaStage(config, profiles, mig)
 
 
-NVIDIA = Converted(
-    Described(
+NVIDIA = converted(
+    described(
         FIELDS,
         _WORDS,
         (

@@ -6,21 +6,21 @@ Place in the flow: ``spec_parser`` makes :class:`RolloutSettings`, ``driver_buil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from driver_builder.api.spec_kinds import (
     Cel,
-    Choice,
-    Duration,
-    Flag,
-    Maybe,
-    Needed,
-    Objects,
-    Pairs,
-    Text,
-    Words,
+    Kind,
+    choice,
+    duration,
+    flag,
+    maybe,
+    needed,
+    objects,
+    pairs,
     row,
     table,
+    text,
+    texts,
 )
 from driver_builder.api.spec_reader import Reader
 from driver_builder.api.spec_rules import (
@@ -69,22 +69,20 @@ class Share:
         return f"{self.value}%" if self.is_percent else str(self.value)
 
 
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """The kind of a share: a number within bounds, or a percentage."""
+def _share(low: int) -> Kind[Share | None]:
+    """Return the kind of a share: a number within bounds, or a percentage."""
 
-    low: int
-
-    def read(self, parent: Reader, name: str) -> Share | None:
+    def read(parent: Reader, name: str) -> Share | None:
         if isinstance(parent.raw(name), str):
-            text = parent.text(name, PERCENTAGE)
-            return Share(int(text.removesuffix("%")), is_percent=True) if text else None
-        number = parent.number(name, low=self.low, high=MAX_NODES)
-        return None if number is None else Share(number)
+            percentage = parent.text(name, PERCENTAGE)
+            return Share(int(percentage.removesuffix("%")), is_percent=True) if percentage else None
+        value = parent.number(name, low=low, high=MAX_NODES)
+        return None if value is None else Share(value)
 
-    def schema(self) -> dict[str, Any]:
-        limits = {"minimum": self.low, "maximum": MAX_NODES, "pattern": PERCENTAGE.schema()["pattern"]}
-        return {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}], **limits}
+    limits = {"minimum": low, "maximum": MAX_NODES, "pattern": PERCENTAGE.schema()["pattern"]}
+    return Kind(
+        read, {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}], **limits}
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,19 +90,19 @@ class Window:
     """``windows[]``: from each time that ``cron`` names, in ``time_zone`` (IANA), for so many seconds."""
 
     cron: str = row(
-        Needed(CRON),
+        needed(CRON),
         "Beginnings of the window in five fields, as for a CronJob, such as 0 22 * * 6.",
         more="[Windows](#windows).",
     )
     duration_seconds: float = row(
-        Duration("1m", "168h"),
+        duration("1m", "168h"),
         "How long the window is open, such as 4h.",
         name="duration",
         default=0.0,
         is_required=True,
     )
     time_zone: str = row(
-        Text(TIME_ZONE),
+        text(TIME_ZONE),
         "Time zone of cron by its IANA name, such as Europe/Berlin.",
         default="UTC",
         is_filled=True,
@@ -129,41 +127,41 @@ class DrainSettings:
     """
 
     resources: tuple[str, ...] = row(
-        Words(RESOURCE_PATTERN),
+        texts(RESOURCE_PATTERN),
         "Extended resources such as nvidia.com/gpu, or all names that begin alike such as nvidia.com/mig-*. Pods that "
         "request one are evicted.",
         more="With `stages.devicePlugin.nvidia` all of `nvidia.com/` as well.",
     )
     dra_drivers: tuple[str, ...] = row(
-        Words(DRA_DRIVER),
+        texts(DRA_DRIVER),
         "Drivers of devices (DRA) such as gpu.nvidia.com. Pods with a ResourceClaim that one of them allocated are "
         "evicted.",
         more="With `stages.devicePlugin.dra` pods with a claim of that driver as well.",
     )
     pod_selector: Mapping[str, str] = row(
-        Pairs(LABEL_KEY, LABEL_VALUE), "Labels of other pods that are evicted, in all namespaces."
+        pairs(LABEL_KEY, LABEL_VALUE), "Labels of other pods that are evicted, in all namespaces."
     )
     wait_for: Mapping[str, str] = row(
-        Pairs(LABEL_KEY, LABEL_VALUE), "Labels of pods that are waited for and not evicted, such as those of Jobs."
+        pairs(LABEL_KEY, LABEL_VALUE), "Labels of pods that are waited for and not evicted, such as those of Jobs."
     )
     deadline_seconds: float = row(
-        Duration(),
+        duration(),
         "After this time the node keeps its driver, and is tried again later. Default is 10m.",
         name="deadline",
         default=600.0,
     )
     force: bool = row(
-        Flag(),
+        flag(),
         "Evict also pods that no controller creates again, as kubectl drain --force does. Otherwise the node waits for "
         "their end. Default is false.",
     )
     delete_empty_dir_data: bool = row(
-        Flag(),
+        flag(),
         "Evict also pods with an emptyDir volume, whose files are lost, as kubectl drain --delete-emptydir-data does. "
         "A volume with medium Memory does not count. Default is false.",
     )
     pause_labels: tuple[str, ...] = row(
-        Words(PAUSED_LABEL),
+        texts(PAUSED_LABEL),
         "Labels of the Node such as nvidia.com/gpu.deploy.device-plugin that are changed while its driver is replaced, "
         "so that the DaemonSets leave that require them.",
     )
@@ -194,53 +192,53 @@ class RolloutSettings:
     """``spec.rollout``, with its defaults: one node at a time, and no more once one has failed."""
 
     strategy: Strategy = row(
-        Choice(Strategy),
+        choice(Strategy),
         "waves replaces drivers within maxUnavailable and stops at maxFailed, immediate on all nodes at once.",
         default=Strategy.WAVES,
         is_filled=True,
     )
     order: Order = row(
-        Choice(Order),
+        choice(Order),
         "Which nodes may go next. nodeName is all of them, by their names; nodeLabel only those that an admin labels "
         "with the new version.",
         default=Order.NODE_NAME,
         is_filled=True,
     )
     max_unavailable: Share = row(
-        _Share(1),
+        _share(1),
         "Nodes that may be without the driver at the same time, a number or a percentage such as 10%, of all targets "
         "together. Default is 1.",
         default=Share(1),
         more="A percentage is rounded up.",
     )
     canary: Share | None = row(
-        _Share(0),
+        _share(0),
         "Nodes that go first, alone; a number or a percentage such as 10%. Default is none.",
         more="A percentage is rounded up; `0` is none.",
     )
     canary_node_selector: Mapping[str, str] = row(
-        Pairs(LABEL_KEY, LABEL_VALUE), "Labels of the nodes that go first, alone.", more="Not together with `canary`."
+        pairs(LABEL_KEY, LABEL_VALUE), "Labels of the nodes that go first, alone.", more="Not together with `canary`."
     )
     soak_seconds: float = row(
-        Duration("10s", "168h"),
+        duration("10s", "168h"),
         "How long the canary has to work before other nodes follow, such as 1h. Default is not to wait.",
         name="soak",
         default=0.0,
         more="Needs a canary.",
     )
     max_failed: Share = row(
-        _Share(0),
+        _share(0),
         "Nodes that may fail, a number or a percentage such as 10%; after one more, no further node is replaced. "
         "Default is 0.",
         default=Share(0),
         more="At most 1,000. They get the previous image again.",
     )
     windows: tuple[Window, ...] = row(
-        Objects(table(Window, checks=[_check_window]), MAX_WINDOWS),
+        objects(table(Window, checks=[_check_window]), MAX_WINDOWS),
         "When drivers may be replaced. Default is at any time.",
     )
     drain: DrainSettings | None = row(
-        Maybe(_DRAIN),
+        maybe(_DRAIN),
         "What leaves a node before its driver is replaced. Default is nothing.",
         more="[Draining](upgrades.md#draining).",
     )

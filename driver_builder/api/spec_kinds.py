@@ -1,13 +1,13 @@
 """The kinds of values that a spec is made of. Each reads a field, and writes itself as an OpenAPI schema. Pure.
 
 Place in the flow: :func:`row` stands beside a field of a settings class, and :func:`table` joins the rows of a class to
-one kind. ``spec_parser`` reads a spec by them; the CRD and the reference page are written from them.
+an object. ``spec_parser`` reads a spec by them; the CRD and the reference page are written from them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Generic, TypeVar, overload
 
 from device_resources.kinds import Fields
 from driver_builder.api.spec_reader import Reader
@@ -18,20 +18,29 @@ Check = Callable[[Reader, Mapping[str, Any]], None]
 """Notes what is wrong with several fields together: those given, and what was read of them."""
 
 T = TypeVar("T")
-Read_co = TypeVar("Read_co", covariant=True)
+T_co = TypeVar("T_co", covariant=True)
 Word = TypeVar("Word", bound=StrEnum)
 
 _ROW = "row"
+NOTHING = object()
+"""What stands for a field that has to be given to a settings class."""
+AS_GIVEN: Json = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
-class Kind(Protocol[Read_co]):
-    """What a field may hold."""
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T_co]):
+    """What a field may hold: ``read`` reads a field of an object and notes what is wrong, ``limits`` are its schema.
 
-    def read(self, parent: Reader, name: str) -> Read_co:
-        """Read a field of an object; what is wrong is noted."""
+    ``empty`` stands for a field that is not given, ``rows`` are the fields of an object, or of those in a list.
+    ``is_required``: a schema requires it.
+    """
 
-    def schema(self) -> Json:
-        """Write the same as an OpenAPI schema."""
+    read: Callable[[Reader, str], T_co]
+    limits: Json
+    _: KW_ONLY
+    empty: Any = None
+    rows: Mapping[str, "Row"] = field(default_factory=dict)
+    is_required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +48,7 @@ class Row:
     """A field: what it may hold, and what people read of it, in ``kubectl explain`` and on the reference page.
 
     ``default`` stands for a field that is not given; with ``is_filled`` the API server writes it into the object.
-    ``more`` follows the description on the page, in Markdown.
+    ``more`` follows the description on the page, in Markdown. ``is_ignored``: the field is checked, and has no effect.
     """
 
     kind: Kind[Any]
@@ -49,13 +58,14 @@ class Row:
     default: Any = None
     is_required: bool = False
     is_filled: bool = False
+    is_ignored: bool = False
     more: str = ""
 
     def schema(self) -> Json:
         """Write the field's schema."""
         described = {"description": self.description} if self.description else {}
         filled = {"default": self.default} if self.is_filled else {}
-        return {**described, **self.kind.schema(), **filled}
+        return {**described, **self.kind.limits, **filled}
 
 
 @overload
@@ -71,13 +81,11 @@ def row(
 def row(kind: Any, description: str = "", **others: Any) -> Any:
     """Return a field of a settings class, with its row; without a name it has the field's, in camelCase."""
     made = Row(kind, description, **others)
+    empty = made.default if made.default is not None else made.kind.empty
     metadata = {_ROW: made}
-    if made.is_required or isinstance(kind, Needed | Object):
+    if made.is_required or empty is NOTHING:
         return field(metadata=metadata)
-    empty = getattr(kind, "empty", None) if made.default is None else made.default
-    if isinstance(empty, Mapping):
-        return field(default_factory=dict, metadata=metadata)
-    return field(default=empty, metadata=metadata)
+    return field(default_factory=dict, metadata=metadata) if empty == {} else field(default=empty, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,45 +100,40 @@ class Cel:
         return {"rule": self.rule, "message": self.message}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Object(Generic[Read_co]):
-    """An object; ``rows`` are its fields by the parameters of ``make``, ``ignored`` those that are only checked."""
+@dataclass(frozen=True, slots=True)
+class Object(Generic[T_co]):
+    """An object; ``rows`` are its fields by the parameters of ``make``. At least ``least`` of them are given."""
 
-    make: Callable[..., Read_co]
+    make: Callable[..., T_co]
     rows: Mapping[str, Row]
-    ignored: Mapping[str, Row] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
     rules: tuple[Cel, ...] = ()
     least: int = 0
 
-    def read(self, parent: Reader, name: str) -> Read_co:
-        """Read it, as empty where it is missing."""
-        return self.of(parent.object(name))
-
-    def of(self, given: Reader) -> Read_co:
+    def of(self, given: Reader) -> T_co:
         """Read its fields."""
-        for name, ignored in self.ignored.items():
-            ignored.kind.read(given, name)
-        values = {way: one.kind.read(given, one.name) for way, one in self.rows.items()}
+        read = {way: one.kind.read(given, one.name) for way, one in self.rows.items()}
         for check in self.checks:
-            check(given, values)
-        read = {way: self.rows[way].default if value is None else value for way, value in values.items()}
-        return self.make(**{way: value for way, value in read.items() if value is not None})
+            check(given, read)
+        values = {
+            way: one.default if read[way] is None else read[way] for way, one in self.rows.items() if not one.is_ignored
+        }
+        return self.make(**{way: value for way, value in values.items() if value is not None})
 
-    def fields(self) -> Mapping[str, Row]:
-        """Return the rows of all fields by their names."""
-        return {**{one.name: one for one in self.rows.values()}, **self.ignored}
+    @property
+    def always(self) -> Kind[T_co]:
+        """The kind of an object that is read as empty where it is missing."""
+        return Kind(lambda parent, name: self.of(parent.object(name)), self.schema(), rows=self.rows, empty=NOTHING)
 
     def schema(self) -> Json:
-        """Write the same as an OpenAPI schema."""
-        every = self.fields()
-        required = [name for name, one in every.items() if one.is_required or isinstance(one.kind, Needed)]
+        """Write it as an OpenAPI schema."""
+        required = [one.name for one in self.rows.values() if one.is_required]
         return {
             "type": "object",
             **({"required": required} if required else {}),
             **({"minProperties": self.least} if self.least else {}),
             **({RULES: [rule.as_json() for rule in self.rules]} if self.rules else {}),
-            "properties": {name: one.schema() for name, one in every.items()},
+            "properties": {one.name: one.schema() for one in self.rows.values()},
         }
 
 
@@ -138,7 +141,6 @@ def table(
     make: Callable[..., T],
     *,
     of: type | None = None,
-    ignored: Mapping[str, Row] | None = None,
     checks: Iterable[Check] = (),
     rules: Iterable[Cel] = (),
     least: int = 0,
@@ -148,8 +150,11 @@ def table(
     settings = of or make
     beside = fields(settings) if is_dataclass(settings) else ()
     every = {one.name: one.metadata[_ROW] for one in beside if _ROW in one.metadata} | rows
-    named = {way: replace(one, name=one.name or camel_case(way)) for way, one in every.items()}
-    return Object(make=make, rows=named, ignored=ignored or {}, checks=tuple(checks), rules=tuple(rules), least=least)
+    named = {
+        way: replace(one, name=one.name or camel_case(way), is_required=one.is_required or one.kind.is_required)
+        for way, one in every.items()
+    }
+    return Object(make, named, tuple(checks), tuple(rules), least)
 
 
 def camel_case(name: str) -> str:
@@ -158,276 +163,154 @@ def camel_case(name: str) -> str:
     return "".join((first, *(word.capitalize() for word in others)))
 
 
-@dataclass(frozen=True, slots=True)
-class Maybe(Generic[Read_co]):
-    """An object that may be missing."""
+def maybe(made: Object[T]) -> Kind[T | None]:
+    """Return the kind of an object that may be missing."""
 
-    kind: Object[Read_co]
-
-    def read(self, parent: Reader, name: str) -> Read_co | None:
-        """Read it; None where it is missing."""
+    def read(parent: Reader, name: str) -> T | None:
         given = parent.object(name)
-        return self.kind.of(given) if parent.has(name) else None
+        return made.of(given) if parent.has(name) else None
 
-    def schema(self) -> Json:
-        """Write the same as an OpenAPI schema."""
-        return self.kind.schema()
+    return Kind(read, made.schema(), rows=made.rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Objects(Generic[Read_co]):
-    """A list of objects. A ``guard`` looks at it first, and may have it left out."""
+def objects(
+    made: Object[T], most: int = MAX_ITEMS, least: int = 0, guard: Callable[[Reader, str], bool] | None = None
+) -> Kind[tuple[T, ...]]:
+    """Return the kind of a list of objects. A ``guard`` looks at it first, and may have it left out."""
 
-    kind: Object[Read_co]
-    most: int = MAX_ITEMS
-    least: int = 0
-    guard: Callable[[Reader, str], bool] = lambda _parent, _name: True
-    empty: tuple[Read_co, ...] = ()
+    def read(parent: Reader, name: str) -> tuple[T, ...]:
+        items = list(parent.objects(name, most=most))
+        return tuple(made.of(item) for item in items) if guard is None or guard(parent, name) else ()
 
-    def read(self, parent: Reader, name: str) -> tuple[Read_co, ...]:
-        """Read it, as empty where it is missing."""
-        items = list(parent.objects(name, most=self.most))
-        return tuple(self.kind.of(item) for item in items) if self.guard(parent, name) else ()
-
-    def schema(self) -> Json:
-        """Write the same as an OpenAPI schema."""
-        return {"type": "array", **_bounds(self.least, self.most), "items": self.kind.schema()}
+    return Kind(read, _list(made.schema(), most, least), empty=(), rows=made.rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Converted(Generic[Read_co]):
-    """A value that is made of another one; ``convert`` may note that it cannot be, at the field."""
-
-    kind: Kind[Any]
-    convert: Callable[[Any, Reader, str], Read_co]
-
-    @property
-    def empty(self) -> Any:
-        """What stands for a field that is not given."""
-        return getattr(self.kind, "empty", None)
-
-    def read(self, parent: Reader, name: str) -> Read_co:
-        """Read it."""
-        return self.convert(self.kind.read(parent, name), parent, name)
-
-    def schema(self) -> Json:
-        """Write the same as an OpenAPI schema."""
-        return self.kind.schema()
+def converted(kind: Kind[Any], convert: Callable[[Any, Reader, str], T]) -> Kind[T]:
+    """Return the kind of what is made of another value; ``convert`` may note that it cannot be, at the field."""
+    return replace(kind, read=lambda parent, name: convert(kind.read(parent, name), parent, name))
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A string that may be missing."""
-
-    rule: Rule
-
-    def read(self, parent: Reader, name: str) -> str | None:
-        """Read it."""
-        return parent.text(name, self.rule)
-
-    def schema(self) -> Json:
-        """Write the same as an OpenAPI schema."""
-        return self.rule.schema()
+def text(rule: Rule) -> Kind[str | None]:
+    """Return the kind of a string that may be missing."""
+    return Kind(lambda parent, name: parent.text(name, rule), rule.schema())
 
 
-@dataclass(frozen=True, slots=True)
-class Needed:
-    """A string that has to be there."""
-
-    rule: Rule
-
-    def read(self, parent: Reader, name: str) -> str:
-        """Read it."""
-        return parent.needed(name, self.rule)
-
-    def schema(self) -> Json:
-        """Write the same as an OpenAPI schema."""
-        return self.rule.schema()
+def needed(rule: Rule) -> Kind[str]:
+    """Return the kind of a string that has to be there."""
+    return Kind(lambda parent, name: parent.needed(name, rule), rule.schema(), empty=NOTHING, is_required=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """True or false."""
+def flag(*, default: bool = False) -> Kind[bool]:
+    """Return the kind of true or false."""
 
-    empty: bool = False
-
-    def read(self, parent: Reader, name: str) -> bool:
-        """Read it."""
+    def read(parent: Reader, name: str) -> bool:
         value = parent.flag(name)
-        return value if parent.has(name) else self.empty
+        return value if parent.has(name) else default
 
-    def schema(self) -> Json:
-        """Write the same as an OpenAPI schema."""
-        return {"type": "boolean"}
+    return Kind(read, {"type": "boolean"}, empty=default)
 
 
-@dataclass(frozen=True, slots=True)
-class Choice(Generic[Word]):
-    """One of a few words."""
-
-    words: type[Word]
-
-    def read(self, parent: Reader, name: str) -> Word | None:
-        """Read it."""
-        return parent.choice(name, self.words)
-
-    def schema(self) -> Json:
-        """Write the same as an OpenAPI schema."""
-        return {"type": "string", "enum": list(map(str, self.words))}
+def choice(words: type[Word]) -> Kind[Word | None]:
+    """Return the kind of one of a few words."""
+    return Kind(lambda parent, name: parent.choice(name, words), {"type": "string", "enum": list(map(str, words))})
 
 
-@dataclass(frozen=True, slots=True)
-class Duration:
-    """A duration within bounds, in seconds."""
-
-    shortest: str = "10s"
-    longest: str = "24h"
-
-    def read(self, parent: Reader, name: str) -> float | None:
-        """Read it."""
-        return parent.duration(name, self.shortest, self.longest)
-
-    def schema(self) -> Json:
-        """Write the same as an OpenAPI schema."""
-        rule = f"duration(self) >= duration('{self.shortest}') && duration(self) <= duration('{self.longest}')"
-        words = Cel(rule, f"must be a duration from {self.shortest} to {self.longest}")
-        limits = {"minLength": 2, "maxLength": 24, "pattern": "^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$"}
-        return {"type": "string", **limits, RULES: [words.as_json()]}
+def duration(shortest: str = "10s", longest: str = "24h") -> Kind[float | None]:
+    """Return the kind of a duration within bounds, in seconds."""
+    rule = f"duration(self) >= duration('{shortest}') && duration(self) <= duration('{longest}')"
+    bounds = Cel(rule, f"must be a duration from {shortest} to {longest}").as_json()
+    limits = {"minLength": 2, "maxLength": 24, "pattern": "^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,6}s)?$"}
+    schema = {"type": "string", **limits, RULES: [bounds]}
+    return Kind(lambda parent, name: parent.duration(name, shortest, longest), schema)
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
-    """A whole number."""
-
-    low: int
-    high: int
-
-    def read(self, parent: Reader, name: str) -> int | None:
-        """Read it."""
-        return parent.number(name, low=self.low, high=self.high)
-
-    def schema(self) -> Json:
-        """Write the same as an OpenAPI schema."""
-        return {"type": "integer", "minimum": self.low, "maximum": self.high}
+def number(low: int, high: int) -> Kind[int | None]:
+    """Return the kind of a whole number."""
+    schema = {"type": "integer", "minimum": low, "maximum": high}
+    return Kind(lambda parent, name: parent.number(name, low=low, high=high), schema)
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
-    """A list of strings."""
-
-    rule: Rule
-    most: int = MAX_ITEMS
-    least: int = 0
-    empty: tuple[str, ...] = ()
-
-    def read(self, parent: Reader, name: str) -> tuple[str, ...]:
-        """Read it, as empty where it is missing."""
-        return parent.words(name, self.rule, most=self.most)
-
-    def schema(self) -> Json:
-        """Write the same as an OpenAPI schema."""
-        return {"type": "array", **_bounds(self.least, self.most), "items": self.rule.schema()}
+def texts(rule: Rule, most: int = MAX_ITEMS, least: int = 0) -> Kind[tuple[str, ...]]:
+    """Return the kind of a list of strings."""
+    schema = _list(rule.schema(), most, least)
+    return Kind(lambda parent, name: parent.words(name, rule, most=most), schema, empty=())
 
 
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """A mapping of strings. A schema cannot say what keys look like."""
-
-    keys: Rule
-    values: Rule
-    empty: Mapping[str, str] = field(default_factory=dict)
-
-    def read(self, parent: Reader, name: str) -> Mapping[str, str]:
-        """Read it, as empty where it is missing."""
-        return parent.pairs(name, self.keys, self.values)
-
-    def schema(self) -> Json:
-        """Write the same as an OpenAPI schema."""
-        return {"type": "object", "maxProperties": MAX_ITEMS, "additionalProperties": self.values.schema()}
+def pairs(keys: Rule, values: Rule) -> Kind[Mapping[str, str]]:
+    """Return the kind of a mapping of strings. A schema cannot say what keys look like."""
+    return Kind(lambda parent, name: parent.pairs(name, keys, values), _mapping(values.schema(), MAX_ITEMS), empty={})
 
 
-@dataclass(frozen=True, slots=True)
-class Lists:
-    """A mapping of lists; ``keys`` is None where a check of the object looks at them."""
+def lists(
+    keys: Rule | None, values: Rule, most_keys: int = MAX_ITEMS, most: int = MAX_ITEMS
+) -> Kind[Mapping[str, tuple[str, ...]]]:
+    """Return the kind of a mapping of lists; ``keys`` is None where a check of the object looks at them."""
 
-    keys: Rule | None
-    each: Words
-    most: int = MAX_ITEMS
-    empty: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    def read(self, parent: Reader, name: str) -> Mapping[str, tuple[str, ...]]:
-        """Read it, as empty where it is missing."""
+    def read(parent: Reader, name: str) -> Mapping[str, tuple[str, ...]]:
         inner = parent.object(name)
-        inner.bound(len(inner.given), self.most)
-        if self.keys is not None:
+        inner.bound(len(inner.given), most_keys)
+        if keys is not None:
             for key in inner.given:
-                inner.check(key, self.keys, key)
-        return {key: self.each.read(inner, key) for key in inner.given}
+                inner.check(key, keys, key)
+        return {key: inner.words(key, values, most=most) for key in inner.given}
 
-    def schema(self) -> Json:
-        """Write the same as an OpenAPI schema."""
-        return {"type": "object", "maxProperties": self.most, "additionalProperties": self.each.schema()}
+    return Kind(read, _mapping(_list(values.schema(), most), most_keys), empty={})
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
-    """An object that the device agent reads by the same table; ``words`` describe its fields, by their paths."""
+def described(fields_of_agent: Fields, words: Mapping[str, str], rules: Iterable[Cel] = ()) -> Kind[Json | None]:
+    """Return the kind of an object that the device agent reads by the same table, as it was given.
 
-    fields: Fields
-    words: Mapping[str, str]
-    rules: tuple[Cel, ...] = ()
+    ``words`` describe its fields, by their paths. What is wrong is None.
+    """
 
-    def read(self, parent: Reader, name: str) -> Json | None:
-        """Read it as it was given; None where it is missing or wrong."""
+    def read(parent: Reader, name: str) -> Json | None:
         given = parent.raw(name)
-        problems = self.fields.check(given, ()) if given is not None else ()
+        problems = fields_of_agent.check(given, ()) if given is not None else ()
         for problem in problems:
             parent.wrong(problem.message, name, *problem.path)
         return None if problems or not isinstance(given, Mapping) else dict(given)
 
-    def schema(self) -> Json:
-        """Write the same as an OpenAPI schema."""
-        made = self.fields.schema()
-        self._describe(made, "")
-        return {**made, **({RULES: [rule.as_json() for rule in self.rules]} if self.rules else {})}
+    def rows(part: Json, path: str) -> Mapping[str, Row]:
+        return {
+            name: Row(
+                Kind(read, _with(child, inner := rows(child, f"{path}{name}.")), rows=inner),
+                words[f"{path}{name}"],
+                name=name,
+                is_required=name in part.get("required", ()),
+            )
+            for name, child in part.get("properties", {}).items()
+        }
 
-    def _describe(self, part: Json, path: str) -> None:
-        for name, inner in part.get("properties", {}).items():
-            inner["description"] = self.words[f"{path}{name}"]
-            self._describe(inner, f"{path}{name}.")
-
-
-@dataclass(frozen=True, slots=True)
-class Reference:
-    """A reference to an object, which is its name."""
-
-    def read(self, parent: Reader, name: str) -> str | None:
-        """Read it."""
-        return parent.reference(name)
-
-    def schema(self) -> Json:
-        """Write the same as an OpenAPI schema."""
-        return _NAMED
+    schema = fields_of_agent.schema()
+    every = rows(schema, "")
+    by_rules = {RULES: [rule.as_json() for rule in rules]} if rules else {}
+    return Kind(read, {**_with(schema, every), **by_rules}, rows=every)
 
 
-@dataclass(frozen=True, slots=True)
-class References:
-    """A list of references."""
+def reference() -> Kind[str | None]:
+    """Return the kind of a reference to an object, which is its name."""
+    return Kind(lambda parent, name: parent.reference(name), _NAMED)
 
-    most: int = MAX_ITEMS
-    empty: tuple[str, ...] = ()
 
-    def read(self, parent: Reader, name: str) -> tuple[str, ...]:
-        """Read it, as empty where it is missing."""
-        return tuple(item.needed("name", OBJECT_NAME) for item in parent.objects(name, most=self.most))
+def references(most: int = MAX_ITEMS) -> Kind[tuple[str, ...]]:
+    """Return the kind of a list of references."""
 
-    def schema(self) -> Json:
-        """Write the same as an OpenAPI schema."""
-        return {"type": "array", "maxItems": self.most, "items": _NAMED}
+    def read(parent: Reader, name: str) -> tuple[str, ...]:
+        return tuple(item.needed("name", OBJECT_NAME) for item in parent.objects(name, most=most))
+
+    return Kind(read, _list(_NAMED, most), empty=())
 
 
 _NAMED: Json = {"type": "object", "required": ["name"], "properties": {"name": OBJECT_NAME.schema()}}
 
 
-def _bounds(least: int, most: int) -> Json:
-    return {**({"minItems": least} if least else {}), "maxItems": most}
+def _with(schema: Json, rows: Mapping[str, Row]) -> Json:
+    return {**schema, **({"properties": {name: one.schema() for name, one in rows.items()}} if rows else {})}
+
+
+def _list(items: Json, most: int, least: int = 0) -> Json:
+    return {"type": "array", **({"minItems": least} if least else {}), "maxItems": most, "items": items}
+
+
+def _mapping(values: Json, most: int) -> Json:
+    return {"type": "object", "maxProperties": most, "additionalProperties": values}

@@ -6,9 +6,9 @@ from typing import Any
 
 from device_resources.nvidia import FULL_CARD
 from device_resources.resource_parser import InvalidResource, parse_resource
-from driver_builder.api.environment import Environment
+from driver_builder.api.environment import environment
 from driver_builder.api.nvidia_stage import NVIDIA, NvidiaStage
-from driver_builder.api.spec_kinds import Cel, Flag, Maybe, Needed, Row, Text, Words, table
+from driver_builder.api.spec_kinds import AS_GIVEN, Cel, Kind, Row, flag, maybe, needed, table, text, texts
 from driver_builder.api.spec_reader import Reader
 from driver_builder.api.spec_rules import ACCOUNT, DRA_PLUGIN, EXTENDED_RESOURCE, IMAGE, STAGE_ENV_NAME, TEXT
 from driver_builder.api.stage_settings import (
@@ -46,34 +46,29 @@ def _check_dra(dra: Reader, _read: object) -> None:
 
 _DRA = table(
     DraSettings,
-    driver=Row(Needed(DRA_PLUGIN), "Name by which it registers and publishes ResourceSlices, such as gpu.nvidia.com."),
+    driver=Row(needed(DRA_PLUGIN), "Name by which it registers and publishes ResourceSlices, such as gpu.nvidia.com."),
     account=Row(
-        Needed(ACCOUNT),
+        needed(ACCOUNT),
         "Service account in this namespace by whose token it publishes ResourceSlices. --dra-driver-accounts of "
         "driver-builder has to name it.",
         name="serviceAccountName",
     ),
-    env=Row(Environment(STAGE_ENV_NAME), "Variables of its environment, beside NODE_NAME, POD_NAMESPACE and POD_UID."),
+    env=Row(environment(STAGE_ENV_NAME), "Variables of its environment, beside NODE_NAME, POD_NAMESPACE and POD_UID."),
     checks=[_check_dra],
 )
 
 
-class _Resource:
-    """The description of a resource, which the device agent reads by a table of its own."""
-
-    def read(self, parent: Reader, name: str) -> Json | None:
-        given = parent.raw(name)
-        try:
-            if given is not None:
-                parse_resource(given)
-        except InvalidResource as error:
-            for problem in error.problems:
-                parent.wrong(problem.message, name, *problem.path)
-            return {}
-        return given if given is None else dict(given)
-
-    def schema(self) -> Json:
-        return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+def _resource(parent: Reader, name: str) -> Json | None:
+    """Read the description of a resource, which the device agent reads by a table of its own."""
+    given = parent.raw(name)
+    try:
+        if given is not None:
+            parse_resource(given)
+    except InvalidResource as error:
+        for problem in error.problems:
+            parent.wrong(problem.message, name, *problem.path)
+        return {}
+    return given if given is None else dict(given)
 
 
 def _check_plugin(plugin: Reader, read: Mapping[str, Any]) -> None:
@@ -121,7 +116,7 @@ def _device_plugin(
 _DEVICE_PLUGIN = table(
     _device_plugin,
     resource=Row(
-        _Resource(),
+        Kind(_resource, AS_GIVEN),
         "The extended resource that the device agent of driver-builder offers: name, groups of paths of device nodes, "
         "health, environment; in the words of squat/generic-device-plugin (docs/stages.md).",
     ),
@@ -142,16 +137,16 @@ _DEVICE_PLUGIN = table(
         "Limits of the memory of shared cards, with resource or nvidia (docs/gpu-memory.md). As with perPod, the pods "
         "use the node's process ids. Default is none.",
     ),
-    image=Row(Text(IMAGE), "Image of a vendor's device plugin, in place of resource."),
-    command=Row(Words(TEXT), "Program and first arguments of the vendor's image; its own entry point without it."),
-    args=Row(Words(TEXT), "Arguments of the vendor's image."),
+    image=Row(text(IMAGE), "Image of a vendor's device plugin, in place of resource."),
+    command=Row(texts(TEXT), "Program and first arguments of the vendor's image; its own entry point without it."),
+    args=Row(texts(TEXT), "Arguments of the vendor's image."),
     resource_name=Row(
-        Text(EXTENDED_RESOURCE),
+        text(EXTENDED_RESOURCE),
         "The extended resource that the vendor's image offers, such as example.com/widget. Not with dra.",
     ),
-    privileged=Row(Flag(), "Run the vendor's image privileged; false without it."),
+    privileged=Row(flag(), "Run the vendor's image privileged; false without it."),
     dra=Row(
-        Maybe(_DRA),
+        maybe(_DRA),
         "The vendor's image is a driver of dynamic resource allocation, and no device plugin. It needs Kubernetes 1.34 "
         "(docs/stages.md). DeviceClasses are yours.",
         more="[DRA drivers](stages.md#dra-drivers).",
@@ -208,12 +203,12 @@ def _stages(
 STAGES = table(
     _stages,
     device_plugin=Row(
-        Maybe(_DEVICE_PLUGIN),
+        maybe(_DEVICE_PLUGIN),
         "A device plugin, on every node where the driver is proven and may be used.",
         more="[Device plugins](stages.md#deviceplugin).",
     ),
     plugin_validation=Row(
-        Maybe(table(PluginValidationSettings, checks=[_check_validation])),
+        maybe(table(PluginValidationSettings, checks=[_check_validation])),
         "A pod that requests one of the resource and runs a command, once per node and boot. It is skipped where pods "
         "use the resource already.",
     ),

@@ -8,7 +8,7 @@ from typing import Any
 
 from device_resources.resource import NVIDIA_DOMAIN
 from driver_builder.api.environment import EnvironmentVariable
-from driver_builder.api.spec_kinds import Duration, Needed, Number, Text, Words, row
+from driver_builder.api.spec_kinds import duration, needed, number, row, text, texts
 from driver_builder.api.spec_rules import EXTENDED_RESOURCE, IMAGE, TEXT
 from driver_builder.model import resource_claim
 
@@ -126,19 +126,19 @@ class PluginValidationSettings:
     It may take ``deadline_seconds``, and is tried again ``retries`` times.
     """
 
-    image: str = row(Needed(IMAGE), "Image of the pod.")
+    image: str = row(needed(IMAGE), "Image of the pod.")
     command: tuple[str, ...] = row(
-        Words(TEXT, least=1), "Program and arguments. The plugin is validated when it ends with 0.", is_required=True
+        texts(TEXT, least=1), "Program and arguments. The plugin is validated when it ends with 0.", is_required=True
     )
     resource_name: str = row(
-        Text(EXTENDED_RESOURCE), "The resource that the pod requests; that of the plugin without it.", default=""
+        text(EXTENDED_RESOURCE), "The resource that the pod requests; that of the plugin without it.", default=""
     )
     deadline_seconds: float = row(
-        Duration(), "How long the pod may take, with the pull of its image; 5m without it.", name="deadline",
+        duration(), "How long the pod may take, with the pull of its image; 5m without it.", name="deadline",
         default=300.0,
     )  # fmt: skip
     retries: int = row(
-        Number(0, MAX_RETRIES),
+        number(0, MAX_RETRIES),
         "How often a command that failed is run again, with growing waits; 2 without it.",
         default=2,
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from device_resources.exporter import EXPORTER_FIELDS, parse_exporter
 from device_resources.memory_limits import MEMORY_FIELDS, MemoryMode, parse_memory
-from driver_builder.api.spec_kinds import Cel, Described
+from driver_builder.api.spec_kinds import Cel, described
 from driver_builder.api.stage_settings import UseSettings
 
 Json = dict[str, Any]
@@ -16,7 +16,7 @@ Json = dict[str, Any]
 OWN_PORT = 8080
 """Of the agent's own pages, in the pod that the exporter serves in."""
 
-EXPORTER = Described(
+EXPORTER = described(
     EXPORTER_FIELDS,
     {
         "enabled": "Serve the metrics. Default is false.",
@@ -27,7 +27,7 @@ EXPORTER = Described(
     },
     (Cel(f"!has(self.port) || self.port != {OWN_PORT}", f"port {OWN_PORT} is that of the agent's own pages"),),
 )
-MEMORY = Described(
+MEMORY = described(
     MEMORY_FIELDS,
     {
         "mode": "Who keeps a limit: nobody, the agent by ending a process of a pod that is over it, or the card's "

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from device_resources.exporter import EXPORTER_FIELDS
 from device_resources.kinds import Fields
-from driver_builder.api import nvidia_stage, use_stage
+from device_resources.memory_limits import MEMORY_FIELDS
+from driver_builder.api import nvidia_stage
 from driver_builder.api.driver_spec import SPEC
 from driver_builder.api.mapping_settings import MAX_REGEXPS
 from driver_builder.api.spec_parser import read_spec
@@ -478,17 +480,17 @@ def test_the_page_and_the_definition_are_made_of_the_rows() -> None:
     assert DEFINITION.read_text() == definition()
 
 
-@pytest.mark.parametrize("path", [path for path, *_ in fields_of_page(SPEC)])
+@pytest.mark.parametrize("path", [path for path, _ in fields_of_page(SPEC.rows)])
 def test_every_field_is_described(path: str) -> None:
     """But the name in a reference, and what has a description of its own in Kubernetes."""
-    (row,) = (row for other, row, _ in fields_of_page(SPEC) if other == path)
+    row = dict(fields_of_page(SPEC.rows))[path]
     assert row.description or path.rpartition(".")[2] in ("name", "requests", "limits")
     assert not set(row.description + row.more) & set("|\n")
 
 
 @pytest.mark.parametrize(
     ("name", "table"),
-    [("nvidia", nvidia_stage.FIELDS), ("exporter", use_stage.EXPORTER.fields), ("memory", use_stage.MEMORY.fields)],
+    [("nvidia", nvidia_stage.FIELDS), ("exporter", EXPORTER_FIELDS), ("memory", MEMORY_FIELDS)],
     ids=str,
 )
 def test_the_schema_of_what_the_agent_reads_is_that_of_its_table(name: str, table: Fields) -> None:
