@@ -47,7 +47,7 @@ def read(given: object) -> tuple[Settings | None, list[str], tuple[Any, ...]]:
     """Read an object by the table."""
     notes = Notes()
     made = maybe(TABLE).read(Reader({"it": given}, (), notes), "it")
-    return made, [str(problem) for problem in notes.problems], notes.unknown[1:]
+    return made, [str(problem) for problem in notes.problems], notes.unknown
 
 
 def test_a_field_is_read_by_its_row() -> None:
