@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from driver_builder.api.driver_spec import BuilderKind
+from driver_builder.api.build_settings import BuilderKind
 from driver_builder.base.errors import ConfigurationError
 from driver_builder.model import defaults, quantities
 from driver_builder.model import setting_texts as texts

@@ -7,20 +7,16 @@ files of every version of driver-builder stay readable. A new field of a spec ne
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from driver_builder.api.build_settings import BuilderKind, BuildSettings, ConfigMapKey, SourceSpec, UserspaceSettings
 from driver_builder.api.driver_spec import (
-    BuilderKind,
-    BuildSettings,
-    ConfigMapKey,
     DriverSpec,
     Json,
-    KernelMapping,
     ModuleSettings,
     PreflightSettings,
     RegistrySettings,
-    SourceSpec,
-    UserspaceSettings,
     ValidationSettings,
 )
+from driver_builder.api.mapping_settings import KernelMapping
 from driver_builder.api.rollout_settings import RolloutSettings
 from driver_builder.api.stage_settings import StageSettings
 from driver_builder.model.build import ModuleSpec, Signing

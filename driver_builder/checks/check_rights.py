@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+<<<<<<< HEAD
 from driver_builder.checks.finding import (
     MOST_NAMED,
     Finding,
@@ -19,6 +20,10 @@ from driver_builder.checks.finding import (
     warning,
 )
 from driver_builder.rollout import drain
+=======
+from driver_builder.base.check_result import CheckResult, failed, ok, unknown, warning
+from driver_builder.checks.finding import MOST_NAMED, Unread, counted, named
+>>>>>>> tables
 from kube_api.resources import RESOURCE_CLAIMS
 
 Json = dict[str, Any]
@@ -120,7 +125,7 @@ def _namespaces(role: Json, scope: Scope) -> tuple[str, ...]:
     return ()
 
 
-def check_rights(answers: Mapping[Right, bool | Unread], who: str) -> Iterator[Finding]:
+def check_rights(answers: Mapping[Right, bool | Unread], who: str) -> Iterator[CheckResult]:
     """Report what ``who`` may not do, place by place; one line where nothing is missing."""
     unread = {right: answer for right, answer in answers.items() if isinstance(answer, Unread)}
     refused = [right for right, answer in answers.items() if answer is False]
@@ -144,7 +149,7 @@ def check_rights(answers: Mapping[Right, bool | Unread], who: str) -> Iterator[F
         )
 
 
-def check_drain(answers: Mapping[Right, bool | Unread], who: str, drivers: Iterable[str]) -> Finding:
+def check_drain(answers: Mapping[Right, bool | Unread], who: str, drivers: Iterable[str]) -> CheckResult:
     """Report whether ``who`` may drain nodes, as ``spec.rollout.drain`` of these drivers asks.
 
     ``answers`` have rights to ResourceClaims only where one of them names ``draDrivers``.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from driver_builder.api.driver_spec import BuilderKind
+from driver_builder.api.build_settings import BuilderKind
 from driver_builder.base.errors import BuildFailed, ConfigurationError, DriverBuilderError, TemporaryError
 from driver_builder.builds.build_ca import read_build_ca
 from driver_builder.builds.job.job_builder import JobBuilder

@@ -8,8 +8,9 @@ import base64
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
+from driver_builder.api.build_settings import ConfigMapKey, ConfigMapSource, SourceSpec
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.api.driver_spec import ConfigMapKey, ConfigMapSource, DriverSpec, SourceSpec
+from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.base.boundary import contained
 from driver_builder.builds.signing_secrets import SigningSecrets
 from driver_builder.model.build import OwnTemplate, SourceFiles

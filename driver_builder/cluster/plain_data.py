@@ -18,9 +18,9 @@ from typing import Any
 
 import re2
 
-from driver_builder.api import driver_spec
-from driver_builder.api.driver_spec import DriverSpec, Pattern
+from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.flat_spec import FlatSpec, flattened, nested
+from driver_builder.api.mapping_settings import Pattern, compiled
 from driver_builder.base.errors import ConfigurationError, InvalidDriver
 from driver_builder.model.driver_key import DriverKey
 
@@ -152,7 +152,7 @@ def _decode_text(hint: Any, data: Any, where: str) -> Any:
     text = _text(data, where)
     try:
         if hint is Pattern:
-            return driver_spec.compiled(text)
+            return compiled(text)
         return b64decode(text, validate=True) if hint is bytes else hint(text)
     except (ValueError, re2.error) as error:
         raise ConfigurationError(f"{where}: {text!r} cannot be read: {error}") from error

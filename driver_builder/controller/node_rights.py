@@ -10,7 +10,7 @@ else in ``spec``, and ``status``, is never written.
 
 from textwrap import indent
 
-from driver_builder.api.rollout_settings import PAUSE_LABEL
+from driver_builder.api.spec_rules import PAUSE_LABEL
 from driver_builder.model import third_party_labels
 from driver_builder.objects import loaded, validated
 from driver_builder.objects.stage_labels import Stage

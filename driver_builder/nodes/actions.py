@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from driver_builder.api.driver_spec import BuilderKind, ConfigMapKey, RegistrySettings
+from driver_builder.api.build_settings import BuilderKind, ConfigMapKey
+from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.build_proxy import BuildProxy
 from driver_builder.model.images import ImageRef

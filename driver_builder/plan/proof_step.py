@@ -7,7 +7,7 @@ which stays as long as its driver pod: a controller that is killed between any t
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 
-from driver_builder.api.driver_spec import ContainerSettings, LoadedBy
+from driver_builder.api.mapping_settings import ContainerSettings, LoadedBy
 from driver_builder.nodes import proofs
 from driver_builder.nodes.actions import Action, LabelNode, ReplacePod, StartPod, TakeNode, delete_pods
 from driver_builder.nodes.plan_view import DriverPlan, DriverView

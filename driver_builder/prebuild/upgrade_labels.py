@@ -15,12 +15,13 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.prebuild_status import previous_ahead
 from driver_builder.api.rebuild_status import Rebuilds, from_status
 from driver_builder.base.boundary import contained
+from driver_builder.base.check_result import failed
 from driver_builder.base.memo import OfEach
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelVersion
 from driver_builder.model.permissions import Permissions
 from driver_builder.nodes.actions import LabelNode
-from driver_builder.prebuild.gate import Finding, Gate, gate, may_be_on, moved
+from driver_builder.prebuild.gate import Gate, gate, may_be_on, moved
 from driver_builder.prebuild.node_pools import follows, known_of, pools_of
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.inventory import Node
@@ -112,8 +113,7 @@ def label_moves(snapshot: Snapshot, versions: TemplateVersions) -> dict[DriverKe
 
 def _not_yet(move: _Move) -> Gate:
     words = "a request for a rebuild has not been acknowledged"
-    finding = Finding(driver=move.unheard, is_open=False, sentence=words)
-    return Gate(node=move.nodes[0], kernel=move.kernel, findings=(finding,))
+    return Gate(node=move.nodes[0], kernel=move.kernel, findings=(failed(move.unheard, words),))
 
 
 def _relabel(
@@ -127,7 +127,7 @@ def _relabel(
         known = by_label.get(label)
         if known is None or not known[1].is_open:
             # The gate names a group's first node; the reason is the same for all of them.
-            against = [item.driver for item in known[1].findings if not item.is_open] if known is not None else []
+            against = [item.check for item in known[1].findings if not item.is_ok] if known is not None else []
             why = f"not built and verified: {', '.join(against)}" if against else "not the kernel it moves to next"
             yield LabelNode(node=node.name, driver=owner.key, label=label, version=None, why=why)
 

@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any
 
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.api.driver_spec import DriverSpec, VendorSettings
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.mapping_settings import VendorSettings
 from driver_builder.base.memo import remembers_texts
 from driver_builder.base.reasons import Reason, TargetState
 from driver_builder.model import images

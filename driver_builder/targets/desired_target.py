@@ -7,7 +7,8 @@ them.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from driver_builder.api.driver_spec import RegistrySettings, VendorSettings
+from driver_builder.api.driver_spec import RegistrySettings
+from driver_builder.api.mapping_settings import VendorSettings
 from driver_builder.base.reasons import Reason, TargetState
 from driver_builder.model import defaults
 from driver_builder.model.build import BuildRequest

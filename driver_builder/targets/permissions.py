@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.api.driver_spec import DriverSpec, KernelMapping
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.mapping_settings import KernelMapping
 from driver_builder.api.spec_reader import Path, dotted, shown
 from driver_builder.model import images, permissions, quantities
 from driver_builder.model.build import MIRROR_ARG, TOOLS_IMAGE, Signing, SourceArchive, SourceGit, SourceImage

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from driver_builder.api import driver_spec
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.api.driver_spec import DriverSpec, KernelMapping, RegistrySettings
+from driver_builder.api.driver_spec import DriverSpec, RegistrySettings
+from driver_builder.api.mapping_settings import KernelMapping, compiled
 from driver_builder.api.rebuild_status import Rebuilds
 from driver_builder.base.reasons import REASONS, Reason
 from driver_builder.model import images
@@ -27,7 +27,7 @@ from driver_builder.targets.desired_target import (
     TemplateVersions,
 )
 
-ANY_KERNEL = KernelMapping(pattern=driver_spec.compiled(".*"), args={})
+ANY_KERNEL = KernelMapping(pattern=compiled(".*"), args={})
 """What a spec without mappings means."""
 
 TEMPLATES = {

@@ -23,7 +23,8 @@ from typing import Any
 import docker
 import pytest
 
-from driver_builder.api.driver_spec import BuilderKind, ConfigMapKey, RegistrySettings
+from driver_builder.api.build_settings import BuilderKind, ConfigMapKey
+from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.archives.image_archive import read_image_archive
 from driver_builder.base.errors import BuildFailed, DriverBuilderError, RegistryRefused, TemporaryError
 from driver_builder.base.reasons import Reason

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
-from driver_builder.api.driver_spec import ConfigMapKey
+from driver_builder.api.build_settings import ConfigMapKey
 from driver_builder.base.errors import BuildFailed
 from driver_builder.base.reasons import Reason
 from driver_builder.model import build_proxy, defaults, quantities

@@ -5,7 +5,7 @@ What is checked is in :mod:`driver_builder.checks.lint`; here it is read from fi
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -15,8 +15,9 @@ from driver_builder import config
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.spec_parser import read_spec
+from driver_builder.base.check_result import Status, has_failed
 from driver_builder.base.errors import ConfigurationError
-from driver_builder.checks.lint import Finding, Fleet, Severity, drivers, key_of, lint
+from driver_builder.checks.lint import Finding, Fleet, drivers, key_of, lint
 from driver_builder.checks.lint_files import Document, Unreadable, read_documents, read_text
 from driver_builder.cli import output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
@@ -28,6 +29,10 @@ from driver_builder.model.setting import Group
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.snapshot.inventory import Node
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS
+
+_NAMES = {"check": "field", "status": "severity", "message": "message"}
+_FAILED = "error"
+"""How ``lint`` names what keeps a driver from working."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +74,7 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
     if not checked and not findings:
         raise ConfigurationError(f"no {DRIVER_CONTAINERS.kind} in {', '.join(flags.files)}")
     print(_printed(findings, checked, flags.output))
-    return EXIT_FAILED if any(finding.severity is Severity.ERROR for finding in findings) else EXIT_OK
+    return EXIT_FAILED if has_failed(findings) else EXIT_OK
 
 
 def _specs(documents: Iterable[Document | Unreadable]) -> Iterator[tuple[DriverKey, DriverSpec]]:
@@ -89,9 +94,7 @@ def _config_maps(documents: Iterable[Document | Unreadable]) -> Iterator[tuple[s
 
 
 def _unreadable(place: Unreadable) -> Finding:
-    return Finding(
-        file=place.file, line=place.line, severity=Severity.ERROR, driver="", field="", message=place.message
-    )
+    return Finding(file=place.file, line=place.line, status=Status.FAILED, check="", message=place.message)
 
 
 def _fleet(flags: argparse.Namespace) -> Fleet:
@@ -138,18 +141,23 @@ def _node(metadata: Mapping[str, Any]) -> Node:
     )
 
 
+def _plain(finding: Finding) -> dict[str, object]:
+    named = finding.as_document(_NAMES, _FAILED)
+    return {"file": finding.file, "line": finding.line, "driver": finding.driver, **named}
+
+
 def _printed(findings: list[Finding], checked: int, form: str) -> str:
     if form != "table":
-        return output.document([{**asdict(finding), "severity": str(finding.severity)} for finding in findings], form)
+        return output.document([_plain(finding) for finding in findings], form)
     counted = f"{checked} {DRIVER_CONTAINERS.kind}{'' if checked == 1 else 's'} checked"
     if not findings:
         return f"{counted}, no problems"
     rows = [
         (
             f"{finding.file}:{finding.line}",
-            finding.severity,
+            finding.status.word(_FAILED),
             finding.driver or "-",
-            f"{finding.field}: {finding.message}" if finding.field else finding.message,
+            f"{finding.check}: {finding.message}" if finding.check else finding.message,
         )
         for finding in findings
     ]

@@ -11,7 +11,7 @@ from functools import partial
 from prometheus_client import REGISTRY
 
 from driver_builder import config
-from driver_builder.api.driver_spec import BuilderKind
+from driver_builder.api.build_settings import BuilderKind
 from driver_builder.base import telemetry
 from driver_builder.base.errors import ConfigurationError
 from driver_builder.base.telemetry import Heartbeat

@@ -6,12 +6,13 @@ from functools import partial
 from typing import Any
 
 from driver_builder.base.boundary import contained
+from driver_builder.base.check_result import CheckResult
 from driver_builder.base.errors import DriverBuilderError, InternalError
 from driver_builder.builds.build_logs import Redactor, secrets_of
 from driver_builder.checks import check_registries, redaction
 from driver_builder.checks.check_workers import is_ready
 from driver_builder.checks.deployed import DEPLOYMENT, WORKERS
-from driver_builder.checks.finding import Finding, Unread
+from driver_builder.checks.finding import Unread
 from driver_builder.checks.redaction import Redact
 from driver_builder.checks.report_archive import File, document_file, findings_files, list_file, text_file
 from driver_builder.cli import common
@@ -42,7 +43,7 @@ class Collection:
         self._progress = progress
         self._redact: Redact = Redactor()
 
-    def files(self, findings: tuple[Finding, ...]) -> Iterator[File]:
+    def files(self, findings: tuple[CheckResult, ...]) -> Iterator[File]:
         """Read everything, and return it redacted."""
         self._redact = Redactor(self._passwords())
         yield from findings_files(findings, self._redact)

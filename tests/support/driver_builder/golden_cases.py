@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from driver_builder.api import driver_container
-from driver_builder.api.driver_spec import ConfigMapSource
+from driver_builder.api.build_settings import ConfigMapSource
 from driver_builder.builds.templates import templates
 from driver_builder.model import build
 from driver_builder.model.image_state import Absent, ImageState

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from driver_builder import config
-from driver_builder.api.driver_spec import BuilderKind, ConfigMapKey, RegistrySettings
+from driver_builder.api.build_settings import BuilderKind, ConfigMapKey
+from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.builds.docker import docker_engine
 from driver_builder.cli.commands import run_command
 from driver_builder.config import Settings

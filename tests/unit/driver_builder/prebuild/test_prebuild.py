@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.api.driver_spec import ConfigMapKey
+from driver_builder.api.build_settings import ConfigMapKey
 from driver_builder.api.prebuild_status import AheadStatus, condition, previous_ahead, render_ahead
 from driver_builder.base.reasons import Reason, TargetState
 from driver_builder.model import permissions

@@ -153,7 +153,7 @@ def test_a_prebuild_that_fails_is_reported_and_keeps_nodes_where_they_are() -> N
     assert conditions(world)["Degraded"][0] == "False", "no node lacks anything"
     seen = world.images().read(with_kernel(world.observe(), "node-0", OFFERED))
     answer = gate(seen, "node-0", OFFERED, world.settings.template_versions)
-    assert answer.findings[0].sentence.startswith("Failed, CompileError: error: x")
+    assert answer.findings[0].message.startswith("Failed, CompileError: error: x")
     reasons = [obj["reason"] for path, obj in world.client.objects.items() if "/events/" in path]
     assert "CompileError" in reasons
 
