@@ -8,66 +8,8 @@ evaluate its rules, and it cannot express every rule.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-<<<<<<< HEAD
-import re2
-
-from driver_builder.api.driver_spec import (
-    BuilderKind,
-    BuildSettings,
-    ConfigMapKey,
-    ConfigMapSource,
-    DriverSpec,
-    Json,
-    KernelMapping,
-    ModuleSettings,
-    Pattern,
-    PreflightSettings,
-    RegistrySettings,
-    ValidationSettings,
-    compiled,
-    literal,
-)
-from driver_builder.api.rollout_parser import read_rollout
-from driver_builder.api.rollout_settings import RolloutSettings
-from driver_builder.api.signing_parser import read_signing
-from driver_builder.api.source_parser import read_source
-from driver_builder.api.spec_reader import Notes, Path, Problem, Reader, shown
-from driver_builder.api.spec_rules import (
-    ABSOLUTE_PATH,
-    ARG,
-    ARG_VALUE,
-    BASE_IMAGE,
-    CONFIG_MAP_KEY,
-    DEVICE_NODE,
-    FIRMWARE_HOST_PATH,
-    KERNEL,
-    LABEL_KEY,
-    LABEL_VALUE,
-    MAX_ITEMS,
-    MIRROR,
-    MODULE,
-    NO_PROXY,
-    OBJECT_NAME,
-    OPERATING_SYSTEM,
-    PACKAGE,
-    PARAMETER,
-    PREBUILT_IMAGE,
-    PROXY,
-    QUANTITY,
-    REGEXP,
-    REPOSITORY,
-    TEMPLATE,
-    TEXT,
-    VERSION,
-)
-from driver_builder.api.stage_settings import StageSettings
-from driver_builder.api.stages_parser import MAX_RETRIES, read_stages
-from driver_builder.api.userspace_parser import read_userspace
-from driver_builder.api.vendor_parser import check_given, read_vendor
-=======
 from driver_builder.api.driver_spec import SPEC, DriverSpec, ValidationSettings
 from driver_builder.api.spec_reader import Notes, Path, Problem, Reader
->>>>>>> tables
 from driver_builder.base.errors import InvalidDriver
 
 DEPRECATED: Mapping[str, tuple[object, ...]] = {
@@ -79,20 +21,6 @@ DEPRECATED: Mapping[str, tuple[object, ...]] = {
 The definition of 0.1 wrote ``reuseAcrossKernels: true`` into every driver with a ``build``: nobody asked for it.
 """
 
-<<<<<<< HEAD
-MAX_REGEXPS = 16384
-"""Characters of all expressions of a spec together: Unicode classes take a second for each few thousand."""
-
-MAX_SECRETS = 16
-"""Secrets of a build."""
-MAX_SYSTEMS, MAX_PACKAGES = 16, 32
-"""Operating systems with further packages, and packages of one."""
-MAX_DEVICE_NODES = 16
-MAX_DEPENDENCIES = 8
-"""Drivers that one driver depends on."""
-DEFAULT_CA_KEY = "ca.crt"
-=======
->>>>>>> tables
 MAX_LISTED = 5
 """Problems that one message lists at most."""
 _OF_A_COMMAND = ("command", "timeout", "retries", "privileged")

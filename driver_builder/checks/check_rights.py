@@ -7,23 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-<<<<<<< HEAD
-from driver_builder.checks.finding import (
-    MOST_NAMED,
-    Finding,
-    Unread,
-    counted,
-    failed,
-    named,
-    ok,
-    unknown,
-    warning,
-)
-from driver_builder.rollout import drain
-=======
 from driver_builder.base.check_result import CheckResult, failed, ok, unknown, warning
 from driver_builder.checks.finding import MOST_NAMED, Unread, counted, named
->>>>>>> tables
+from driver_builder.rollout import drain
 from kube_api.resources import RESOURCE_CLAIMS
 
 Json = dict[str, Any]

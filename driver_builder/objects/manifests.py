@@ -13,13 +13,9 @@ from typing import Any
 
 from driver_builder.api.build_settings import UserspaceSettings
 from driver_builder.api.driver_container import DriverContainer
-<<<<<<< HEAD
-from driver_builder.api.driver_spec import DriverSpec, UserspaceSettings, VendorSettings
-from driver_builder.model.driver_key import DriverKey
-=======
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.mapping_settings import VendorSettings
->>>>>>> tables
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context

@@ -14,14 +14,9 @@ from datetime import UTC, date, datetime
 from itertools import accumulate
 from typing import Any
 
-<<<<<<< HEAD
-from driver_builder.api.driver_spec import ConfigMapKey, RegistrySettings
-from driver_builder.model.driver_key import DriverKey, parse_driver_key
-=======
 from driver_builder.api.build_settings import ConfigMapKey
 from driver_builder.api.driver_spec import RegistrySettings
-from driver_builder.model import driver_key
->>>>>>> tables
+from driver_builder.model.driver_key import DriverKey, parse_driver_key
 from driver_builder.model.images import ImageRef, parse_reference
 
 CONFIG_MAP = "driver-builder-images"

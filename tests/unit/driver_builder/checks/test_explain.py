@@ -15,12 +15,8 @@ from driver_builder.api.status import TargetStatus
 from driver_builder.base.check_result import Status
 from driver_builder.base.reasons import REASONS, Reason, TargetState, remedy_of
 from driver_builder.checks.explain import explain
-<<<<<<< HEAD
-from driver_builder.checks.explanation import CHECKS, Explanation, Verdict
-from driver_builder.model.driver_key import DriverKey
-=======
 from driver_builder.checks.explanation import CHECKS, Explanation
->>>>>>> tables
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Absent, Invalid, Unauthorized, Unreachable
 from driver_builder.objects import validated
 from driver_builder.objects.load_report import LoadReport
