@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+from collections.abc import Iterator
 
 import pytest
 
@@ -96,8 +97,8 @@ from tests.unit.driver_builder.builds.job.test_job_manifest import action as job
 
 
 @pytest.fixture(scope="module")
-def root(control_plane_ground: Testbed) -> Client:
-    """Install the accounts and something to reach for; give the administrator."""
+def root(control_plane_ground: Testbed) -> Iterator[Client]:
+    """Install the accounts and something to reach for; give the administrator. Node and driver go again."""
     client = admin(control_plane_ground)
     install(client)
     make_namespace(client, ELSEWHERE)
@@ -109,7 +110,10 @@ def root(control_plane_ground: Testbed) -> Client:
     driver = factories.driver_object("rbac", finalizer=False)
     del driver["metadata"]["uid"]
     create_quietly(client, DRIVER_CONTAINERS.path(namespace=NAMESPACE), driver)
-    return client
+    yield client
+    for path in (NODES.path(name="node-a"), DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="rbac")):
+        with contextlib.suppress(NotFound):
+            client.delete(path)
 
 
 @pytest.fixture(scope="module")
