@@ -47,8 +47,13 @@ class Hidden:
         return self._known.setdefault(value, f"{HIDDEN}{len(self._known) + 1}") if value else ""
 
 
+def is_ours(key: str) -> bool:
+    """Return whether a label or annotation is one of driverwright's."""
+    return _OURS.fullmatch(key) is not None
+
+
 def _annotations(found: Mapping[str, Any]) -> Json:
-    return {key: text for key, text in found.items() if _OURS.fullmatch(key) or key == _MIRROR}
+    return {key: text for key, text in found.items() if is_ours(key) or key == _MIRROR}
 
 
 def _devices(found: Any) -> list[Json]:

@@ -20,8 +20,7 @@ from driver_builder.model.build import SourceFiles, source_digest
 from driver_builder.model.image_state import ImageState, Present
 from driver_builder.model.images import ImageRef
 from driver_builder.nodes.plan_view import PlanSettings
-from driver_builder.objects.stage_labels import Stage, stage_label
-from driver_builder.prebuild import upgrade_labels
+from driver_builder.rollout.draining import PAUSED
 from driver_builder.snapshot.snapshot import OwnTemplate, Snapshot, Source, SourceMissing
 from kube_api import names
 from kube_api.client import Object
@@ -41,7 +40,7 @@ _KNOWN = (
 )  # fmt: skip
 """What a snapshot has from elsewhere than the objects."""
 _LABELS = frozenset({names.KERNEL_VERSION_LABEL, names.OS_ID_LABEL, names.OS_VERSION_LABEL, names.ARCHITECTURE_LABEL,
-                     names.MIG_STATE_LABEL, names.SECURE_BOOT_LABEL})  # fmt: skip
+                     names.MIG_STATE_LABEL})  # fmt: skip
 _IMAGE_LABELS = frozenset(
     {images.KEY_LABEL, images.FIRMWARE_LABEL, images.USERSPACE_LABEL, images.MODULES_LABEL, images.NEEDED_LABEL,
      *images.TARGET_LABELS}
@@ -120,22 +119,22 @@ def with_hidden_values(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def _labels(snapshot: Snapshot) -> frozenset[str]:
-    """Return the labels of nodes that are read."""
-    found = set(_LABELS)
-    for driver in snapshot.drivers:
-        own = (driver.namespace, driver.name)
-        found.update((driver.ready_label, names.wave_label(*own), names.wanted_version_label(*own)))
-        found.update(stage_label(driver.key, stage) for stage in Stage)
-        if isinstance(driver.spec, DriverSpec):
-            found.update(driver.spec.node_selector, driver.spec.rollout.canary_node_selector)
-    return frozenset(found)
+    """Return the labels of nodes that are read besides our own."""
+    specs = [driver.spec for driver in snapshot.drivers if isinstance(driver.spec, DriverSpec)]
+    drains = (spec.rollout.drain.pause_labels for spec in specs if spec.rollout.drain is not None)
+    selectors = ((*spec.node_selector, *spec.rollout.canary_node_selector) for spec in specs)
+    return _LABELS.union(*drains, *selectors)
 
 
 def _item(obj: Object, labels: frozenset[str]) -> Object:
     if obj["kind"] != NODES.kind:
         return obj
-    found = obj["metadata"].get("labels") or {}
-    kept = {key: text for key, text in found.items() if key in labels or key.startswith(upgrade_labels.PREFIX)}
+    # A drain whose driver was edited since still knows its labels.
+    kept = {
+        key: text
+        for key, text in (obj["metadata"].get("labels") or {}).items()
+        if key in labels or kept_fields.is_ours(key) or text == PAUSED
+    }
     return {**obj, "metadata": {**obj["metadata"], "labels": kept}}
 
 

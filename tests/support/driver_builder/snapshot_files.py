@@ -4,10 +4,13 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from driver_builder.api.driver_container import DriverContainer
 from driver_builder.cluster.observe import Observer
 from driver_builder.cluster.recorder import Recorder
 from driver_builder.cluster.snapshot_file import from_document, to_document
+from driver_builder.nodes.actions import StartBuild
 from driver_builder.nodes.plan_view import PlanSettings
+from driver_builder.plan.plan import Plan, plan
 from driver_builder.snapshot.snapshot import Snapshot
 from kube_api import resources
 from kube_api.client import Object
@@ -63,3 +66,34 @@ def node_object(name: str = "node-a", **metadata: Any) -> Object:
     """Make a Node of the pool that the driver selects."""
     metadata = {"name": name, "labels": node_labels(), **metadata}
     return {"apiVersion": NODES.api_version, "kind": NODES.kind, "metadata": metadata}
+
+
+def told(decided: Plan) -> list[Any]:
+    """Return all that a plan says: actions, states, when to look again. Of a build the request has no sources."""
+    return [
+        [
+            [(str(action), action.request.key) if isinstance(action, StartBuild) else action for action in part.actions]
+            for part in decided.drivers
+        ],
+        [(part.targets, part.unknown, part.wave, part.stages, part.ahead) for part in decided.drivers],
+        decided.requeue_at,
+    ]
+
+
+def comparable(seen: Snapshot) -> Snapshot:
+    """Return a snapshot without what no plan needs: contents of sources, the other labels of nodes."""
+    return replace(seen, sources={}, templates={}, nodes=(), pods=tuple(seen.pods), drivers=(), images={}, images_of={})
+
+
+def specs(seen: Snapshot) -> list[DriverContainer | str]:
+    """Return the drivers, the errors of specs as text: two exceptions are never equal."""
+    return [str(item.spec) if isinstance(item.spec, Exception) else item for item in seen.drivers]
+
+
+def check(world: World) -> None:
+    """Compare what is read of a file with what was seen, and the plans of both."""
+    seen, read, known = through(world)
+    assert known == world.settings
+    assert comparable(read) == comparable(seen)
+    assert specs(read) == specs(seen)
+    assert told(plan(read, known)) == told(plan(seen, world.settings))

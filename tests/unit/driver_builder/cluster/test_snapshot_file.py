@@ -11,7 +11,6 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driver_builder.api.driver_container import DriverContainer
 from driver_builder.base.errors import ConfigurationError, InvalidDriver
 from driver_builder.cli.output import document
 from driver_builder.cluster.snapshot_file import from_document, with_hidden_values
@@ -19,10 +18,8 @@ from driver_builder.model.build import OwnTemplate, SourceFiles
 from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.images import ImageRef
 from driver_builder.model.repositories import Discovery, Repository
-from driver_builder.nodes.actions import StartBuild
-from driver_builder.plan.plan import Plan, plan
 from driver_builder.snapshot.node_pods import EvictionRefused
-from driver_builder.snapshot.snapshot import FailedBuild, SigningCertificate, Snapshot, SourceMissing, Suspension
+from driver_builder.snapshot.snapshot import FailedBuild, SigningCertificate, SourceMissing, Suspension
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES, PODS, SECRETS
 from tests.support.driver_builder.factories import (
     DIGEST,
@@ -33,41 +30,10 @@ from tests.support.driver_builder.factories import (
     driver_object,
 )
 from tests.support.driver_builder.model_world import World
-from tests.support.driver_builder.snapshot_files import file_of, node_object, through, written
+from tests.support.driver_builder.snapshot_files import check, file_of, node_object, through, written
 
 IMAGE = ImageRef("r.io", "edu", "1")
 KEY = f"{NAMESPACE}/edu"
-
-
-def told(decided: Plan) -> list[Any]:
-    """Return all that a plan says: actions, states, when to look again. Of a build the request has no sources."""
-    return [
-        [
-            [(str(action), action.request.key) if isinstance(action, StartBuild) else action for action in part.actions]
-            for part in decided.drivers
-        ],
-        [(part.targets, part.unknown, part.wave, part.stages, part.ahead) for part in decided.drivers],
-        decided.requeue_at,
-    ]
-
-
-def comparable(seen: Snapshot) -> Snapshot:
-    """Return a snapshot without what no plan needs: contents of sources, the other labels of nodes."""
-    return replace(seen, sources={}, templates={}, nodes=(), pods=tuple(seen.pods), drivers=(), images={}, images_of={})
-
-
-def specs(seen: Snapshot) -> list[DriverContainer | str]:
-    """Return the drivers, the errors of specs as text: two exceptions are never equal."""
-    return [str(item.spec) if isinstance(item.spec, Exception) else item for item in seen.drivers]
-
-
-def check(world: World) -> None:
-    """Compare what is read of a file with what was seen, and the plans of both."""
-    seen, read, known = through(world)
-    assert known == world.settings
-    assert comparable(read) == comparable(seen)
-    assert specs(read) == specs(seen)
-    assert told(plan(read, known)) == told(plan(seen, world.settings))
 
 
 def test_the_plan_is_the_same_at_every_moment_of_a_rollout() -> None:
