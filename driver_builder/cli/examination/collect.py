@@ -84,14 +84,15 @@ class Collection:
         yield document_file("configuration.json", configuration, self._redact)
 
     def _snapshot(self) -> Iterator[File]:
-        """Make the document of ``driver-builder snapshot``, which has no Secrets by itself."""
+        """Make the file of ``driver-builder snapshot``, which has no Secrets by itself; ``--snapshot`` reads it."""
         self._progress("the snapshot")
         try:
             document = common.document(self._examined.effective)
         except (DriverBuilderError, KubeApiError) as error:
             self.unread["snapshot.json"] = Unread(message=printable(str(error)))
             return
-        yield document_file("snapshot.json", document, self._redact)
+        # The variables that it has are those that a plan needs.
+        yield document_file("snapshot.json", document, self._redact, hides_variables=False)
 
     def _objects(self) -> Iterator[File]:
         self._progress("objects")
