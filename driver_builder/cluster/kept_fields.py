@@ -80,13 +80,16 @@ _STATE: Json = dict.fromkeys(("name", "state", "lastState", "imageID", "ready", 
 _CONDITION: Json = dict.fromkeys(
     ("type", "status", "reason", "message", "lastTransitionTime", "lastHeartbeatTime"), ...
 )
+_CLAIMS: Json = {
+    "resourceClaimStatuses": dict.fromkeys(("name", "resourceClaimName"), ...),
+    "extendedResourceClaimStatus": {"resourceClaimName": ...},
+}
 _POD_STATUS: Json = {
     **dict.fromkeys(("phase", "reason", "message", "startTime"), ...),
     "conditions": _CONDITION,
     "initContainerStatuses": _STATE,
     "containerStatuses": _STATE,
-    "resourceClaimStatuses": dict.fromkeys(("name", "resourceClaimName"), ...),
-    "extendedResourceClaimStatus": {"resourceClaimName": ...},
+    **_CLAIMS,
 }
 _CONTAINER: Json = {
     **dict.fromkeys(("name", "image", "env"), ...),
@@ -122,8 +125,19 @@ _PLUGIN_SPEC: Json = {
     },
 }  # fmt: skip
 """All that we write ourselves; that there is more is known, and not what."""
-_OTHERS_CONTAINER: Json = {"name": ..., "resources": _CONTAINER["resources"]}
-"""Of a pod that is not ours: what is drained is decided by it."""
+_OTHERS_CONTAINER: Json = {"resources": _CONTAINER["resources"]}
+_OTHERS_POD: Json = {
+    "metadata": _METADATA,
+    "spec": {
+        **dict.fromkeys(("nodeName", "nodeSelector", "priorityClassName"), ...),
+        "initContainers": _OTHERS_CONTAINER,
+        "containers": _OTHERS_CONTAINER,
+        "volumes": {"name": ..., "emptyDir": {"medium": ...}},
+        "resourceClaims": _POD_SPEC["resourceClaims"],
+    },
+    "status": {"phase": ..., **_CLAIMS},
+}
+"""What is drained, and what a drain waits for, is decided by it."""
 
 _FIELDS: Mapping[Resource, Json] = {
     NODES: {
@@ -175,10 +189,7 @@ def path_of(item: Json) -> str:
 def kept(resource: Resource, obj: Json, hide: Hidden) -> Json:
     """Return an object as it is in a file."""
     labels = (obj.get("metadata") or {}).get("labels") or {}
-    fields = _FIELDS[resource]
-    if resource is PODS and manifests.DRIVER_LABEL not in labels:
-        of_others = dict.fromkeys(("initContainers", "containers"), _OTHERS_CONTAINER)
-        fields = {**fields, "spec": {**_POD_SPEC, **of_others}}
+    fields = _OTHERS_POD if resource is PODS and manifests.DRIVER_LABEL not in labels else _FIELDS[resource]
     made: Json = {"apiVersion": resource.api_version, "kind": resource.kind, **_only(obj, fields, hide)}
     if resource is DAEMON_SETS and plugin.STAGE_LABEL in labels:
         made["spec"] = _only(obj.get("spec"), _PLUGIN_SPEC, hide, others=HIDDEN)

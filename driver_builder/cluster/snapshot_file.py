@@ -108,7 +108,7 @@ def from_document(document: Any) -> tuple[Snapshot, PlanSettings]:
             agent_drains=settings.agent_drains,
         )
         return replace(observer.observe(), **known), settings
-    except (LookupError, TypeError, ValueError, AttributeError, KubeApiError) as error:
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, KubeApiError) as error:
         raise ConfigurationError(f"items: they cannot be read: {type(error).__name__}: {error}") from error
 
 

@@ -114,7 +114,7 @@ def parse_fleet(file: str, text: str) -> Fleet:
         return Fleet(nodes=tuple(_node(item["metadata"]) for item in content["items"]))
     except ConfigurationError as error:
         raise ConfigurationError(f"--snapshot {file}: {error}") from error
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
         raise ConfigurationError(
             f"--snapshot: {file} holds no nodes: pass the output of driver-builder snapshot or "
             "kubectl get nodes -o json"
