@@ -39,9 +39,9 @@ class File:
     content: bytes
 
 
-def document_file(name: str, data: Any, redact: Redact) -> File:
-    """Make a file of plain data."""
-    return File(name=name, content=_json(redacted(data, redact)))
+def document_file(name: str, data: Any, redact: Redact, *, hides_variables: bool = True) -> File:
+    """Make a file of plain data; see :func:`redacted`."""
+    return File(name=name, content=_json(redacted(data, redact, hides_variables=hides_variables)))
 
 
 def list_file(name: str, items: Iterable[Any], redact: Redact) -> File:

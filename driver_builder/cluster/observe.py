@@ -36,7 +36,7 @@ from driver_builder.rollout.node_lock import from_the_future
 from driver_builder.snapshot.inventory import held
 from driver_builder.snapshot.node_pods import EvictionRefused, NodePods
 from driver_builder.snapshot.snapshot import DaemonSet, Snapshot
-from kube_api.client import Client
+from kube_api.client import Collections
 from kube_api.errors import Forbidden, NotFound
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, NAMESPACES
 
@@ -56,7 +56,7 @@ class Observer:
 
     def __init__(
         self,
-        client: Client,
+        client: Collections,
         *,
         namespaces: Iterable[str] = (),
         cache: ClusterCache | None = None,

@@ -65,7 +65,7 @@ def read_plugin_config(obj: Json, owner: str) -> PluginConfig:
     """Read the ConfigMap of a device plugin; ``owner`` is the uid of the driver that should control it."""
     return PluginConfig(
         uid=obj["metadata"]["uid"],
-        text=str((obj.get("data") or {}).get(plugin.CONFIG_KEY, "")),
+        digest=plugin.config_digest(str((obj.get("data") or {}).get(plugin.CONFIG_KEY, ""))),
         is_own=controller_of(obj).get("uid") == owner,
     )
 

@@ -52,7 +52,7 @@ class PlanSettings:
     are replaced on at most ``max_unavailable_nodes`` at once; 0 is no limit.
     """
 
-    template_versions: TemplateVersions = field(metadata={"document": "recipes"})
+    template_versions: TemplateVersions
     loader_image: str = DEFAULT_LOADER_IMAGE
     loader_privileges: LoaderPrivileges = LoaderPrivileges.PRIVILEGED
     retry_min_seconds: float = defaults.RETRY_MIN_SECONDS

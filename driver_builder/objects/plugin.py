@@ -88,7 +88,7 @@ class PluginConfig:
     """The ConfigMap with the name of our agent's, as it is; ``is_own`` says that the driver controls it."""
 
     uid: str
-    text: str
+    digest: str
     is_own: bool
 
 
@@ -103,6 +103,11 @@ def config_text(settings: DevicePluginSettings) -> str:
     if settings.use is not None:
         text |= settings.use.config
     return json.dumps(text, indent=2, sort_keys=True) + "\n"
+
+
+def config_digest(text: str) -> str:
+    """Return the digest by which a configuration is known."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def config_map(driver: DriverContainer, settings: DevicePluginSettings) -> Json:
@@ -128,8 +133,7 @@ def daemon_set(
     ``agent_image`` is the image of our agent, ``has_token`` says whether it gets the token of its account.
     """
     labels = _labels(driver)
-    text = config_text(settings)
-    annotations = {CONFIG_ANNOTATION: hashlib.sha256(text.encode()).hexdigest()[:16]} if settings.is_of_agent else {}
+    annotations = {CONFIG_ANNOTATION: config_digest(config_text(settings))[:16]} if settings.is_of_agent else {}
     template: Json = {
         "metadata": {
             "labels": {**labels, **device_use.labels(settings.use)},

@@ -171,7 +171,7 @@ def _objects(stages: StageView, view: DriverView, spec: DriverSpec) -> _Objects:
         return _Objects(reason=found.reason, words=found.words)
     name, config = plugin.name_of(view.driver), view.snapshot.plugin_configs.get(view.driver.key)
     actions: list[Action] = []
-    is_same = config is not None and config.text == plugin.config_text(settings)
+    is_same = config is not None and config.digest == plugin.config_digest(plugin.config_text(settings))
     if config is not None and not (settings.is_of_agent and is_same):
         # Made anew by the next reconcile: no right to change ConfigMaps is needed.
         actions.append(DeleteConfigMap(namespace=view.driver.namespace, name=name, uid=config.uid))

@@ -242,9 +242,7 @@ class Snapshot:
     """By driver key, where our agent is its plugin or was."""
     plugin_strays: Mapping[DriverKey, StraySet] = field(default_factory=dict)
     """By driver key, the DaemonSet that has the name of a plugin's which is not there."""
-    plugin_accounts: Mapping[str, AccountMissing | None] = field(
-        default_factory=dict, metadata={"document": "agent_accounts"}
-    )
+    plugin_accounts: Mapping[str, AccountMissing | None] = field(default_factory=dict)
     """By service account (``namespace/name``) that plugins are to have and may have, why it cannot be used; else None.
     """
     node_slices: Mapping[str, Sequence[NodeSlice]] = field(default_factory=dict)
@@ -268,8 +266,8 @@ class Snapshot:
     queued_builds: Mapping[str, int] = field(default_factory=dict)
     suspended: Mapping[str, Suspension] = field(default_factory=dict)
     failed_builds: Mapping[str, FailedBuild] = field(default_factory=dict)
-    discoveries: Mapping[Repository, Discovery] = field(default_factory=dict, metadata={"document": "look_ups"})
-    running_discoveries: frozenset[Repository] = field(default=frozenset(), metadata={"document": "running_look_ups"})
+    discoveries: Mapping[Repository, Discovery] = field(default_factory=dict)
+    running_discoveries: frozenset[Repository] = frozenset()
 
     def image(self, driver: DriverKey, image: ImageRef) -> ImageState:
         """What the registry says of an image to a driver."""

@@ -163,7 +163,7 @@ def offered() -> set[str]:
     keys = read_yaml(file.read_text())["mig-configs"]
     devices = sorted({str(device) for key in keys for entry in parse_layouts(file.read_text(), str(file), key)
                       for device in entry.layout.devices})  # fmt: skip
-    cards = (card(0), card(1, name="NVIDIA L4"), split(2, *devices))
+    cards = Sorted((card(0), card(1, name="NVIDIA L4"), split(2, *devices)))
     texts = {**PROFILES, **shifts()}
     return {one.resource for key, said in texts.items() for one in apply(parse_profile(said, key), cards, default)}
 

@@ -17,7 +17,6 @@ from driver_builder.checks.redaction import Redact
 from driver_builder.checks.report_archive import File, document_file, findings_files, list_file, text_file
 from driver_builder.cli import common
 from driver_builder.cli.examination.examine import Examination
-from driver_builder.cluster import snapshot_file
 from kube_api.errors import KubeApiError
 from kube_api.resources import DAEMON_SETS, DEPLOYMENTS, DRIVER_CONTAINERS, EVENTS, NODES, PODS, Resource
 from kube_api.text import printable
@@ -86,15 +85,15 @@ class Collection:
         yield document_file("configuration.json", configuration, self._redact)
 
     def _snapshot(self) -> Iterator[File]:
-        """Make the document of ``driver-builder snapshot``, which has no Secrets by itself."""
+        """Make the file of ``driver-builder snapshot``, which has no Secrets by itself; ``--snapshot`` reads it."""
         self._progress("the snapshot")
-        settings = self._examined.effective
         try:
-            seen, plan_settings = common.observe(settings), common.plan_settings(settings)
+            document = common.document(self._examined.effective)
         except (DriverBuilderError, KubeApiError) as error:
             self.unread["snapshot.json"] = Unread(message=printable(str(error)))
             return
-        yield document_file("snapshot.json", snapshot_file.to_document(seen, plan_settings), self._redact)
+        # The variables that it has are those that a plan needs.
+        yield document_file("snapshot.json", document, self._redact, hides_variables=False)
 
     def _objects(self) -> Iterator[File]:
         self._progress("objects")
