@@ -14,6 +14,7 @@ from device_agent.cli.main import run as agent_cli
 from device_agent.mig.parse import parse_layouts
 from device_agent.profiles.apply import apply
 from device_agent.profiles.parse import parse_profile
+from device_agent.profiles.strategy import Sorted
 from device_resources.nvidia import MigStrategy
 from driver_builder.cli.main import main as builder_cli
 from driver_builder.objects import plugin
