@@ -1,5 +1,6 @@
 """Writes the table of ``docs/drivercontainer.md`` from the rows of a DriverContainer's spec: ``make docs``."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -58,7 +59,8 @@ def _values(row: Row) -> Iterator[str]:
 
 def _meaning(row: Row) -> str:
     words = row.description.replace("<", r"\<").replace("*", r"\*")
-    return f"{_DOCUMENT.sub(_LINK, words)} {row.more}".strip()
+    default = "Default is `{}`.".format(json.dumps(row.default).strip('"')) if row.is_filled else ""
+    return " ".join(filter(None, (_DOCUMENT.sub(_LINK, words), default, row.more)))
 
 
 if __name__ == "__main__":

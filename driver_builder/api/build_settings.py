@@ -196,7 +196,7 @@ def _names_no_proxy(proxy: Reader, _read: object) -> None:
 
 _PROXY = table(
     BuildProxy,
-    http=Row(text(PROXY), "Address for http, without user and password.", name="httpProxy"),
+    http=Row(text(PROXY), "Address for http, without user and password.", name="httpProxy", more="`http://host:port`."),
     https=Row(text(PROXY), "Address for https, without user and password.", name="httpsProxy"),
     no_proxy=Row(
         text(NO_PROXY),

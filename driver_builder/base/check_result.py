@@ -36,7 +36,7 @@ class CheckResult:
         """Return whether the check holds."""
         return self.status is Status.OK
 
-    def as_document(self, names: Mapping[str, str], failed: str = Status.FAILED) -> dict[str, str]:
+    def as_document(self, names: Mapping[str, str], failed: str = Status.FAILED.value) -> dict[str, str]:
         """Return plain data, for programs: each field by the name that a command has for it."""
         values = {
             "check": self.check,

@@ -14,6 +14,11 @@ def test_programs_read_a_result_by_the_names_of_a_command() -> None:
     assert RESULTS[1].as_document(names, "error")["severity"] == "warning"
 
 
+def test_what_programs_read_is_plain() -> None:
+    """YAML has no words for an enum."""
+    assert {type(result.as_document({"status": "verdict"})["verdict"]) for result in RESULTS} == {str}
+
+
 def test_a_summary_counts_each_status() -> None:
     """In their order, and without those that no result has."""
     assert summary(RESULTS) == "1 ok, 1 warning, 1 FAILED"
