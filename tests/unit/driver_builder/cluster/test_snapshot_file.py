@@ -22,7 +22,7 @@ from driver_builder.model.image_state import Absent, Unauthorized
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.plan.plan import Plan, plan
 from driver_builder.snapshot.snapshot import Snapshot
-from driver_builder.tasks.proof_pod import Program, ProofPod
+from driver_builder.tasks.proof_pod import PROOF, Program
 from tests.support.driver_builder.factories import (
     GONE,
     LOADED,
@@ -31,6 +31,7 @@ from tests.support.driver_builder.factories import (
     node,
     ready_snapshot,
     snapshot,
+    task,
     with_images,
 )
 from tests.support.driver_builder.model_world import World
@@ -196,12 +197,10 @@ def test_proofs_of_images_own_programs_are_in_the_file() -> None:
     """With what the driver pod has of them; a file from before proof pods has none."""
     made = ready_snapshot()
     program = Program(environment=(("MODULES", "edudrv"),), started_at=1.0, held=GONE, held_at=3.0, proven_at=2.0)
-    proof = ProofPod(
-        namespace="driverwright", name="p", uid="p", driver=driver().key, node="node-a", of_pod="u", report=LOADED
-    )
-    seen = replace(made, pods=(replace(made.pods[0], program=program),), proof_pods=(proof,))
+    proof = task(PROOF, "u", report=LOADED)
+    seen = replace(made, pods=(replace(made.pods[0], program=program),), tasks=(proof,))
     read, _ = through(seen)
-    assert (read.pods[0].program, read.proof_pods) == (program, (proof,))
+    assert (read.pods[0].program, read.tasks) == (program, (proof,))
     assert through(made)[0].pods[0].program is None
 
 

@@ -22,7 +22,7 @@ from driver_builder.snapshot.by_driver import PodsOfDriver
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.node_pods import NodePod, NodePods
 from driver_builder.snapshot.snapshot import DriverPod, Snapshot
-from driver_builder.tasks import plugin_validation_pod
+from driver_builder.tasks import validation_pod
 from kube_api.names import PENDING_TAINT, UPGRADING_TAINT
 from tests.support.driver_builder.factories import NOW, SETTINGS, driver, node, ready_snapshot, spec_of
 from tests.unit.driver_builder.world.test_world_stages import CHAIN, PLGOK, fleet, settle
@@ -166,7 +166,7 @@ def test_a_validation_requests_the_resource_without_privileges_and_without_a_pri
     settings = spec_of(container).stages
     assert settings is not None
     assert settings.plugin_validation is not None
-    made = plugin_validation_pod.manifest(
+    made = validation_pod.plugin_manifest(
         container, settings.plugin_validation, node="node-a", subject="f" * 16, resource="example.com/edu"
     )
     (item,) = made["spec"]["containers"]
