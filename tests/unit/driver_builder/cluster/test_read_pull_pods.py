@@ -43,7 +43,8 @@ def container(state: Object, image_id: str = "") -> Object:
             {"state": State.SUCCEEDED, "ended_at": 1795514400.0}, id="when it has",
         ),
         pytest.param(
-            {"phase": "Failed", **container({"terminated": {"exitCode": 128}})}, {"state": State.FAILED, "ended_at": 0.0}, id="no image id"
+            {"phase": "Failed", **container({"terminated": {"exitCode": 128}})},
+            {"state": State.FAILED, "ended_at": 0.0}, id="no image id"
         ),
         pytest.param(
             {"phase": "Failed", "message": "The node was low on resource"},

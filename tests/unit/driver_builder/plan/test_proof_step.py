@@ -38,9 +38,11 @@ RUNS = Program(environment=ENVIRONMENT, started_at=NOW - 600)
 
 
 def proof(of_pod: str = "uid-pod-node-a", **changes: Any) -> NodeTask:
-    """Make a proof pod that has ended well."""
+    """Make a proof pod that has ended, well unless its report is another one."""
+    is_good = changes.get("report", LOADED) == LOADED
     words = {"name": "edu-prove-1", "uid": "proof-1", "created_at": NOW - 300, "ended_at": NOW - 250}
-    return task(PROOF, of_pod, **{"state": State.SUCCEEDED, "report": LOADED, **words, **changes})
+    state = State.SUCCEEDED if is_good else State.FAILED
+    return task(PROOF, of_pod, **{"state": state, "report": LOADED, **words, **changes})
 
 
 def seen(*found: NodeTask, program: Program = RUNS, labelled: bool = True, **changes: Any) -> Snapshot:
