@@ -340,14 +340,14 @@ def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, me
     tainted = taint(view, parts, leaving.nodes, nameless.keys())
     actions += (
         *repairs.actions,
-        *(action for item in tasks for action in item.actions),
+        *(action for done, _ in tasks for action in done),
         *staged.actions,
         *ahead.actions,
         *labels,
         *tainted,
     )
     actions = [_tolerating(action, inputs.pending) for action in actions] if inputs.pending else actions
-    at_work = (*(item.requeue_at for item in tasks), staged.requeue_at, rebuilds.heard_at)
+    at_work = (*(due_at for _, due_at in tasks), staged.requeue_at, rebuilds.heard_at)
     own = (leaving.requeue_at, going.requeue_at, repairs.requeue_at, *at_work)
     times = (ahead.requeue_at, rolled.requeue_at, *own, *(part.requeue_at for part in parts))
     return DriverPlan(

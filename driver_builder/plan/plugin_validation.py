@@ -5,14 +5,12 @@ pods use the resource already: they prove the plugin as well, and there may be n
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.base.persistent import Layered
 from driver_builder.base.reasons import Reason
 from driver_builder.nodes.actions import Action, start_task
-from driver_builder.nodes.evidence import ValidationState
 from driver_builder.nodes.settled import Settled
 from driver_builder.nodes.validation import Progress, Records, weigh
 from driver_builder.objects import loaded
@@ -30,32 +28,24 @@ MAX_LOOKED_AT = 20
 """Nodes of one driver whose pods are listed in one reconcile."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginValidation:
-    """Where it stands on one node; ``starts`` says that its pod is next."""
-
-    state: ValidationState
-    why: str = ""
-    actions: tuple[Action, ...] = ()
-    starts: bool = False
-    subject: str = ""
-    due_at: float | None = None
-
-
-def of_node(stages: StageView, node: Node) -> PluginValidation | None:
+def of_node(stages: StageView, node: Node) -> Progress | None:
     """Return what is known of a node, and what comes next; None where nothing is validated."""
-    found = _progress(stages, node)
-    if found is None:
+    settings, text = stages.settings, node.annotations.get(loaded.annotation(stages.driver.key))
+    if settings is None or settings.plugin_validation is None or text is None:
         return None
-    starts = found.step.next is Next.START
-    return PluginValidation(
-        state=found.state,
-        why=found.why,
-        actions=_records(stages).go_on(node, found, "its pod ended"),
-        starts=starts,
-        subject=found.record.subject if starts else "",
-        due_at=found.step.at,
+    return weigh(
+        validation_pod.plugin_subject_of(settings, loaded=text),
+        _records(stages).known(node),
+        stages.validations.get(node.name, ()),
+        retries=settings.plugin_validation.retries,
+        now=stages.now,
+        reason=Reason.PLUGIN_VALIDATION_FAILED,
     )
+
+
+def actions_of(stages: StageView, node: Node, found: Progress) -> tuple[Action, ...]:
+    """Delete the pods that nothing waits for, and record how the command ended."""
+    return _records(stages).go_on(node, found, "its pod ended")
 
 
 def _records(stages: StageView) -> Records:
@@ -126,9 +116,9 @@ def _next_of(stages: StageView, nodes: Layered[Node], settled: Settled) -> list[
     at_plugin = {name: nodes[name] for name in names if stages.has_label(nodes[name], Stage.PLUG)}
     asked = {name for name, node in at_plugin.items() if stages.asks_for_users(node)}
     found = {name: item for name, node in at_plugin.items() if (item := of_node(stages, node)) is not None}
-    waits = asked | {name for name, item in found.items() if item.starts or item.due_at}
+    waits = asked | {name for name, item in found.items() if item.step.next is Next.START or item.step.at}
     settled.end(names, set(names) - waits, ())
-    starts = {name for name, item in found.items() if item.starts}
+    starts = {name for name, item in found.items() if item.step.next is Next.START}
     # Validations first: they come to an end, while pods may use what cannot be given for days.
     return [*sorted(starts), *sorted(asked - starts)][:MAX_LOOKED_AT]
 
@@ -147,17 +137,3 @@ def _is_asked(driver: DriverContainer) -> bool:
     stages = driver.spec.stages if isinstance(driver.spec, DriverSpec) else None
     is_active = not (driver.paused or driver.deleting)
     return is_active and stages is not None and stages.asks_for_users
-
-
-def _progress(stages: StageView, node: Node) -> Progress | None:
-    settings, text = stages.settings, node.annotations.get(loaded.annotation(stages.driver.key))
-    if settings is None or settings.plugin_validation is None or text is None:
-        return None
-    return weigh(
-        validation_pod.plugin_subject_of(settings, loaded=text),
-        _records(stages).known(node),
-        stages.validations.get(node.name, ()),
-        retries=settings.plugin_validation.retries,
-        now=stages.now,
-        reason=Reason.PLUGIN_VALIDATION_FAILED,
-    )

@@ -42,23 +42,12 @@ class Work:
     end: Callable[[DriverView], Iterable[Action]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tasks:
-    """Actions for now, and when to look again."""
-
-    actions: tuple[Action, ...] = ()
-    requeue_at: float | None = None
-
-
-def run(work: Work, case: Case) -> Tasks:
-    """Return what comes next of a kind on all nodes."""
+def run(work: Work, case: Case) -> tuple[tuple[Action, ...], float | None]:
+    """Return what comes next of a kind on all nodes, and when to look again."""
     asked, view = tuple(work.ask(case)), case.view
     waiting = sorted((item for item in asked if item.pod is not None), key=lambda item: item.rank)
     pods = (item.pod() for item in waiting[: view.room(work.kind)] if item.pod is not None)
-    return Tasks(
-        actions=(
-            *(action for item in asked for action in item.actions),
-            *(start_task(work.kind, view.driver.key, pod) for pod in pods),
-        ),
-        requeue_at=min((item.due_at for item in asked if item.due_at is not None), default=None),
-    )
+    return (
+        *(action for item in asked for action in item.actions),
+        *(start_task(work.kind, view.driver.key, pod) for pod in pods),
+    ), min((item.due_at for item in asked if item.due_at is not None), default=None)

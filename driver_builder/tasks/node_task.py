@@ -128,16 +128,14 @@ def _before_its_end(
 ) -> tuple[Next, float | None]:
     if wanted.known is not None:
         return Next.NOTHING, None
-    if now >= limits.until or (task is not None and _is_unseen(task, now, limits)):
+    is_pending = task is not None and task.state is State.PENDING and not task.deleting
+    since = task.created_at if task is not None and is_pending else math.inf
+    if now >= limits.until or now >= since + limits.unseen:
         return Next.GIVE_UP, None
     if not is_free:
         # A pod of another subject may have its name.
         return Next.WAIT, None
     return (Next.START, None) if now >= limits.start_at else (Next.WAIT, limits.start_at)
-
-
-def _is_unseen(task: NodeTask, now: float, limits: Limits) -> bool:
-    return task.state is State.PENDING and not task.deleting and now >= task.created_at + limits.unseen
 
 
 def _after_its_end(task: NodeTask, wanted: Wanted, now: float, limits: Limits) -> tuple[Next, float | None]:

@@ -38,31 +38,14 @@ class PodEnd:
         self.status: Json = pod.get("status") or {}
         self.container = container_of(self.status.get("containerStatuses"), container)
         self.ended: Json = (self.container.get("state") or {}).get("terminated") or {}
-        self.message = str(self.status.get("message") or "")
-        self.reason = str(self.status.get("reason") or "")
+        self.report: str = self.ended.get("message") or ""
+        self.message, self.reason = (str(self.status.get(key) or "") for key in ("message", "reason"))
         self.trouble = trouble_of(self.status)
-        self.created_at = time_of(pod["metadata"].get("creationTimestamp")) or 0.0
         self.is_over = self.status.get("phase") in ("Succeeded", "Failed")
-
-    @property
-    def has_ended(self) -> bool:
-        """Return whether the container has ended, or the pod without it."""
-        return bool(self.ended) or self.is_over
-
-    @property
-    def ended_at(self) -> float | None:
-        """Return when it ended."""
-        return (time_of(self.ended.get("finishedAt")) or self.created_at) if self.has_ended else None
-
-    @property
-    def under_way(self) -> State:
-        """Return the state while it has not ended: its kubelet has seen it, or not."""
-        return State.RUNNING if "startTime" in self.status else State.PENDING
-
-    @property
-    def report(self) -> str:
-        """Return the termination message."""
-        return self.ended.get("message") or ""
+        self.has_ended = bool(self.ended) or self.is_over
+        self.created_at = time_of(pod["metadata"].get("creationTimestamp")) or 0.0
+        self.ended_at = (time_of(self.ended.get("finishedAt")) or self.created_at) if self.has_ended else None
+        self.under_way = State.RUNNING if "startTime" in self.status else State.PENDING
 
     def failure(self, who: str) -> str:
         """Return how a container ended that says nothing itself."""
@@ -75,7 +58,7 @@ class TaskKind:
     """A row of :data:`driver_builder.tasks.kinds.KINDS`.
 
     ``verb`` is in the names of its pods, after at most ``longest`` characters of the driver's name. ``most`` of them
-    run at once for a driver. ``does`` is a start in words, ``action`` and ``group`` are what ``driver-builder plan`` says.
+    run at once for a driver. ``does`` is a start in words; ``action`` and ``group`` are names in the output of plan.
     """
 
     name: str

@@ -76,12 +76,9 @@ def _digest(parts: list[Any]) -> str:
 def manifest(driver: DriverContainer, spec: DriverSpec, *, node: str, subject: str) -> Json:
     """Build the pod that validates a driver on a node."""
     settings = spec.validation
+    context = {"privileged": True} if settings.privileged else UNPRIVILEGED
     command = task_pod.container(
-        VALIDATION,
-        image=settings.image,
-        command=settings.command,
-        context={"privileged": True} if settings.privileged else UNPRIVILEGED,
-        resources=_resources({}),
+        VALIDATION, image=settings.image, command=settings.command, context=context, resources=_resources({})
     )
     seconds = settings.timeout_seconds
     return task_pod.manifest(
@@ -90,26 +87,17 @@ def manifest(driver: DriverContainer, spec: DriverSpec, *, node: str, subject: s
 
 
 def plugin_manifest(
-    driver: DriverContainer, validation: PluginValidationSettings, *, node: str, subject: str, resource: str
+    driver: DriverContainer, settings: PluginValidationSettings, *, node: str, subject: str, resource: str
 ) -> Json:
     """Build the pod that validates the plugin on a node by one of a resource."""
+    kind, amounts = PLUGIN_VALIDATION, _resources({resource: "1"})
     command = task_pod.container(
-        PLUGIN_VALIDATION,
-        image=validation.image,
-        command=validation.command,
-        context=UNPRIVILEGED,
-        resources=_resources({resource: "1"}),
+        kind, image=settings.image, command=settings.command, context=UNPRIVILEGED, resources=amounts
     )
     return task_pod.manifest(
-        PLUGIN_VALIDATION,
-        driver.key,
-        node=node,
-        label=subject,
-        owner=driver,
-        seconds=validation.deadline_seconds,
-        is_critical=False,
-        containers=(command,),
-    )
+        kind, driver.key, node=node, label=subject, owner=driver, seconds=settings.deadline_seconds,
+        is_critical=False, containers=(command,),
+    )  # fmt: skip
 
 
 def _resources(amounts: Mapping[str, str]) -> Json:

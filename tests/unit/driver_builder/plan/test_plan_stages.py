@@ -10,6 +10,7 @@ from driver_builder.cli.plan_summary import name_of
 from driver_builder.model import permissions
 from driver_builder.nodes.actions import ApplyPlugin, LabelNode, MakeConfigMap
 from driver_builder.nodes.plan_view import DriverView
+from driver_builder.nodes.validation import Progress
 from driver_builder.objects import plugin
 from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.plan import leave, node_stages, plugin_validation
@@ -305,7 +306,7 @@ def test_the_next_validations_are_looked_for_where_something_changed(monkeypatch
     seen, asked = _fleet_at_rest(), list[str]()
     next_nodes, decide = plugin_validation.NextNodes(), plugin_validation.of_node
 
-    def traced(stages: StageView, item: Node) -> plugin_validation.PluginValidation | None:
+    def traced(stages: StageView, item: Node) -> Progress | None:
         asked.append(item.name)
         return decide(stages, item)
 
