@@ -22,8 +22,10 @@ from driver_builder.rollout.node_lock import lock_of
 from driver_builder.snapshot import pairs
 from driver_builder.snapshot.inventory import Node, Taint
 from driver_builder.snapshot.snapshot import DriverPod, Snapshot
-from driver_builder.tasks import validation_pod
-from driver_builder.tasks.pull_pod import PullPod
+from driver_builder.tasks.node_task import NodeTask
+from driver_builder.tasks.pull_pod import PULL
+from driver_builder.tasks.task_kind import State
+from driver_builder.tasks.validation_pod import VALIDATION
 from kube_api import names
 from kube_api.timestamps import timestamp
 
@@ -124,8 +126,8 @@ def _of_before(context: Context, words: str) -> CheckResult:
         words += f": {reason}: {'' if record.dependent else 'the node could not be drained: '}{record.failed}"
         words += f"; it is tried again at {timestamp(record.retry_at)}"
         return failed("pull", words, remedy_of(reason))
-    pull = next((item for item in context.snapshot.pull_pods if _is_pull_for(item, context)), None)
-    if pull is not None and not pull.is_proven:
+    pull = next((item for item in context.snapshot.tasks if _is_pull_for(item, context)), None)
+    if pull is not None and pull.state is not State.SUCCEEDED:
         look = f"kubectl -n {pull.namespace} describe pod {pull.name}"
         if not pull.message:
             return waiting("pull", f"{words}: pod {pull.name} brings the next one", look)
@@ -137,8 +139,13 @@ def _of_before(context: Context, words: str) -> CheckResult:
     return waiting("pull", words, "Wait; driver-builder plan names the pods that are next")
 
 
-def _is_pull_for(pod: PullPod, context: Context) -> bool:
-    return (pod.driver, pod.node, pod.deleting) == (context.driver.key, context.node.name, False)
+def _is_pull_for(task: NodeTask, context: Context) -> bool:
+    return (task.kind, task.driver, task.node, task.deleting) == (
+        PULL.name,
+        context.driver.key,
+        context.node.name,
+        False,
+    )
 
 
 def _no_pod(context: Context) -> CheckResult:
@@ -248,7 +255,7 @@ def _unvalidated(context: Context) -> CheckResult | None:
     found = validation_of(DriverView.of(context.snapshot, driver, context.settings), node)
     if found is None or found.state is ValidationState.VALIDATED:
         return None
-    name = validation_pod.name_of(driver.key, node.name)
+    name = VALIDATION.name_of(driver.key, node.name)
     if found.state is ValidationState.FAILED:
         logs = f"kubectl -n {driver.namespace} logs {name}"
         again = f"kubectl -n {driver.namespace} delete pod {name}; kubectl annotate node {node.name} "

@@ -12,7 +12,7 @@ from driver_builder.objects.stage_labels import Stage
 from driver_builder.plan import node_stages
 from driver_builder.plan.node_stages import NodeStages, Standing
 from driver_builder.plan.stage_view import StageView
-from driver_builder.tasks import plugin_validation_pod
+from driver_builder.tasks.validation_pod import PLUGIN_VALIDATION
 
 _OF_NO_POD = (Reason.RESOURCE_CONFLICT, Reason.DRA_NOT_SERVED, Reason.RESOURCE_SLICES_NOT_READ)
 """What is wrong with a plugin whatever its pod does."""
@@ -75,7 +75,7 @@ def _validation(context: Context, stages: StageView, found: NodeStages) -> Check
     node, driver = context.node, context.driver
     if stages.has_label(node, Stage.PLGOK) and found.labels[Stage.PLGOK]:
         return ok("plgok", f"its validation succeeded: {stages.labels[Stage.PLGOK]}")
-    name = plugin_validation_pod.name_of(driver.key, node.name)
+    name = PLUGIN_VALIDATION.name_of(driver.key, node.name)
     if found.reason is Reason.PLUGIN_VALIDATION_FAILED:
         again = f"kubectl -n {driver.namespace} delete pod {name}; "
         again += f"kubectl annotate node {node.name} {stages.labels[Stage.PLGOK]}-"

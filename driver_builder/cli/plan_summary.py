@@ -38,7 +38,6 @@ from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.plan.plan import Plan
 from driver_builder.snapshot.snapshot import Snapshot
 from driver_builder.targets.resolve import stock_of
-from driver_builder.tasks.bound_pod import PodKind
 
 NOTHING, WAIT = "nothing", "wait"
 VERBS = ("look up", "build", "cancel", "roll out", "prepare", "replace", "label", "unlabel", "remove", "unload",
@@ -46,12 +45,6 @@ VERBS = ("look up", "build", "cancel", "roll out", "prepare", "replace", "label"
          "keep tidy")  # fmt: skip
 """What an action does, in the order of a plan."""
 
-_STARTS = {
-    PodKind.UNLOAD: "unload",
-    PodKind.VALIDATION: "validate",
-    PodKind.PROOF: "validate",
-    PodKind.PULL: "prepare",
-}
 _SETTLED = (TargetState.READY, TargetState.SKIPPED, TargetState.NOT_APPLICABLE)
 
 
@@ -107,7 +100,7 @@ def verb(action: Action) -> str:  # noqa: PLR0911  # one for each action
         case DeleteDaemonSet():
             return "remove"
         case StartPod():
-            return _STARTS[action.kind]
+            return action.kind.group
         case SetFinalizer() | RememberLoaded() | DeletePod() | WidenDaemonSet() | PlaceDaemonSet() | DeleteConfigMap():
             return "keep tidy"
         case _ as never:
@@ -143,9 +136,9 @@ def name_of(action: Action) -> str:
         case DiscoverKernels():
             return "LookUpKernels"
         case StartPod():
-            return "PullImage" if action.kind is PodKind.PULL else f"Start{action.kind.capitalize()}"
+            return action.kind.action
         case DeletePod():
-            return f"Delete{action.kind.capitalize()}Pod"
+            return f"Delete{action.kind.called.capitalize()}Pod"
         case _:
             return type(action).__name__
 

@@ -12,7 +12,9 @@ from driver_builder.model.images import ImageRef
 from driver_builder.model.repositories import Repository
 from driver_builder.objects.slots import Place
 from driver_builder.targets.desired_target import Exporter
-from driver_builder.tasks.bound_pod import BoundPod, PodKind
+from driver_builder.tasks.kinds import KINDS
+from driver_builder.tasks.node_task import NodeTask
+from driver_builder.tasks.task_kind import TaskKind
 
 Json = dict[str, Any]
 
@@ -340,7 +342,7 @@ class EvictPod:
 class StartPod:
     """Create a pod that does one thing on a node, for ``driver``."""
 
-    kind: PodKind
+    kind: TaskKind
     driver: str
     manifest: Json
 
@@ -351,38 +353,35 @@ class StartPod:
 
     def __str__(self) -> str:
         pod = self.manifest["metadata"]
-        task = _TASKS[self.kind].format(driver=self.driver)
+        task = self.kind.does.format(driver=self.driver)
         return f"{task} node {self.node} (pod {pod['namespace']}/{pod['name']})"
-
-
-_TASKS = {
-    PodKind.UNLOAD: "unload {driver} from",
-    PodKind.VALIDATION: "validate {driver} on",
-    PodKind.PROOF: "prove {driver} on",
-    PodKind.PULL: "pull the next image on",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletePod:
     """Delete such a pod: it is done, or nothing waits for it any more."""
 
-    kind: PodKind
+    kind: TaskKind
     namespace: str
     name: str
     uid: str
     node: str
 
     def __str__(self) -> str:
-        return f"delete {self.kind} pod {self.namespace}/{self.name} of node {self.node}"
+        return f"delete {self.kind.called} pod {self.namespace}/{self.name} of node {self.node}"
 
 
-def delete_pods(pods: Iterable[BoundPod]) -> tuple[DeletePod, ...]:
-    """Delete the pods that are not being deleted already."""
+def start_task(kind: TaskKind, driver: str, manifest: Json) -> StartPod:
+    """Make the action that starts a task for a driver, given by its key."""
+    return StartPod(kind=kind, driver=driver, manifest=manifest)
+
+
+def delete_tasks(tasks: Iterable[NodeTask]) -> tuple[DeletePod, ...]:
+    """Delete the pods of tasks that nothing waits for, those that are not being deleted already."""
     return tuple(
-        DeletePod(kind=pod.kind, namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node)
-        for pod in pods
-        if not pod.deleting
+        DeletePod(kind=KINDS[task.kind], namespace=task.namespace, name=task.name, uid=task.uid, node=task.node)
+        for task in tasks
+        if not task.deleting
     )
 
 

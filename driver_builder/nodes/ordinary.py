@@ -25,6 +25,7 @@ from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.pairs import Pair
 from driver_builder.snapshot.snapshot import DaemonSet, DriverPod
 from driver_builder.targets.desired_target import BlockedTarget, DesiredTarget, SkippedTarget
+from driver_builder.tasks.kinds import KINDS
 from kube_api.names import SKIP_ROLLOUT_ANNOTATION, YIELDING_ANNOTATION
 
 
@@ -137,7 +138,7 @@ def _special(view: DriverView) -> frozenset[str]:
     conflicts = (name for conflict in view.conflicts for name in conflict.nodes)
     held = inventory.held(view.snapshot.nodes)
     yielding = (node.name for node in held if YIELDING_ANNOTATION in node.annotations)
-    of_pods = view.orphans.union(view.unload_pods, view.validation_pods)
+    of_pods = view.orphans.union(*(tasks for kind, tasks in view.tasks.items() if not KINDS[kind].stays))
     return of_pods.union(view.notes, view.rebuilds.pending, conflicts, yielding)
 
 

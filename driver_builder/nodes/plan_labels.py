@@ -11,6 +11,7 @@ from driver_builder.nodes.validation import Validation
 from driver_builder.objects import validated
 from driver_builder.snapshot.inventory import Node
 from driver_builder.targets.desired_target import DesiredTarget, SkippedTarget
+from driver_builder.tasks.validation_pod import VALIDATION
 
 
 def evidence_of(view: DriverView, item: DesiredTarget) -> dict[str, NodeEvidence]:
@@ -49,7 +50,7 @@ def validation_of(view: DriverView, node: Node) -> Validation | None:
         node,
         view.pods_on(node.name),
         validated.parse(node.annotations.get(view.validated)),
-        view.validation_pods.get(node.name, ()),
+        view.tasks_of(VALIDATION).get(node.name, ()),
         label=view.driver.ready_label,
         daemon_sets=view.daemon_sets,
         may_reload=may_reload(view.modules, view.rebuilds),

@@ -35,8 +35,8 @@ from driver_builder.snapshot.snapshot import DaemonSet, DriverPod, FailedBuild, 
 from driver_builder.targets.conflicts import Conflict
 from driver_builder.targets.dependencies import NONE, Dependencies
 from driver_builder.targets.desired_target import DesiredTarget, TemplateVersions
-from driver_builder.tasks.unload_pod import UnloadPod
-from driver_builder.tasks.validation_pod import ValidationPod
+from driver_builder.tasks.node_task import NodeTask
+from driver_builder.tasks.task_kind import TaskKind
 from kube_api import names
 
 DEFAULT_LOADER_IMAGE = "driverwright/loader:latest"
@@ -164,10 +164,8 @@ class DriverView:
     notes: Mapping[str, NodeNote]
     orphans: frozenset[str] = frozenset()
     """Nodes with pods whose DaemonSet is gone."""
-    unload_pods: Mapping[str, list[UnloadPod]] = field(default_factory=dict)
-    """By node."""
-    validation_pods: Mapping[str, list[ValidationPod]] = field(default_factory=dict)
-    """By node."""
+    tasks: Mapping[str, Mapping[str, list[NodeTask]]] = field(default_factory=dict)
+    """By kind and node."""
     conflicts: tuple[Conflict, ...] = ()
     """What the driver must leave to others."""
     resource_kept: Mapping[str, str] = field(default_factory=dict)
@@ -199,12 +197,9 @@ class DriverView:
         """Take from a snapshot what concerns one driver."""
         daemon_sets = of_driver(snapshot.daemon_sets, driver.key)
         known_pairs = pairs.pairs(daemon_sets)
-        unload_pods: dict[str, list[UnloadPod]] = {}
-        for unload_pod in sorted(of_driver(snapshot.unload_pods, driver.key), key=lambda item: item.name):
-            unload_pods.setdefault(unload_pod.node, []).append(unload_pod)
-        validation_pods: dict[str, list[ValidationPod]] = {}
-        for validation_pod in of_driver(snapshot.validation_pods, driver.key):
-            validation_pods.setdefault(validation_pod.node, []).append(validation_pod)
+        tasks: dict[str, dict[str, list[NodeTask]]] = {}
+        for task in sorted(of_driver(snapshot.tasks, driver.key), key=lambda item: item.name):
+            tasks.setdefault(task.kind, {}).setdefault(task.node, []).append(task)
         return cls(
             snapshot=snapshot,
             settings=settings,
@@ -215,8 +210,7 @@ class DriverView:
             own_pods=pods_of(snapshot.pods, driver.key),
             before=previous_targets(driver.status),
             orphans=frozenset(pod.node for pod in of_driver(snapshot.orphaned_pods, driver.key)),
-            unload_pods=unload_pods,
-            validation_pods=validation_pods,
+            tasks=tasks,
             notes=previous_notes(driver.status),
             record=loaded.annotation(driver.key),
             others=snapshot.nodes,
@@ -227,6 +221,15 @@ class DriverView:
         pods = self.own_pods.on(node)
         pair = self.pairs.get(pods[0].target) if self.pairs and pods else None
         return pods if pair is None or node not in self.nodes else pair.seen_on(self.nodes[node], self.wave_label, pods)
+
+    def tasks_of(self, kind: TaskKind) -> Mapping[str, list[NodeTask]]:
+        """Return the driver's tasks of a kind by node."""
+        return self.tasks.get(kind.name, {})
+
+    def room(self, kind: TaskKind) -> int:
+        """Return how many pods of a kind may start now."""
+        tasks = () if kind.stays else self.tasks_of(kind).values()
+        return max(0, kind.most - sum(task.ended_at is None for found in tasks for task in found))
 
     @property
     def yield_label(self) -> str:

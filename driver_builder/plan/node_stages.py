@@ -21,6 +21,7 @@ from driver_builder.plan.stage_view import StageView, read_time
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.resource_slices import SlicesUnread
 from driver_builder.targets import resource_conflicts
+from driver_builder.tasks.node_task import Next
 
 REGISTER_SECONDS = 60.0
 """So long after its plugin started a node may be without the resource, or with that of an earlier plugin: the kubelet
@@ -135,15 +136,15 @@ def _decide(stages: StageView, node: Node, standing: Standing) -> NodeStages:
     labels[Stage.PLGOK] = found.state is ValidationState.VALIDATED if is_known else was
     # The pod is for a plugin that a label has said is there: it would wait for it otherwise.
     has_resource = plugin.missing_since is None and not plugin.is_held
-    may_start = found.starts and stages.has_label(node, Stage.PLUG) and has_resource
-    times = [time for time in (plugin.due_at, found.due_at) if time is not None]
+    may_start = found.step.next is Next.START and stages.has_label(node, Stage.PLUG) and has_resource
+    times = [time for time in (plugin.due_at, found.step.at) if time is not None]
     return NodeStages(
         labels=labels,
-        actions=found.actions,
+        actions=plugin_validation.actions_of(stages, node, found),
         why=found.why or plugin.why,
         missing_since=plugin.missing_since,
         reason=Reason.PLUGIN_VALIDATION_FAILED if found.state is ValidationState.FAILED else plugin.reason,
-        starts=found.subject if may_start else "",
+        starts=found.record.subject if may_start else "",
         due_at=min(times, default=None),
     )
 

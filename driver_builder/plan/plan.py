@@ -41,9 +41,10 @@ from driver_builder.plan import leave, plan_loaded, plan_stages, removal, vacant
 from driver_builder.plan.drift import repair
 from driver_builder.plan.pending_taint import taint, untaint
 from driver_builder.plan.plan_memory import Inputs, PlanMemory
-from driver_builder.plan.proof_step import forget_proofs, prove, without_label
+from driver_builder.plan.proof_step import PROVE, without_label
 from driver_builder.plan.removal import Leaving
-from driver_builder.plan.validation_step import forget, validate
+from driver_builder.plan.run_tasks import Case, Work, run
+from driver_builder.plan.validation_step import VALIDATE
 from driver_builder.prebuild.node_pools import follows
 from driver_builder.prebuild.prebuild import plan_prebuilds
 from driver_builder.prebuild.upgrade_labels import label_moves
@@ -72,6 +73,9 @@ from driver_builder.targets.shared_work import SharedWork, written_needs
 
 Json = dict[str, Any]
 Result = TypeVar("Result")
+
+WORKS: tuple[Work, ...] = (PROVE, VALIDATE)
+"""What runs tasks on a driver's nodes, besides its removals, stages and waves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +192,7 @@ def _together(
     parts = tuple(parts)
     nodes, pressed = inventory.held(snapshot.nodes), inventory.pressed(snapshot.nodes)
     holds = Holds.of(nodes, snapshot.now, pressed, snapshot.locks_first_seen)
-    pulls = Pulls.of(snapshot.pull_pods, snapshot.now, inventory.by_name(snapshot.nodes))
+    pulls = Pulls.of(snapshot.tasks, snapshot.now, inventory.by_name(snapshot.nodes))
     order = Order.of(parts, needs, snapshot)
     namespaces = settings.template_versions.permissions.drain_namespaces
 
@@ -332,20 +336,19 @@ def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, me
     )
     staged = plan_stages.plan_stages(view, tolerant, known, relabelled, leaving.nodes)
     repairs = repair(view, parts, leaving.nodes.union(leave.refuted(view)))
-    validating = validate(view, driver.spec, parts, leaving.nodes)
-    proving = prove(view, leaving.nodes)
+    case = Case(view=view, spec=driver.spec, parts=parts, leaving=leaving.nodes)
+    tasks = [run(work, case) for work in WORKS]
     tainted = taint(view, parts, leaving.nodes, nameless.keys())
     actions += (
         *repairs.actions,
-        *proving.actions,
-        *validating.actions,
+        *(action for done, _ in tasks for action in done),
         *staged.actions,
         *ahead.actions,
         *labels,
         *tainted,
     )
     actions = [_tolerating(action, inputs.pending) for action in actions] if inputs.pending else actions
-    at_work = (proving.requeue_at, validating.requeue_at, staged.requeue_at, rebuilds.heard_at)
+    at_work = (*(due_at for _, due_at in tasks), staged.requeue_at, rebuilds.heard_at)
     own = (leaving.requeue_at, going.requeue_at, repairs.requeue_at, *at_work)
     times = (ahead.requeue_at, rolled.requeue_at, *own, *(part.requeue_at for part in parts))
     return DriverPlan(
@@ -419,8 +422,8 @@ def _plan_removal(view: DriverView, labels: tuple[LabelNode, ...]) -> DriverPlan
         return replace(view.nothing_new, actions=(*_untrue_labels(view), *labels), unloading=held)
     behind = leave.staying(view, view.nodes)
     going = leave.with_staying(view, removal.remove(view, view.nodes.keys() - behind.keys()), behind)
-    actions: list[Action] = [*forget(view, view.nodes.values()), *untaint(view, view.nodes.values())]
-    actions += (*forget_proofs(view), *removal.forget_outside(view))
+    actions: list[Action] = [action for work in reversed(WORKS) for action in work.end(view)]
+    actions += (*untaint(view, view.nodes.values()), *removal.forget_outside(view))
     actions += (*going.actions, *plan_stages.remove(view), *labels)
     if not going.holds:
         actions += removal.delete_daemon_sets(view, view.daemon_sets)

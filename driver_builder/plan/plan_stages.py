@@ -32,6 +32,7 @@ from driver_builder.plan.plugin_account import NO_ACCOUNT, PluginAccount, plugin
 from driver_builder.plan.stage_view import StageView
 from driver_builder.snapshot.inventory import Node
 from driver_builder.targets import permissions
+from driver_builder.tasks.validation_pod import PLUGIN_VALIDATION
 from kube_api.text import first_few
 
 
@@ -220,11 +221,10 @@ def _on_nodes(stages: StageView, view: DriverView, every: Mapping[str, NodeStage
 
 def _starts(stages: StageView, view: DriverView, every: Mapping[str, NodeStages]) -> tuple[Action, ...]:
     """Start the validations that are next, within their limit."""
-    running = sum(pod.ended_at is None for pods in stages.validations.values() for pod in pods)
     users = view.snapshot.resource_users
     due = [name for name, found in every.items() if found.starts and name in users]
     made: list[Action] = []
-    for name in islice(due, max(0, plugin_validation.MAX_PODS - running)):
+    for name in islice(due, view.room(PLUGIN_VALIDATION)):
         made += plugin_validation.start(stages, view.nodes[name], every[name].starts, users)[0]
     return tuple(made)
 

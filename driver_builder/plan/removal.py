@@ -31,14 +31,11 @@ from driver_builder.snapshot import inventory
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.snapshot import DriverPod
 from driver_builder.targets.desired_target import DesiredTarget, SkippedTarget
-from driver_builder.tasks.bound_pod import PodKind
+from driver_builder.tasks.unload_pod import UNLOAD
 from kube_api import names
 
 OUTSIDE_SECONDS = 600
 """How long a node keeps a driver that no longer selects it: labels may come back."""
-
-MAX_PODS = 100
-"""Unload pods of one driver that run at the same time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +169,7 @@ def _is_to_yield(view: DriverView, node: Node) -> bool:
 
 def left(view: DriverView, others: Collection[str]) -> Iterator[str]:
     """Return the nodes besides ``others`` that the driver has left, and where an unload pod is left of that."""
-    for name in sorted(view.unload_pods):
+    for name in sorted(view.tasks_of(UNLOAD)):
         if name in view.nodes and name not in others and memory_of(view, view.nodes[name]) is None:
             yield name
 
@@ -221,11 +218,11 @@ def delete_daemon_sets(view: DriverView, targets: Iterable[str]) -> tuple[Delete
 
 
 def _limited(view: DriverView, steps: Mapping[str, Step]) -> dict[str, Step]:
-    """Start at most :data:`MAX_PODS` pods at the same time."""
-    left = MAX_PODS - sum(pod.ended_at is None for pods in view.unload_pods.values() for pod in pods)
+    """Start no more pods than there is room for."""
+    left = view.room(UNLOAD)
     made = {}
     for name, item in steps.items():
-        starts = any(isinstance(action, StartPod) and action.kind is PodKind.UNLOAD for action in item.actions)
+        starts = any(isinstance(action, StartPod) for action in item.actions)
         made[name] = replace(item, actions=()) if starts and left <= 0 else item
         left -= starts
     return made

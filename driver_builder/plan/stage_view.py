@@ -14,18 +14,19 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.stage_settings import StageSettings
 from driver_builder.base.memo import remembers_last
 from driver_builder.model import resource_claim
-from driver_builder.nodes.actions import Action, LabelNode, delete_pods
+from driver_builder.nodes.actions import Action, LabelNode, delete_tasks
 from driver_builder.objects import gpu_profiles, plugin
 from driver_builder.objects.manifests import DRIVER_LABEL
 from driver_builder.objects.plugin import PluginPod, PluginSet
 from driver_builder.objects.stage_labels import Stage, stage_label
-from driver_builder.snapshot.by_driver import of_driver
+from driver_builder.snapshot.by_driver import of_driver, tasks_of
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.node_pods import NodePod, NodePods
 from driver_builder.snapshot.resource_slices import NodeSlice, SlicesUnread
 from driver_builder.snapshot.snapshot import Snapshot
 from driver_builder.targets.resource_conflicts import Kept
-from driver_builder.tasks.validation_pod import ValidationPod
+from driver_builder.tasks.node_task import NodeTask
+from driver_builder.tasks.validation_pod import PLUGIN_VALIDATION
 from kube_api.timestamps import LATEST
 
 LEAVE_SECONDS = 120.0
@@ -45,7 +46,7 @@ class StageView:
     plugin_set: PluginSet | None = None
     pods: Mapping[str, tuple[PluginPod, ...]] = field(default_factory=dict)
     """By node, those of the plugin."""
-    validations: Mapping[str, tuple[ValidationPod, ...]] = field(default_factory=dict)
+    validations: Mapping[str, tuple[NodeTask, ...]] = field(default_factory=dict)
     """By node, those that validate the plugin."""
     labels: Mapping[Stage, str] = field(default_factory=dict)
     kept: Kept = field(default_factory=dict)
@@ -69,7 +70,7 @@ class StageView:
             now=snapshot.now,
             plugin_set=plugin_set,
             pods=_by_node(of_driver(snapshot.plugin_pods, driver.key)),
-            validations=_by_node(of_driver(snapshot.plugin_validation_pods, driver.key)),
+            validations=_by_node(tasks_of(snapshot.tasks, driver.key, PLUGIN_VALIDATION)),
             labels={stage: stage_label(driver.key, stage) for stage in Stage},
             kept=kept,
             node_pods=snapshot.resource_users,
@@ -156,7 +157,7 @@ class StageView:
 
     def delete(self, node: str) -> tuple[Action, ...]:
         """Delete the pods that validate the plugin on a node."""
-        return delete_pods(self.validations.get(node, ()))
+        return delete_tasks(self.validations.get(node, ()))
 
 
 def user_of(found: NodePods, resources: Iterable[str]) -> NodePod | None:
@@ -166,7 +167,7 @@ def user_of(found: NodePods, resources: Iterable[str]) -> NodePod | None:
     return next((pod for pod in pods if not wanted.isdisjoint(pod.resources)), None)
 
 
-_OnNode = TypeVar("_OnNode", PluginPod, ValidationPod, NodeSlice)
+_OnNode = TypeVar("_OnNode", PluginPod, NodeTask, NodeSlice)
 
 
 @remembers_last(8)

@@ -17,11 +17,11 @@ from driver_builder.objects import loaded
 from driver_builder.objects.yielding import OUTSIDE, Yielding, has_yielded, is_held_out, label_of, yielding_of
 from driver_builder.rollout.drivers_on_nodes import DriversOnNodes, wave_label_of
 from driver_builder.snapshot import inventory
-from driver_builder.snapshot.by_driver import of_driver
+from driver_builder.snapshot.by_driver import tasks_of
 from driver_builder.snapshot.inventory import Node
 from driver_builder.targets.dependencies import NONE, unload_order
 from driver_builder.targets.resolve_target import mapping_for
-from driver_builder.tasks.bound_pod import PodKind
+from driver_builder.tasks.unload_pod import UNLOAD
 from kube_api.names import label_value
 
 
@@ -227,8 +227,9 @@ class Clearance:
         """Return whether an unload pod of a driver may run on a node, or is made now: each one ends or is given up."""
         part = self.known.parts.get(driver)
         actions = part.actions if part is not None else ()
-        starts = (item.node for item in actions if isinstance(item, StartPod) and item.kind is PodKind.UNLOAD)
-        running = (pod.node for pod in of_driver(self.known.snapshot.unload_pods, driver) if pod.ended_at is None)
+        starts = (item.node for item in actions if isinstance(item, StartPod) and item.kind is UNLOAD)
+        unloads = tasks_of(self.known.snapshot.tasks, driver, UNLOAD)
+        running = (task.node for task in unloads if task.ended_at is None)
         return node.name in {*starts, *running}
 
     def _stuck(self, node: Node, driver: DriverKey) -> str:

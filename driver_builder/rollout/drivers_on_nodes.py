@@ -17,11 +17,12 @@ from driver_builder.nodes.standing import Placed
 from driver_builder.objects import loaded
 from driver_builder.objects.yielding import Yielding, yielding_of
 from driver_builder.snapshot import inventory, pairs
-from driver_builder.snapshot.by_driver import of_driver, pods_of
+from driver_builder.snapshot.by_driver import of_driver, pods_of, tasks_of
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.pairs import Pair
 from driver_builder.snapshot.snapshot import DaemonSet, DriverPod, Snapshot
 from driver_builder.targets.dependencies import NONE, Dependencies, unload_order
+from driver_builder.tasks.unload_pod import UNLOAD
 from kube_api import names
 
 
@@ -170,7 +171,7 @@ class DriversOnNodes:
         if pods_of(self.snapshot.pods, driver).on(node.name):
             return False
         orphaned = (pod.node for pod in of_driver(self.snapshot.orphaned_pods, driver))
-        unloading = (pod.node for pod in of_driver(self.snapshot.unload_pods, driver))
+        unloading = (task.node for task in tasks_of(self.snapshot.tasks, driver, UNLOAD))
         return node.name not in {*orphaned, *unloading}
 
 

@@ -12,8 +12,9 @@ from driver_builder.nodes.actions import TakeNode
 from driver_builder.nodes.plan_view import Alone, DriverPlan, unguarded
 from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.order import Order
-from driver_builder.rollout.pulls import MAX_PULLS, Pulls
+from driver_builder.rollout.pulls import Pulls
 from driver_builder.rollout.wave_fleet import MAX_LISTED
+from driver_builder.tasks.pull_pod import PULL
 from kube_api.text import first_few
 
 
@@ -151,7 +152,7 @@ def _with_images(part: DriverPlan, dependents: Mapping[DriverKey, _Needed]) -> D
         return part
     # Its own wave says better what a node gets.
     images = {**needed.first, **part.images}
-    waves = ((frozenset(part.images), part.pulls), (frozenset(needed.later), MAX_PULLS), *needed.by_wave)
+    waves = ((frozenset(part.images), part.pulls), (frozenset(needed.later), PULL.most), *needed.by_wave)
     return replace(part, images={**images, **needed.later, **images}, pulled_for=waves)
 
 

@@ -60,7 +60,7 @@ def prepare(
     ``order`` says which drivers depend on others. Drains evict pods in ``drain_namespaces``, None for all. An error on
     a node keeps what is there; of a driver whose work ends in an error ``alone`` returns the plan.
     """
-    pulls = Pulls.of(snapshot.pull_pods, snapshot.now) if pulls is None else pulls
+    pulls = Pulls.of(snapshot.tasks, snapshot.now) if pulls is None else pulls
     nodes, parts = inventory.by_name(snapshot.nodes), tuple(parts)
     order = Order.of(parts, {}, snapshot) if order is None else order
     held: dict[str, list[Node]] = {}

@@ -8,6 +8,8 @@ from driver_builder.base.memo import remembers_last
 from driver_builder.base.persistent import Layered, Pieces, changes, cut
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.snapshot.snapshot import DriverPod
+from driver_builder.tasks.node_task import NodeTask
+from driver_builder.tasks.task_kind import TaskKind
 
 _OnNode = DriverPod | tuple[DriverPod, ...]
 """Mostly there is one pod on a node: thousands of tuples of one pod each are not made."""
@@ -118,3 +120,14 @@ def _grouped(items: Sequence[OfDriver]) -> Mapping[DriverKey, tuple[OfDriver, ..
     for item in items:
         groups.setdefault(item.driver, []).append(item)
     return {driver: tuple(found) for driver, found in groups.items()}
+
+
+def tasks_of(tasks: Sequence[NodeTask], driver: str, kind: TaskKind) -> tuple[NodeTask, ...]:
+    """Return the tasks of a kind that are one driver's, given by its key."""
+    return _by_kind(of_driver(tasks, driver)).get(kind.name, ())
+
+
+@remembers_last(16)
+def _by_kind(tasks: tuple[NodeTask, ...]) -> Mapping[str, tuple[NodeTask, ...]]:
+    kinds = {task.kind for task in tasks}
+    return {kind: tuple(task for task in tasks if task.kind == kind) for kind in kinds}

@@ -19,10 +19,8 @@ from driver_builder.objects.slots import ONLY, Slot
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.node_pods import EvictionRefused, NodePods
 from driver_builder.snapshot.resource_slices import NodeSlice, SlicesUnread
-from driver_builder.tasks.proof_pod import Program, ProofPod
-from driver_builder.tasks.pull_pod import PullPod
-from driver_builder.tasks.unload_pod import UnloadPod
-from driver_builder.tasks.validation_pod import ValidationPod
+from driver_builder.tasks.node_task import NodeTask
+from driver_builder.tasks.proof_pod import Program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,11 +228,8 @@ class Snapshot:
     pods: Sequence[DriverPod] = ()
     """Those that our DaemonSets control."""
     orphaned_pods: tuple[OrphanedPod, ...] = ()
-    unload_pods: tuple[UnloadPod, ...] = ()
-    validation_pods: tuple[ValidationPod, ...] = ()
-    proof_pods: tuple[ProofPod, ...] = ()
-    """Their reports are in ``pods`` already."""
-    pull_pods: tuple[PullPod, ...] = ()
+    tasks: tuple[NodeTask, ...] = ()
+    """Of all kinds. The reports of proofs are in ``pods`` already."""
     plugin_sets: tuple[PluginSet, ...] = ()
     plugin_pods: tuple[PluginPod, ...] = ()
     """Also those whose DaemonSet is gone: they still use the driver."""
@@ -249,7 +244,6 @@ class Snapshot:
     """By DRA driver that is a plugin, its ResourceSlices on nodes."""
     slices_unread: SlicesUnread | None = None
     """Why these are not known; None where they are, and where nobody needs them."""
-    plugin_validation_pods: tuple[ValidationPod, ...] = ()
     resource_users: Mapping[str, NodePods] = field(default_factory=dict)
     """All pods of the nodes where a plugin is validated next, or where its resources may be in use and none is left."""
     terminating_namespaces: frozenset[str] = frozenset()

@@ -49,7 +49,8 @@ from driver_builder.snapshot.node_pods import EvictionRefused, NodePod, NodePods
 from driver_builder.snapshot.snapshot import FailedBuild
 from driver_builder.targets.resolve_all import resolve_all
 from driver_builder.tasks import unload_pod, validation_pod
-from driver_builder.tasks.bound_pod import PodKind
+from driver_builder.tasks.unload_pod import UNLOAD
+from driver_builder.tasks.validation_pod import VALIDATION
 from feature_rules.model import Taint
 from kube_api import names
 from kube_api.client import STRATEGIC_MERGE_PATCH, Client
@@ -221,13 +222,13 @@ def test_driver_builder_may_carry_out_every_action(builder: Client, root: Client
         DriverKey("driverwright/rbac"), load, node="node-a", boot_id="b", image="r/l:1", owner=owner
     )
     name_of_pod = pod["metadata"]["name"]
-    unload = StartPod(kind=PodKind.UNLOAD, driver="driverwright/rbac", manifest=pod)
+    unload = StartPod(kind=UNLOAD, driver="driverwright/rbac", manifest=pod)
     assert executor.perform((remember, unload)) == ()
     assert root.get(NODES.path(name="node-a"))["metadata"]["annotations"][memory] == "{}"
     made_pod = root.get(PODS.path(namespace=NAMESPACE, name=name_of_pod))
     forget = dataclasses.replace(remember, value=None)
     made_uid = made_pod["metadata"]["uid"]
-    done = DeletePod(kind=PodKind.UNLOAD, namespace=NAMESPACE, name=name_of_pod, uid=made_uid, node="node-a")
+    done = DeletePod(kind=UNLOAD, namespace=NAMESPACE, name=name_of_pod, uid=made_uid, node="node-a")
     assert executor.perform((forget, done)) == ()
     assert builder.get(NAMESPACES.path(name=NAMESPACE))["metadata"]["name"] == NAMESPACE
     release = SetFinalizer(namespace=NAMESPACE, name="rbac", present=False)
@@ -243,7 +244,7 @@ def test_driver_builder_may_validate(builder: Client, root: Client) -> None:
     asked = dataclasses.replace(asked, uid=uid)
     pod = validation_pod.manifest(asked, factories.spec_of(asked), node="node-a", subject="0" * 16)
     name, record = pod["metadata"]["name"], "validated.driverwright.io/driverwright.rbac"
-    begin = StartPod(kind=PodKind.VALIDATION, driver="driverwright/rbac", manifest=pod)
+    begin = StartPod(kind=VALIDATION, driver="driverwright/rbac", manifest=pod)
     end = RememberValidated(node="node-a", driver="driverwright/rbac", annotation=record, value="{}", why="")
     queue = BuildQueue(lambda *_: "", wake=lambda: None)
     executor = Executor(builder, queue)
@@ -251,7 +252,7 @@ def test_driver_builder_may_validate(builder: Client, root: Client) -> None:
         assert executor.perform((begin, end)) == ()
         assert root.get(NODES.path(name="node-a"))["metadata"]["annotations"][record] == "{}"
         made = root.get(PODS.path(namespace=NAMESPACE, name=name))["metadata"]["uid"]
-        gone = DeletePod(kind=PodKind.VALIDATION, namespace=NAMESPACE, name=name, uid=made, node="node-a")
+        gone = DeletePod(kind=VALIDATION, namespace=NAMESPACE, name=name, uid=made, node="node-a")
         assert executor.perform((dataclasses.replace(end, value=None), gone)) == ()
     finally:
         queue.stop()

@@ -40,7 +40,7 @@ from driver_builder.snapshot.inspector import Inspector
 from driver_builder.snapshot.node_pods import EvictionRefused
 from driver_builder.snapshot.snapshot import FailedBuild, Snapshot
 from driver_builder.targets.resolve_all import ResolveMemory
-from driver_builder.tasks import plugin_validation_pod, pull_pod, unload_pod, validation_pod
+from driver_builder.tasks import pull_pod, unload_pod, validation_pod
 from kube_api import names
 from kube_api.client import Object, Writer
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES, PODS
@@ -140,7 +140,7 @@ class World:
         for pod in self.pods_on(name):
             if _is_driver_pod(pod):
                 pod["status"] = {}
-            elif validation_pod.VALIDATION_LABEL in _labels(pod) and not pod.get("status"):
+            elif validation_pod.VALIDATION.label in _labels(pod) and not pod.get("status"):
                 pod["status"] = {"phase": "Failed", "message": "the node has booted"}
         annotations = {names.BOOT_ID_ANNOTATION: boot_id}
         body = {"metadata": {"labels": {names.KERNEL_VERSION_LABEL: kernel}, "annotations": annotations}}
@@ -451,12 +451,12 @@ class World:
         """Let each new pull pod bring its image, but for images that registries refuse to nodes."""
         for _, pod in self._objects("pods"):
             has_ended = (pod.get("status") or {}).get("phase") == "Succeeded"
-            if pull_pod.PULL_LABEL in _labels(pod) and not has_ended and pod["spec"]["nodeName"] not in self.dead:
+            if pull_pod.PULL.label in _labels(pod) and not has_ended and pod["spec"]["nodeName"] not in self.dead:
                 is_refused = pod["spec"]["nodeName"] in self.without_images
                 is_refused = is_refused or _labels(pod)[manifests.DRIVER_LABEL] in self.unpulled
                 waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
                 ended = {"terminated": {"exitCode": 0, "finishedAt": timestamp(self.now)}}
-                container = {"name": pull_pod.CONTAINER, "state": waiting if is_refused else ended}
+                container = {"name": pull_pod.PULL.container, "state": waiting if is_refused else ended}
                 container |= {} if is_refused else {"imageID": pod["spec"]["containers"][0]["image"]}
                 phase = "Pending" if is_refused else "Succeeded"
                 pod["status"] = {"phase": phase, "containerStatuses": [container]}
@@ -519,7 +519,7 @@ class World:
     def _unload(self) -> None:
         """Play each new unload pod: it takes all of its modules, or none while somebody uses them."""
         for _, pod in self._objects("pods"):
-            if pod.get("status") or unload_pod.UNLOAD_LABEL not in _labels(pod):
+            if pod.get("status") or unload_pod.UNLOAD.label not in _labels(pod):
                 continue
             if pod["spec"]["nodeName"] in self.dead:
                 continue
@@ -540,7 +540,7 @@ class World:
             pod["status"] = {
                 "phase": "Succeeded",
                 "startTime": timestamp(self.now),
-                "containerStatuses": [{"name": unload_pod.CONTAINER, "state": {"terminated": ended}}],
+                "containerStatuses": [{"name": unload_pod.UNLOAD.container, "state": {"terminated": ended}}],
             }
 
     def _validate(self) -> None:
@@ -548,8 +548,8 @@ class World:
         for _, pod in self._objects("pods"):
             node = pod["spec"]["nodeName"]
             is_new = not pod.get("status") and "deletionTimestamp" not in pod["metadata"]
-            is_of_plugin = plugin_validation_pod.PLUGIN_VALIDATION_LABEL in _labels(pod)
-            is_ours = is_of_plugin or validation_pod.VALIDATION_LABEL in _labels(pod)
+            is_of_plugin = validation_pod.PLUGIN_VALIDATION.label in _labels(pod)
+            is_ours = is_of_plugin or validation_pod.VALIDATION.label in _labels(pod)
             if not is_new or not is_ours or node in self.dead | self.validating:
                 continue
             done = self.plugin_validations if is_of_plugin else self.validations
@@ -560,7 +560,7 @@ class World:
             pod["status"] = {
                 "phase": "Failed" if fails else "Succeeded",
                 "startTime": timestamp(self.now),
-                "containerStatuses": [{"name": validation_pod.CONTAINER, "state": {"terminated": ended}}],
+                "containerStatuses": [{"name": validation_pod.VALIDATION.container, "state": {"terminated": ended}}],
             }
 
     def _plug(self) -> None:

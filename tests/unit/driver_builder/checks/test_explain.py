@@ -28,7 +28,7 @@ from driver_builder.snapshot.inventory import Taint
 from driver_builder.snapshot.snapshot import FailedBuild, Snapshot, SourceMissing, Suspension
 from driver_builder.tasks import validation_pod
 from driver_builder.tasks.proof_pod import Program
-from driver_builder.tasks.pull_pod import PullPod
+from driver_builder.tasks.pull_pod import PULL
 from kube_api import names
 from kube_api.node_lock import render_lock
 from kube_api.timestamps import timestamp
@@ -49,6 +49,7 @@ from tests.support.driver_builder.factories import (
     ready_snapshot,
     snapshot,
     spec_of,
+    task,
     wanted,
     with_images,
 )
@@ -133,9 +134,7 @@ def undrained(failed: str = "pod apps/web stays", **changes: Any) -> Snapshot:
 
 def ahead(message: str = "") -> Snapshot:
     """Make a snapshot in which the next image is brought to the node."""
-    key = DriverKey(f"{NAMESPACE}/edu")
-    pull = PullPod(namespace=NAMESPACE, name="edu-pull", uid="p", driver=key, node="node-a", image="i", message=message)
-    return replace(with_pod(fingerprint=OLD), pull_pods=(pull,))
+    return replace(with_pod(fingerprint=OLD), tasks=(task(PULL, "i", message=message),))
 
 
 def not_loaded(result: str, message: str = "", program: Program | None = None) -> Snapshot:

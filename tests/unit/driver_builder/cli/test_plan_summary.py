@@ -13,7 +13,11 @@ from driver_builder.model.image_state import Absent, Unreachable
 from driver_builder.nodes.actions import DeletePod, StartPod
 from driver_builder.plan.plan import plan
 from driver_builder.snapshot.snapshot import Snapshot
-from driver_builder.tasks.bound_pod import PodKind
+from driver_builder.tasks.proof_pod import PROOF
+from driver_builder.tasks.pull_pod import PULL
+from driver_builder.tasks.task_kind import TaskKind
+from driver_builder.tasks.unload_pod import UNLOAD
+from driver_builder.tasks.validation_pod import PLUGIN_VALIDATION, VALIDATION
 from tests.support.driver_builder.factories import (
     KERNEL,
     NAMESPACE,
@@ -112,18 +116,23 @@ def test_the_name_of_an_action_in_the_output_stays() -> None:
 @pytest.mark.parametrize(
     ("kind", "starts", "deletes"),
     [
-        (PodKind.UNLOAD, ("StartUnload", "unload", "unload a/b from node n (pod a/p)"), "DeleteUnloadPod"),
+        (UNLOAD, ("StartUnload", "unload", "unload a/b from node n (pod a/p)"), "DeleteUnloadPod"),
         (
-            PodKind.VALIDATION,
+            VALIDATION,
             ("StartValidation", "validate", "validate a/b on node n (pod a/p)"),
             "DeleteValidationPod",
         ),
-        (PodKind.PROOF, ("StartProof", "validate", "prove a/b on node n (pod a/p)"), "DeleteProofPod"),
-        (PodKind.PULL, ("PullImage", "prepare", "pull the next image on node n (pod a/p)"), "DeletePullPod"),
+        (
+            PLUGIN_VALIDATION,
+            ("StartValidation", "validate", "validate the device plugin of a/b on node n (pod a/p)"),
+            "DeleteValidationPod",
+        ),
+        (PROOF, ("StartProof", "validate", "prove a/b on node n (pod a/p)"), "DeleteProofPod"),
+        (PULL, ("PullImage", "prepare", "pull the next image on node n (pod a/p)"), "DeletePullPod"),
     ],
 )
 def test_pods_that_do_one_thing_have_names_by_what_they_do(
-    kind: PodKind, starts: tuple[str, str, str], deletes: str
+    kind: TaskKind, starts: tuple[str, str, str], deletes: str
 ) -> None:
     """Programs read name, verb and text of each action."""
     manifest = {"metadata": {"namespace": "a", "name": "p"}, "spec": {"nodeName": "n"}}
@@ -131,7 +140,7 @@ def test_pods_that_do_one_thing_have_names_by_what_they_do(
     assert (name_of(start), verb(start), str(start)) == starts
     delete = DeletePod(kind=kind, namespace="a", name="p", uid="u", node="n")
     assert (name_of(delete), verb(delete)) == (deletes, "keep tidy")
-    assert str(delete) == f"delete {kind.value} pod a/p of node n"
+    assert str(delete) == f"delete {kind.called} pod a/p of node n"
 
 
 def test_a_driver_in_trouble_says_which() -> None:

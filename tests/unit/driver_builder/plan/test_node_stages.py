@@ -14,7 +14,7 @@ from driver_builder.plan.node_stages import Standing, labels_of, of_node
 from driver_builder.plan.stage_view import LEAVE_SECONDS, StageView
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.snapshot import Snapshot
-from driver_builder.tasks import plugin_validation_pod
+from driver_builder.tasks import validation_pod
 from kube_api import names
 from kube_api.timestamps import timestamp
 from tests.support.driver_builder.factories import NAMESPACE, NOW, driver, node, spec_of
@@ -30,7 +30,7 @@ WORKS, SILENT, GONE = Standing(is_valid=True, works=True), Standing(is_valid=Tru
 LOADS = '{"loads":[]}'
 SETTINGS = spec_of(CONTAINER).stages
 assert SETTINGS is not None
-SUBJECT = plugin_validation_pod.subject_of(SETTINGS, loaded=LOADS)
+SUBJECT = validation_pod.plugin_subject_of(SETTINGS, loaded=LOADS)
 
 
 def a_node(*stages: Stage, has: bool = True, record: Validated | None = None) -> Node:

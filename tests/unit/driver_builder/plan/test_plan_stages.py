@@ -11,6 +11,7 @@ from driver_builder.model import permissions
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.actions import ApplyPlugin, LabelNode, MakeConfigMap
 from driver_builder.nodes.plan_view import DriverView
+from driver_builder.nodes.validation import Progress
 from driver_builder.objects import plugin
 from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.plan import leave, node_stages, plugin_validation
@@ -23,7 +24,7 @@ from driver_builder.snapshot.by_driver import PodsOfDriver
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.node_pods import NodePod, NodePods
 from driver_builder.snapshot.snapshot import DriverPod, Snapshot
-from driver_builder.tasks import plugin_validation_pod
+from driver_builder.tasks import validation_pod
 from kube_api.names import PENDING_TAINT, UPGRADING_TAINT
 from tests.support.driver_builder.factories import NOW, SETTINGS, driver, node, ready_snapshot, spec_of
 from tests.unit.driver_builder.world.test_world_stages import CHAIN, PLGOK, fleet, settle
@@ -167,7 +168,7 @@ def test_a_validation_requests_the_resource_without_privileges_and_without_a_pri
     settings = spec_of(container).stages
     assert settings is not None
     assert settings.plugin_validation is not None
-    made = plugin_validation_pod.manifest(
+    made = validation_pod.plugin_manifest(
         container, settings.plugin_validation, node="node-a", subject="f" * 16, resource="example.com/edu"
     )
     (item,) = made["spec"]["containers"]
@@ -306,7 +307,7 @@ def test_the_next_validations_are_looked_for_where_something_changed(monkeypatch
     seen, asked = _fleet_at_rest(), list[str]()
     next_nodes, decide = plugin_validation.NextNodes(), plugin_validation.of_node
 
-    def traced(stages: StageView, item: Node) -> plugin_validation.PluginValidation | None:
+    def traced(stages: StageView, item: Node) -> Progress | None:
         asked.append(item.name)
         return decide(stages, item)
 

@@ -11,13 +11,14 @@ from driver_builder.nodes.proofs import with_proof
 from driver_builder.objects.load_report import LoadReport
 from driver_builder.plan.plan import plan
 from driver_builder.snapshot.snapshot import DriverPod, Snapshot
-from driver_builder.tasks.proof_pod import Program, ProofPod
+from driver_builder.tasks.node_task import NodeTask
+from driver_builder.tasks.proof_pod import PROOF, Program
+from driver_builder.tasks.task_kind import State
 from tests.support.driver_builder.factories import (
     BOOT_ID,
     GONE,
     KERNEL,
     LOADED,
-    NAMESPACE,
     NOW,
     OLD,
     SETTINGS,
@@ -25,6 +26,7 @@ from tests.support.driver_builder.factories import (
     driver,
     node,
     ready_snapshot,
+    task,
 )
 
 IMAGE = "registry.example.com:5000/vendor/edu:1"
@@ -35,29 +37,21 @@ ENVIRONMENT = (("DRIVER", "driverwright.edu-2c602ba5"), ("KERNEL", KERNEL), ("MO
 RUNS = Program(environment=ENVIRONMENT, started_at=NOW - 600)
 
 
-def proof(of_pod: str = "uid-pod-node-a", **changes: Any) -> ProofPod:
-    """Make a proof pod that has ended well."""
-    good = ProofPod(
-        namespace=NAMESPACE,
-        name="edu-prove-1",
-        uid="proof-1",
-        driver=CONTAINER.key,
-        node="node-a",
-        of_pod=of_pod,
-        created_at=NOW - 300,
-        ended_at=NOW - 250,
-        report=LOADED,
-    )
-    return replace(good, **changes)
+def proof(of_pod: str = "uid-pod-node-a", **changes: Any) -> NodeTask:
+    """Make a proof pod that has ended, well unless its report is another one."""
+    is_good = changes.get("report", LOADED) == LOADED
+    words = {"name": "edu-prove-1", "uid": "proof-1", "created_at": NOW - 300, "ended_at": NOW - 250}
+    state = State.SUCCEEDED if is_good else State.FAILED
+    return task(PROOF, of_pod, **{"state": state, "report": LOADED, **words, **changes})
 
 
-def seen(*found: ProofPod, program: Program = RUNS, labelled: bool = True, **changes: Any) -> Snapshot:
+def seen(*found: NodeTask, program: Program = RUNS, labelled: bool = True, **changes: Any) -> Snapshot:
     """Make a snapshot of a node with such a driver and these proof pods."""
     made = ready_snapshot(node(), driver=CONTAINER)
     (pod,) = made.pods
     pods = (with_proof(replace(pod, proof=None, expected={}, program=program, **changes), found),)
     nodes = made.nodes if labelled else (node(),)
-    return replace(made, nodes=nodes, pods=pods, proof_pods=found)
+    return replace(made, nodes=nodes, pods=pods, tasks=found)
 
 
 def pod_of(snapshot: Snapshot) -> DriverPod:

@@ -17,7 +17,7 @@ from driver_builder.plan.stage_view import StageView
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.node_pods import NodePod, NodePods
 from driver_builder.snapshot.snapshot import Snapshot
-from driver_builder.tasks import plugin_validation_pod
+from driver_builder.tasks import validation_pod
 from tests.support.driver_builder.factories import NAMESPACE, NOW, driver, node, spec_of
 
 GPU, SHARED, L4 = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/l4"
@@ -189,7 +189,7 @@ def test_a_validation_does_not_wait_until_enough_nodes_have_devices_again() -> N
     broken = [a_node(V, R, P, offered=[GPU], name=f"a-{number:02}") for number in range(MAX_LOOKED_AT)]
     settings = spec_of(VALIDATED).stages
     assert settings is not None
-    subject = plugin_validation_pod.subject_of(settings, loaded='{"loads":[]}')
+    subject = validation_pod.plugin_subject_of(settings, loaded='{"loads":[]}')
     record = {KEYS[Stage.PLGOK]: validated.render(Validated(subject=subject, succeeded=True))}
     nodes = [replace(item, annotations={**item.annotations, **record}) for item in broken]
     due = a_node(V, R, P, allocatable=[GPU], offered=[GPU], name="b")

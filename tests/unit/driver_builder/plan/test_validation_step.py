@@ -11,15 +11,16 @@ from driver_builder.nodes.actions import LabelNode, RememberValidated, StartPod
 from driver_builder.objects import loaded, validated
 from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.objects.validated import Validated
-from driver_builder.plan import validation_step
 from driver_builder.plan.plan import plan
+from driver_builder.plan.validation_step import VALIDATE
 from driver_builder.snapshot.snapshot import Snapshot
 from driver_builder.tasks import validation_pod
-from driver_builder.tasks.validation_pod import ValidationPod
+from driver_builder.tasks.node_task import NodeTask
+from driver_builder.tasks.task_kind import State
+from driver_builder.tasks.validation_pod import VALIDATION
 from tests.support.driver_builder.factories import (
     BOOT_ID,
     KERNEL,
-    NAMESPACE,
     NOW,
     SETTINGS,
     driver,
@@ -27,6 +28,7 @@ from tests.support.driver_builder.factories import (
     node,
     ready_snapshot,
     spec_of,
+    task,
 )
 
 COMMAND: dict[str, Any] = {"image": "docker.io/library/test:1", "command": ["/test"], "retries": 1}
@@ -35,32 +37,25 @@ READY = CONTAINER.ready_label
 RECORD = validated.annotation(CONTAINER.key)
 
 
-def seen(*names: str, record: Validated | None = None, pods: tuple[ValidationPod, ...] = ()) -> Snapshot:
+def seen(*names: str, record: Validated | None = None, pods: tuple[NodeTask, ...] = ()) -> Snapshot:
     """Make a snapshot in which the driver works on some nodes that have no label; the first has the record."""
     made = ready_snapshot(*(node(name) for name in names or ("node-a",)), driver=CONTAINER)
     nodes = [node(item.name) for item in made.nodes]
     if record is not None:
         nodes[0] = replace(nodes[0], annotations={**nodes[0].annotations, RECORD: validated.render(record)})
-    return replace(made, nodes=tuple(nodes), validation_pods=pods)
+    return replace(made, nodes=tuple(nodes), tasks=pods)
 
 
 SUBJECT = validation_pod.subject_of(spec_of(CONTAINER).validation, boot_id=BOOT_ID, fingerprint=fingerprint(seen()))
 
 
-def pod(**changes: Any) -> ValidationPod:
+def pod(**changes: Any) -> NodeTask:
     """Make the validation pod of node-a, which runs."""
-    good = ValidationPod(
-        namespace=NAMESPACE,
-        name=validation_pod.name_of(CONTAINER.key, "node-a"),
-        uid="uid-run",
-        driver=CONTAINER.key,
-        node="node-a",
-        subject=SUBJECT,
-    )
-    return replace(good, **changes)
+    return task(VALIDATION, **{"subject": SUBJECT, "uid": "uid-run", **changes})
 
 
-ENDED: dict[str, Any] = {"ended_at": NOW - 1, "has_run": True, "message": "no answer"}
+DONE = State.SUCCEEDED
+ENDED: dict[str, Any] = {"ended_at": NOW - 1, "state": State.FAILED, "message": "no answer"}
 NOT_RUN = Validated(subject=SUBJECT, pod="uid-run", failed_at=int(NOW), message="not started")
 FAILED = Validated(subject=SUBJECT, failures=1, pod="uid-run", failed_at=int(NOW) - 10, message="no answer")
 FAILED_FOR_GOOD = replace(FAILED, failures=2)
@@ -82,17 +77,15 @@ NEXT: list[Any] = [
     pytest.param(FAILED, (pod(uid="second", **ENDED),), ["RememberValidated"], id="it failed again"),
     pytest.param(FAILED_FOR_GOOD, (pod(**ENDED),), [], id="it failed for good"),
     pytest.param(FAILED_FOR_GOOD, (), [], id="it failed for good, without its pod"),
-    pytest.param(None, (pod(ended_at=NOW, succeeded=True),), ["LabelNode", "RememberValidated"], id="it succeeded"),
-    pytest.param(SUCCEEDED, (pod(ended_at=NOW, succeeded=True),), ["LabelNode", "DeleteValidationPod"],
+    pytest.param(None, (pod(ended_at=NOW, state=DONE),), ["LabelNode", "RememberValidated"], id="it succeeded"),
+    pytest.param(SUCCEEDED, (pod(ended_at=NOW, state=DONE),), ["LabelNode", "DeleteValidationPod"],
                  id="its success is recorded"),
     pytest.param(SUCCEEDED, (), ["LabelNode"], id="it has succeeded"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("record", "pods", "names"), NEXT)
-def test_each_state_has_one_next_step(
-    record: Validated | None, pods: tuple[ValidationPod, ...], names: list[str]
-) -> None:
+def test_each_state_has_one_next_step(record: Validated | None, pods: tuple[NodeTask, ...], names: list[str]) -> None:
     """Each of them is a write, after which the next plan finds another state."""
     actions = plan(seen(record=record, pods=pods), SETTINGS).actions
     assert [name_of(action) for action in actions if name_of(action) != "RememberLoaded"] == names
@@ -111,7 +104,7 @@ def test_a_failure_is_counted_with_what_it_reported() -> None:
 
 def test_a_pod_that_did_not_run_is_no_failure_of_the_command() -> None:
     """A registry that is away for long, or an eviction, does not fail the node: it is tried again and again."""
-    ended = pod(uid="uid-run", ended_at=NOW - 1, message="not started")
+    ended = pod(ended_at=NOW - 1, state=State.LOST, message="not started")
     assert plan(seen(pods=(ended,)), SETTINGS).drivers[0].targets[0].message == (
         "0 of 1 nodes ready; node-a: validation is tried again: not started"
     )
@@ -128,9 +121,10 @@ def test_the_next_try_is_looked_for_in_time() -> None:
 
 def test_so_many_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes without a label come first; a pod that has ended counts no more."""
-    monkeypatch.setattr(validation_step, "MAX_PODS", 3)
+    few = replace(VALIDATE, kind=replace(VALIDATION, most=3))
+    monkeypatch.setattr("driver_builder.plan.plan.WORKS", (few,))
     names = [f"node-{letter}" for letter in "abcdef"]
-    made = seen(*names, pods=(pod(), pod(node="node-b", ended_at=NOW, succeeded=True)))
+    made = seen(*names, pods=(pod(), pod(node="node-b", ended_at=NOW, state=DONE)))
     labelled = ready_snapshot(*(node(name) for name in names), driver=CONTAINER).nodes
     modules = tuple(made.pods[0].expected.items())
     load = Load(target=made.pods[0].target, kernel=KERNEL, boot_id=BOOT_ID, modules=modules)
@@ -161,4 +155,4 @@ def test_a_pod_is_not_deleted_because_its_node_is_silent() -> None:
     made = seen(pods=(pod(),))
     silent = replace(made, pods=tuple(replace(item, ready=False) for item in made.pods))
     assert plan(silent, SETTINGS).actions == ()
-    assert plan(replace(silent, validation_pods=()), SETTINGS).actions == ()
+    assert plan(replace(silent, tasks=()), SETTINGS).actions == ()

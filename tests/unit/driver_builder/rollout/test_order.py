@@ -22,10 +22,9 @@ from driver_builder.rollout.order import Order
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.snapshot import DriverPod
 from driver_builder.targets.dependencies import dependencies
-from driver_builder.tasks.bound_pod import PodKind
-from driver_builder.tasks.unload_pod import UnloadPod
+from driver_builder.tasks.unload_pod import UNLOAD
 from kube_api import names
-from tests.support.driver_builder.factories import BOOT_ID, KERNEL, NAMESPACE, NOW, daemon_set, driver, node, pod
+from tests.support.driver_builder.factories import BOOT_ID, KERNEL, NAMESPACE, NOW, daemon_set, driver, node, pod, task
 from tests.support.driver_builder.factories import snapshot as seen_by
 from tests.support.driver_builder.factories import target as target_of
 
@@ -273,13 +272,11 @@ def test_where_the_first_one_has_moved_another_spec_brings_nobody_back_to_what_w
 def test_nobody_comes_back_while_it_is_being_unloaded(ended_at: float | None) -> None:
     """A pod that loads beside the unload pod would be proven by modules that are about to go."""
     where = with_loads(MEM, first=OFED, yielding=(MEM,), **labelled(MEM))
-    unloading = UnloadPod(
-        namespace=NAMESPACE, name="u", uid="u", driver=MEM, node="node-a", target=TARGET.short_hash, ended_at=ended_at
-    )
+    unloading = task(UNLOAD, TARGET.short_hash, driver=MEM, ended_at=ended_at)
     found = order(where)
-    found = seeing(found, unload_pods=(unloading,))
+    found = seeing(found, tasks=(unloading,))
     assert bool(found.clearance.returning(where, OFED).labels) is (ended_at is not None)
-    starting = StartPod(kind=PodKind.UNLOAD, driver=MEM, manifest={"spec": {"nodeName": "node-a"}})
+    starting = StartPod(kind=UNLOAD, driver=MEM, manifest={"spec": {"nodeName": "node-a"}})
     begins = order(where, mem=part(needing("mem", "ofed"), READY, actions=(starting,)))
     assert begins.clearance.returning(where, OFED) == Return(words=f"{MEM} is still being unloaded from node-a")
 

@@ -22,7 +22,9 @@ from driver_builder.rollout.pulls import Pulls
 from driver_builder.snapshot.inventory import Node, Taint
 from driver_builder.snapshot.node_pods import NodePod, NodePods
 from driver_builder.tasks import pull_pod
-from driver_builder.tasks.pull_pod import PullPod
+from driver_builder.tasks.node_task import NodeTask
+from driver_builder.tasks.pull_pod import PULL
+from driver_builder.tasks.task_kind import State
 from kube_api import names
 from kube_api.node_lock import Lock, render_lock
 from tests.support.driver_builder.factories import (
@@ -33,6 +35,7 @@ from tests.support.driver_builder.factories import (
     node,
     pod,
     snapshot,
+    task,
     with_images,
 )
 
@@ -271,18 +274,18 @@ def test_nothing_is_drained_where_the_same_modules_are_live() -> None:
 # ---------------------------------------------------------------- the image comes first
 
 IMAGE = "registry.example.com/edu@sha256:2"
+DONE = State.SUCCEEDED
 
 
-def pull(name: str = "node-a", image: str = IMAGE, **changes: Any) -> PullPod:
+def pull(name: str = "node-a", image: str = IMAGE, **changes: Any) -> NodeTask:
     """Make a pull pod."""
-    values: dict[str, Any] = {"namespace": NAMESPACE, "name": pull_pod.name_of(KEY, name, image), "uid": f"p-{name}",
-                              "driver": KEY, "node": name, "image": image, "created_at": NOW}  # fmt: skip
-    return PullPod(**values | changes)
+    names = {"name": PULL.name_of(KEY, name, image), "uid": f"p-{name}", "driver": KEY}
+    return task(PULL, image, node=name, **{"created_at": NOW, **names, **changes})
 
 
-def pulled(given: DriverPlan, *pods: PullPod, later: float = 0.0, nodes: tuple[Node, ...] = ()) -> DriverPlan:
+def pulled(given: DriverPlan, *pods: NodeTask, later: float = 0.0, nodes: tuple[Node, ...] = ()) -> DriverPlan:
     """Let a driver's plan through for nodes with these pull pods: first admitted, then prepared."""
-    seen = snapshot(node("node-a"), node("node-b"), node("node-c"), pull_pods=pods, now=NOW + later)
+    seen = snapshot(node("node-a"), node("node-b"), node("node-c"), tasks=pods, now=NOW + later)
     pulls = Pulls.of(pods, seen.now, {item.name: item for item in nodes or seen.nodes})
     (found,) = prepare(admit((given,), 0, Holds(), pulls), seen, "loader", pulls).parts
     return found
@@ -303,21 +306,21 @@ WAITS = part(REPLACE, images={"node-a": IMAGE}, pulls=1)
         pytest.param((pull(),), [], "pulling the next image on node-a", id="on its way"),
         pytest.param((pull(message="ErrImagePull: x"),), [],
                      "held back: node-a: the next image cannot be pulled there: ErrImagePull: x", id="it fails"),
-        pytest.param((pull(has_ended=True, message="Evicted"),), [],
+        pytest.param((pull(state=State.FAILED, message="Evicted"),), [],
                      "held back: node-a: the next image cannot be pulled there: Evicted", id="it ended without it"),
-        pytest.param((pull(has_ended=True, created_at=NOW - 60),), ["DeletePullPod a"],
+        pytest.param((pull(state=State.FAILED, created_at=NOW - 60),), ["DeletePullPod a"],
                      "held back: node-a: the next image cannot be pulled there: its pod has ended", id="a minute ago"),
         pytest.param((pull(created_at=NOW - 600),), [],
                      "held back: node-a: the next image cannot be pulled there: it is not there after 10 minutes",
                      id="it takes too long"),
-        pytest.param((pull(is_proven=True),), ["HoldNode a", "ReplacePod a"], "0 of 1", id="it is there"),
-        pytest.param((pull(is_proven=True, deleting=True),), [], "pulling the next image on node-a", id="deleted"),
-        pytest.param((pull(image="older", is_proven=True),), ["PullImage a", "DeletePullPod a"],
+        pytest.param((pull(state=DONE),), ["HoldNode a", "ReplacePod a"], "0 of 1", id="it is there"),
+        pytest.param((pull(state=DONE, deleting=True),), [], "pulling the next image on node-a", id="deleted"),
+        pytest.param((pull(image="older", state=DONE),), ["PullImage a", "DeletePullPod a"],
                      "pulling the next image on node-a", id="another image is"),
     ],
 )  # fmt: skip
 def test_a_node_has_its_image_before_its_driver_goes(
-    pods: tuple[PullPod, ...], expected: list[str], words: str
+    pods: tuple[NodeTask, ...], expected: list[str], words: str
 ) -> None:
     """Until then nothing of it changes, and the status says what keeps the image from it."""
     found = pulled(WAITS, *pods)
@@ -339,7 +342,7 @@ def test_a_node_has_its_image_before_its_driver_goes(
 def test_an_image_is_pulled_again_where_disk_space_was_short_since(changed: float | None, expected: list[str]) -> None:
     """The kubelet may have removed what no container uses that runs."""
     there = replace(node("node-a"), disk_changed=changed)
-    found = pulled(WAITS, pull(is_proven=True, ran_at=NOW, created_at=NOW - 60), nodes=(there,))
+    found = pulled(WAITS, pull(state=DONE, ended_at=NOW, created_at=NOW - 60), nodes=(there,))
     assert kinds(found) == expected
 
 
@@ -358,12 +361,12 @@ THREE = {"images": dict.fromkeys(("node-a", "node-b", "node-c"), IMAGE), "pulls"
         pytest.param((), ["PullImage a"], id="one at a time"),
         pytest.param((pull(message="ErrImagePull"),), ["PullImage b"], id="instead of one that fails"),
         pytest.param((pull(created_at=NOW - 600),), ["PullImage b"], id="instead of one that is slow"),
-        pytest.param((pull(), pull("node-b", is_proven=True)), ["HoldNode b", "ReplacePod b"], id="the next has it"),
-        pytest.param((pull(is_proven=True),), ["HoldNode a", "ReplacePod a", "PullImage b"],
+        pytest.param((pull(), pull("node-b", state=DONE)), ["HoldNode b", "ReplacePod b"], id="the next has it"),
+        pytest.param((pull(state=DONE),), ["HoldNode a", "ReplacePod a", "PullImage b"],
                      id="the next one gets it meanwhile"),
     ],
 )  # fmt: skip
-def test_the_next_node_goes_in_place_of_one_without_its_image(pods: tuple[PullPod, ...], expected: list[str]) -> None:
+def test_the_next_node_goes_in_place_of_one_without_its_image(pods: tuple[NodeTask, ...], expected: list[str]) -> None:
     """And nodes that are next get theirs while another one is upgraded, no more than go at once."""
     assert sorted(kinds(pulled(part(REPLACE, **THREE), *pods))) == sorted(expected)
 
@@ -371,7 +374,7 @@ def test_the_next_node_goes_in_place_of_one_without_its_image(pods: tuple[PullPo
 def test_no_image_comes_while_the_canary_is_prepared() -> None:
     """Preparing it takes as long as its drain; another node gets the image in place of a canary, not after it."""
     canary = replace(part(REPLACE, **THREE), wave=Wave(phase=Phase.CANARY, started=NOW))
-    assert sorted(kinds(pulled(canary, pull(is_proven=True)))) == ["HoldNode a", "ReplacePod a"]
+    assert sorted(kinds(pulled(canary, pull(state=DONE)))) == ["HoldNode a", "ReplacePod a"]
     assert kinds(pulled(canary, pull(message="ErrImagePull"))) == ["PullImage b"]
 
 
@@ -391,7 +394,7 @@ def test_nothing_is_pulled_where_somebody_else_is_at_work() -> None:
 def test_a_pull_is_looked_at_again() -> None:
     """When it takes too long, and when its pod is made anew."""
     assert pulled(WAITS, pull(created_at=NOW - 1)).requeue_at == NOW + 599
-    assert pulled(WAITS, pull(has_ended=True)).requeue_at == NOW + 60
+    assert pulled(WAITS, pull(state=State.FAILED)).requeue_at == NOW + 60
     assert pulled(WAITS, pull(message="ErrImagePull", created_at=NOW - 700)).requeue_at is None
 
 
@@ -404,19 +407,19 @@ def test_a_pull_that_no_wave_needs_is_ended() -> None:
 def test_an_image_is_kept_on_its_node_until_the_driver_is_proven() -> None:
     """The kubelet removes no image of a container that is there."""
     busy = part(busy=frozenset({"node-a"}))
-    assert kinds(pulled(busy, pull(is_proven=True))) == []
+    assert kinds(pulled(busy, pull(state=DONE))) == []
     assert kinds(pulled(busy, pull())) == ["DeletePullPod a"]
 
 
 @pytest.mark.parametrize("record", [RECORD, replace(RECORD, is_drained=True)], ids=["draining", "drained"])
 @pytest.mark.parametrize("pods", [(), (pull(),), (pull(message="ErrImagePull"),)], ids=["not begun", "begun", "fails"])
 def test_a_node_that_is_drained_is_given_back_while_another_image_is_pulled(
-    pods: tuple[PullPod, ...], record: Draining
+    pods: tuple[NodeTask, ...], record: Draining
 ) -> None:
     """Its users come back at once: how long a pull takes is not known."""
     seen = draining(record)
     admitted = admit((replace(WAITS, driver=EDU),), 0, Holds.of((seen,), NOW), Pulls.of(pods, NOW))
-    (found,) = prepare(admitted, snapshot(seen, pull_pods=pods), "", Pulls.of(pods, NOW)).parts
+    (found,) = prepare(admitted, snapshot(seen, tasks=pods), "", Pulls.of(pods, NOW)).parts
     (hold,) = [action for action in found.actions if isinstance(action, HoldNode)]
     assert (hold.labels, hold.taint) == ({LABEL: "true"}, False)
     assert set(hold.annotations.values()) == {None}
@@ -432,7 +435,7 @@ def test_a_pull_pod_is_bound_and_runs_nothing_of_its_image() -> None:
         "Never",
         [{"name": "pull"}],
     )
-    assert made["metadata"]["name"] == pull_pod.name_of(KEY, "node-a", "r/i@sha256:1")
+    assert made["metadata"]["name"] == PULL.name_of(KEY, "node-a", "r/i@sha256:1")
     assert [(item["image"], item["securityContext"]["privileged"]) for item in spec["initContainers"]] == [
         ("r/l:1", False)
     ]

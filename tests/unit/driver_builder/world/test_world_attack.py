@@ -395,7 +395,7 @@ def test_when_watches_go_on_a_pod_that_came_and_went_meanwhile_is_gone() -> None
     del world.client.objects[path]
     world.turn()
     world.is_stale = False
-    assert world.observe().pull_pods == ()
+    assert world.observe().tasks == ()
 
 
 def test_a_pod_that_has_pulled_an_image_stays_so_when_its_kubelet_reports_again() -> None:

@@ -12,7 +12,7 @@ from driver_builder.model.permissions import Permissions
 from driver_builder.nodes.actions import Action, MoveNode, TakeNode
 from driver_builder.objects import manifests
 from driver_builder.rollout.draining import PAUSED
-from driver_builder.tasks.pull_pod import PULL_LABEL
+from driver_builder.tasks.pull_pod import PULL
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS, RESOURCE_CLAIMS
@@ -622,4 +622,4 @@ def test_an_image_is_pulled_before_anything_leaves_its_node() -> None:
     world.without_images.clear()
     world.arrive()
     assert_all_is_well(world)
-    assert [pod["metadata"]["name"] for pod in world.pods_on("node-0") if PULL_LABEL in pod["metadata"]["labels"]] == []
+    assert [pod["metadata"]["name"] for pod in world.pods_on("node-0") if PULL.label in pod["metadata"]["labels"]] == []

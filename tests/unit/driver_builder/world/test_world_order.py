@@ -14,8 +14,8 @@ from driver_builder.model.images import KEY_LABEL, MODULES_LABEL
 from driver_builder.nodes.actions import Action, HoldNode, TaintNode, TakeNode
 from driver_builder.objects import manifests
 from driver_builder.objects.yielding import is_yield_label
-from driver_builder.tasks.pull_pod import PULL_LABEL
-from driver_builder.tasks.unload_pod import UNLOAD_LABEL
+from driver_builder.tasks.pull_pod import PULL
+from driver_builder.tasks.unload_pod import UNLOAD
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES
@@ -117,7 +117,7 @@ class OrderWorld(World):
 
     def _unload(self) -> None:
         """A module that another one uses stays. The newest pod is first: nothing says which one runs before another."""
-        pods = (pod for _, pod in self._objects("pods") if UNLOAD_LABEL in pod["metadata"]["labels"])
+        pods = (pod for _, pod in self._objects("pods") if UNLOAD.label in pod["metadata"]["labels"])
         waiting = [pod for pod in pods if not pod.get("status")]
         for pod in reversed(waiting):
             others = [(item, item.get("status")) for item in waiting if item is not pod]
@@ -426,7 +426,7 @@ def test_the_images_of_drivers_that_yield_stay_until_they_are_back() -> None:
             pods = [pod["metadata"] for pod in world.pods_on(action.node)]
             labels = [metadata["labels"] for metadata in pods if "deletionTimestamp" not in metadata]
             brought.add(action.node)
-            assert SECOND in {found[manifests.DRIVER_LABEL] for found in labels if PULL_LABEL in found}
+            assert SECOND in {found[manifests.DRIVER_LABEL] for found in labels if PULL.label in found}
         return world.look(action)
 
     world.rounds(30, look)

@@ -84,7 +84,7 @@ class ProgramWorld(DrainWorld):
 
     def proofs(self) -> list[Object]:
         """Return the proof pods."""
-        return [pod for _, pod in self._objects("pods") if proof_pod.PROOF_LABEL in pod["metadata"]["labels"]]
+        return [pod for _, pod in self._objects("pods") if proof_pod.PROOF.label in pod["metadata"]["labels"]]
 
     def steps(self) -> Any:
         """Let programs end and load, and proof pods see what is live, and look after each step."""
@@ -150,7 +150,7 @@ class ProgramWorld(DrainWorld):
                 module = {"name": "edudrv", "srcversion": self.live[node]["edudrv"], "devices": []}
                 verdict |= {"result": "Loaded", "modules": [module]}
             ended = {"exitCode": 0, "message": json.dumps(verdict), "finishedAt": timestamp(self.now)}
-            state = {"name": proof_pod.CONTAINER, "state": {"terminated": ended}}
+            state = {"name": proof_pod.PROOF.container, "state": {"terminated": ended}}
             phase = "Succeeded" if verdict["result"] == "Loaded" else "Failed"
             pod["status"] = {"phase": phase, "containerStatuses": [state]}
 
@@ -158,7 +158,7 @@ class ProgramWorld(DrainWorld):
         """Play the probes of `hold`: what was proven of a pod once, its file says as long as the node is up."""
         for proof in self.proofs():
             for pod in self.programs():
-                is_its_own = pod["metadata"]["uid"] == proof["metadata"]["labels"][proof_pod.PROOF_LABEL]
+                is_its_own = pod["metadata"]["uid"] == proof["metadata"]["labels"][proof_pod.PROOF.label]
                 if is_its_own and proof["status"].get("phase") == "Succeeded" and pod["status"].get("loaded"):
                     pod["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
 

@@ -171,7 +171,7 @@ def test_files_of_a_kernel_that_a_node_has_left_are_taken() -> None:
     for _ in range(25):
         world.reconcile()
         world.finish_builds()
-        taken |= {pod["metadata"]["labels"][unload_pod.UNLOAD_LABEL] for pod in unload_pods(world)}
+        taken |= {pod["metadata"]["labels"][unload_pod.UNLOAD.label] for pod in unload_pods(world)}
         world.turn()
         world.now += 5
     assert taken == {target(KERNEL).short_hash}

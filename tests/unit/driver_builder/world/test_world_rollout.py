@@ -261,7 +261,7 @@ def image_of(pod: Object) -> str:
 
 def is_pulled(pod: Object) -> bool:
     """Return whether a pod is one that has brought an image."""
-    return pull_pod.PULL_LABEL in pod["metadata"]["labels"] and pod.get("status", {}).get("phase") == "Succeeded"
+    return pull_pod.PULL.label in pod["metadata"]["labels"] and pod.get("status", {}).get("phase") == "Succeeded"
 
 
 def driver_of(pod: Object) -> str:

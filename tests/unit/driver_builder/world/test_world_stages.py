@@ -11,8 +11,8 @@ from driver_builder.nodes.actions import Action, ApplyPlugin, MoveNode, StartPod
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.objects import plugin
 from driver_builder.objects.stage_labels import Stage, stage_label
-from driver_builder.tasks import plugin_validation_pod
-from driver_builder.tasks.bound_pod import PodKind
+from driver_builder.tasks import validation_pod
+from driver_builder.tasks.unload_pod import UNLOAD
 from kube_api import names
 from kube_api.client import Object
 from kube_api.names import ready_label
@@ -65,7 +65,7 @@ class Watched(World):
     def in_the_way(self, action: Action) -> bool:
         """Return whether an action takes a module from a node where the plugin still is."""
         is_over = isinstance(action, MoveNode) and action.why == "the wave has ended"
-        if is_over or (isinstance(action, StartPod) and action.kind is not PodKind.UNLOAD):
+        if is_over or (isinstance(action, StartPod) and action.kind is not UNLOAD):
             return False
         return isinstance(action, TakeNode | StartPod) and bool(self.plugins_on(action.node))
 
@@ -131,7 +131,7 @@ def test_each_stage_follows_the_one_before() -> None:
     assert world.labels["a"] == [set(), {VALID, RUN}, {VALID, RUN, PLUG}, EVERY]
     assert sorted(node for _, node, _ in world.plugin_validations) == ["a", "b", "c"]
     assert [pod for name in "abc" for pod in world.pods_on(name)
-            if plugin_validation_pod.PLUGIN_VALIDATION_LABEL in pod["metadata"]["labels"]] == []  # fmt: skip
+            if validation_pod.PLUGIN_VALIDATION.label in pod["metadata"]["labels"]] == []  # fmt: skip
     assert condition(world) == ("True", "StagesReady")
     counts = {key: world.status()["stages"][key] for key in ("validNodes", "runNodes", "plugNodes", "plgokNodes")}
     assert set(counts.values()) == {3}
@@ -388,7 +388,7 @@ def test_a_validation_that_fails_for_good_is_reported() -> None:
     assert condition(world) == ("False", "PluginValidationFailed")
     assert world.status()["stages"]["message"] == "b: the command failed (1): no answer"
     names = [pod["metadata"]["name"] for pod in world.pods_on("b")]
-    assert plugin_validation_pod.name_of(KEY, "b") in names
+    assert validation_pod.PLUGIN_VALIDATION.name_of(KEY, "b") in names
 
 
 def test_it_is_skipped_where_pods_use_the_resource() -> None:

@@ -49,7 +49,7 @@ def without(name: str) -> dict[str, str | None]:
 def pods(world: World) -> list[Object]:
     """Return the validation pods."""
     every = (pod for name in world.nodes() for pod in world.pods_on(name))
-    return [pod for pod in every if validation_pod.VALIDATION_LABEL in pod["metadata"]["labels"]]
+    return [pod for pod in every if validation_pod.VALIDATION.label in pod["metadata"]["labels"]]
 
 
 def driver_pods(world: World) -> dict[str, str]:
@@ -103,7 +103,7 @@ def test_a_pod_is_bound_to_its_node_and_owned_by_the_driver() -> None:
         world.turn()
     (pod,) = [pod for pod in pods(world) if pod["spec"]["nodeName"] == "a"]
     spec, (container,) = pod["spec"], pod["spec"]["containers"]
-    assert pod["metadata"]["name"] == validation_pod.name_of(DriverKey(f"{NAMESPACE}/edu"), "a")
+    assert pod["metadata"]["name"] == validation_pod.VALIDATION.name_of(DriverKey(f"{NAMESPACE}/edu"), "a")
     assert pod["metadata"]["ownerReferences"][0]["kind"] == "DriverContainer"
     assert (spec["restartPolicy"], spec["activeDeadlineSeconds"]) == ("Never", 60)
     assert spec["imagePullSecrets"] == [{"name": "pull"}]
