@@ -122,7 +122,7 @@ def _grouped(items: Sequence[OfDriver]) -> Mapping[DriverKey, tuple[OfDriver, ..
     return {driver: tuple(found) for driver, found in groups.items()}
 
 
-def tasks_of(tasks: Sequence[NodeTask], driver: str, kind: TaskKind) -> tuple[NodeTask, ...]:
+def tasks_of(tasks: Sequence[NodeTask], driver: DriverKey, kind: TaskKind) -> tuple[NodeTask, ...]:
     """Return the tasks of a kind that are one driver's, given by its key."""
     return _by_kind(of_driver(tasks, driver)).get(kind.name, ())
 

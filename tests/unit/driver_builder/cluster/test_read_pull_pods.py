@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from driver_builder.cluster.read_pods import read_owned_pod
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.tasks.pull_pod import PULL, manifest
 from driver_builder.tasks.task_kind import State
 from kube_api.client import Object
@@ -57,7 +58,7 @@ def test_what_a_pull_pod_proves(status: Object, expected: dict[str, Any]) -> Non
     """The words of the kubelet are those of a failure."""
     found = read_owned_pod(pod(status))
     assert found is not None
-    name = PULL.name_of(f"{NAMESPACE}/edu", "node-a", IMAGE)
+    name = PULL.name_of(DriverKey(f"{NAMESPACE}/edu"), "node-a", IMAGE)
     assert found.pod == task(PULL, IMAGE, name=name, uid="u", **expected)
 
 
