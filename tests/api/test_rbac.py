@@ -555,7 +555,7 @@ def test_driver_builder_may_keep_build_logs(builder: Client, root: Client) -> No
     )
     logs, selector = BuildLogs(builder), build_logs.LOG_LABEL
     for key, line in (("a" * 20, "first"), ("b" * 20, "second"), ("b" * 20, "third")):
-        request = factories.keyed(action.request, key, driver="driverwright/rbac")
+        request = factories.keyed(action.request, key, driver=DriverKey("driverwright/rbac"))
         build = dataclasses.replace(action, request=request)
         logs.keep(build, FailedBuild(reason="DiskFull", message="", at=1.0), [line])
         (kept,) = root.list(CONFIG_MAPS.path(namespace=NAMESPACE), label_selector=selector).items

@@ -39,6 +39,7 @@ from driver_builder.cli import main
 from driver_builder.cli.builder_choice import secret_values
 from driver_builder.model.build import BuildRequest, BuiltImage, ModuleSpec, SourceFiles
 from driver_builder.model.build_proxy import BuildProxy
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import KERNEL_LABEL, KEY_LABEL, MODULES_LABEL, USERSPACE_LABEL, ImageRef
 from driver_builder.model.kernels import KernelTarget, KernelVersion
@@ -143,7 +144,7 @@ class Place:
         """Ask for a build that takes no more than its script."""
         fields: Json = {
             "recipe": key,
-            "driver": f"{NAMESPACE}/probe",
+            "driver": DriverKey(f"{NAMESPACE}/probe"),
             "version": "1",
             "target": KernelTarget(KernelVersion("6.1.0-55-cloud-amd64"), "debian", "12", "amd64"),
             "template": "quick",

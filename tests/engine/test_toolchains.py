@@ -93,7 +93,7 @@ def test_the_second_build_for_a_kernel_installs_nothing(engine_ground: Testbed, 
     try:
         with bench(engine_ground, "second", staged) as build:
             build.set_password("the password")
-            first, second = quick(engine_ground, "1"), quick(engine_ground, "2", driver="integration/other")
+            first, second = quick(engine_ground, "1"), quick(engine_ground, "2", driver=DriverKey("integration/other"))
             assert build.build(first) is None, build.log
             assert installed(build)
             assert build.build(second) is None, build.log

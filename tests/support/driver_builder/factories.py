@@ -10,6 +10,7 @@ from driver_builder.api.driver_container import FINALIZER, DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.model import images
 from driver_builder.model.build import BuildRequest, SourceFiles
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import ImageState, Present
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.nodes.plan_view import PlanSettings
@@ -238,7 +239,7 @@ def pod(
 def task(kind: TaskKind, subject: str, *, node: str = "node-a", **changes: Any) -> NodeTask:
     """Make the pod of a task that its kubelet has not seen yet."""
     words = {"namespace": NAMESPACE, "name": f"edu-{kind.verb}", "uid": f"uid-{kind.verb}-{node}"}
-    words |= {"driver": f"{NAMESPACE}/edu", "node": node, "subject": subject}
+    words |= {"driver": DriverKey(f"{NAMESPACE}/edu"), "node": node, "subject": subject}
     return NodeTask(kind=kind.name, **words | changes)
 
 
