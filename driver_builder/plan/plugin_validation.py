@@ -11,7 +11,7 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.base.persistent import Layered
 from driver_builder.base.reasons import Reason
-from driver_builder.nodes.actions import Action, RememberValidated, StartPod, delete_pods
+from driver_builder.nodes.changes import Change, PatchNode, RunTask, delete_pods
 from driver_builder.nodes.evidence import ValidationState
 from driver_builder.nodes.settled import Settled
 from driver_builder.nodes.validation import Progress, next_of, weigh
@@ -37,7 +37,7 @@ class PluginValidation:
 
     state: ValidationState
     why: str = ""
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Change, ...] = ()
     starts: bool = False
     subject: str = ""
     due_at: float | None = None
@@ -64,7 +64,7 @@ def of_node(stages: StageView, node: Node) -> PluginValidation | None:
     )
 
 
-def start(stages: StageView, node: Node, subject: str, users: Mapping[str, NodePods]) -> tuple[tuple[Action, ...], str]:
+def start(stages: StageView, node: Node, subject: str, users: Mapping[str, NodePods]) -> tuple[tuple[Change, ...], str]:
     """Start the pod of a node, or record that pods use the resource there already; with the words for it.
 
     Nothing is done before the pods of the node are listed, or cannot be.
@@ -79,7 +79,7 @@ def start(stages: StageView, node: Node, subject: str, users: Mapping[str, NodeP
         return _skip(stages, node, subject, users[node.name])
     manifest = plugin_validation_pod.manifest(stages.driver, validation, node=node.name, subject=subject, resource=free)
     plugin = f"the device plugin of {stages.driver.key}"
-    return (StartPod(kind=PodKind.VALIDATION, driver=plugin, manifest=manifest),), ""
+    return (RunTask(kind=PodKind.VALIDATION, driver=plugin, manifest=manifest),), ""
 
 
 def _resources(stages: StageView, node: Node, wanted: str) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ def _resources(stages: StageView, node: Node, wanted: str) -> tuple[str, ...]:
     return tuple(there) if offered else (wanted,)
 
 
-def _skip(stages: StageView, node: Node, subject: str, found: NodePods) -> tuple[tuple[Action, ...], str]:
+def _skip(stages: StageView, node: Node, subject: str, found: NodePods) -> tuple[tuple[Change, ...], str]:
     """Record that pods use all that there is: they prove the plugin as well."""
     validation = stages.settings.plugin_validation if stages.settings is not None else None
     names = stages.offered(node) or ((validation.resource_name,) if validation is not None else ())
@@ -136,7 +136,7 @@ def _next_of(stages: StageView, nodes: Layered[Node], settled: Settled) -> list[
     return [*sorted(starts), *sorted(asked - starts)][:MAX_LOOKED_AT]
 
 
-def forget(stages: StageView, node: Node, why: str) -> tuple[Action, ...]:
+def forget(stages: StageView, node: Node, why: str) -> tuple[Change, ...]:
     """Remove the pods and the record of a node where nothing is validated."""
     actions = stages.delete(node.name)
     if stages.labels[Stage.PLGOK] not in node.annotations:
@@ -169,11 +169,6 @@ def _progress(stages: StageView, node: Node) -> Progress | None:
     )
 
 
-def _remember(stages: StageView, node: Node, record: Validated | None, why: str) -> RememberValidated:
-    return RememberValidated(
-        node=node.name,
-        driver=stages.driver.key,
-        annotation=stages.labels[Stage.PLGOK],
-        value=None if record is None else validated.render(record),
-        why=why,
-    )
+def _remember(stages: StageView, node: Node, record: Validated | None, why: str) -> PatchNode:
+    annotations = {stages.labels[Stage.PLGOK]: None if record is None else validated.render(record)}
+    return PatchNode(node=node.name, driver=stages.driver.key, annotations=annotations, why=why)

@@ -9,7 +9,16 @@ from dataclasses import replace
 
 from driver_builder.api.driver_spec import ContainerSettings, LoadedBy
 from driver_builder.nodes import proofs
-from driver_builder.nodes.actions import Action, LabelNode, ReplacePod, StartPod, TakeNode, delete_pods
+from driver_builder.nodes.changes import (
+    Change,
+    DeleteObject,
+    RunTask,
+    Taking,
+    delete_pods,
+    label_node,
+    sets_label,
+    takes_driver,
+)
 from driver_builder.nodes.plan_view import DriverPlan, DriverView
 from driver_builder.plan.validation_step import Validating
 from driver_builder.snapshot import inventory, pairs
@@ -30,8 +39,8 @@ def prove(view: DriverView, leaving: Set[str]) -> Validating:
     """Return what comes next for each driver pod that needs a proof; ``leaving`` are nodes that the driver leaves."""
     by_pod = _by_pod(view)
     seconds = {item.target.short_hash: _seconds(item) for item in view.wanted}
-    starts: list[Action] = []
-    others: list[Action] = list(_without_pod(view, by_pod))
+    starts: list[Change] = []
+    others: list[Change] = list(_without_pod(view, by_pod))
     times: list[float] = []
     for node in _nodes(view, by_pod):
         for pod in view.pods_on(node.name):
@@ -51,7 +60,7 @@ def without_label(part: DriverPlan, snapshot: Snapshot) -> DriverPlan:
     Between two pods of our own loader they stay, or are replaced in a moment. Where the status has to be written first,
     the label goes with the pod.
     """
-    taking = [action for action in part.actions if isinstance(action, TakeNode) and not action.noted]
+    taking = [action for action in part.actions if takes_driver(action) and not action.noted]
     if not taking:
         return part
     label, own = part.driver.ready_label, pods_of(snapshot.pods, part.driver.key)
@@ -61,17 +70,17 @@ def without_label(part: DriverPlan, snapshot: Snapshot) -> DriverPlan:
     ending = {action.node for action in taking if any(_ends(action, pod, owners, known) for pod in own.on(action.node))}
     if not ending:
         return part
-    gone = LabelNode(
+    gone = label_node(
         node="",
         driver=part.driver.key,
         label=label,
-        version=None,
+        value=None,
         why="an image's own program may unload the modules as its driver pod ends or begins",
         annotations={label: None},
     )
-    actions: list[Action] = []
+    actions: list[Change] = []
     for action in part.actions:
-        if isinstance(action, LabelNode) and action.label == label and action.node in ending:
+        if sets_label(action, label) and action.node in ending:
             # It may record what is loaded there as well.
             ending.remove(action.node)
             noted = {**action.annotations, **gone.annotations}
@@ -84,19 +93,19 @@ def without_label(part: DriverPlan, snapshot: Snapshot) -> DriverPlan:
 
 
 def _ends(
-    action: TakeNode, pod: DriverPod, owners: Mapping[tuple[str, str], DaemonSet], known: Mapping[str, Pair]
+    action: Taking, pod: DriverPod, owners: Mapping[tuple[str, str], DaemonSet], known: Mapping[str, Pair]
 ) -> bool:
     """Return whether an action ends a pod with a program, which still runs, or one that a program follows."""
-    if isinstance(action, ReplacePod):
+    if isinstance(action, DeleteObject):
         comes, is_ending = owners.get((pod.target, pod.slot)), pod.uid == action.uid
     else:
-        comes = known[pod.target].named(action.value) if pod.target in known else None
+        comes = known[pod.target].named(action.moved_to) if pod.target in known else None
         is_ending = comes is not None and comes.slot.name != pod.slot
     has_program = pod.program is not None or (comes is not None and comes.has_program)
     return is_ending and has_program and not pod.deleting
 
 
-def forget_proofs(view: DriverView) -> tuple[Action, ...]:
+def forget_proofs(view: DriverView) -> tuple[Change, ...]:
     """Delete the proof pods whose driver pods are gone."""
     return tuple(_without_pod(view, _by_pod(view)))
 
@@ -115,7 +124,7 @@ def _by_pod(view: DriverView) -> Mapping[str, list[ProofPod]]:
     return by_pod
 
 
-def _without_pod(view: DriverView, by_pod: Mapping[str, list[ProofPod]]) -> Iterable[Action]:
+def _without_pod(view: DriverView, by_pod: Mapping[str, list[ProofPod]]) -> Iterable[Change]:
     there = {pod.uid for pod in view.own_pods} if by_pod else set()
     return delete_pods(item for uid, found in by_pod.items() if uid not in there for item in found)
 
@@ -127,7 +136,7 @@ def _seconds(item: DesiredTarget) -> float:
     return ContainerSettings().timeout_seconds
 
 
-def _start(view: DriverView, pod: DriverPod, before: str, seconds: float) -> StartPod:
+def _start(view: DriverView, pod: DriverPod, before: str, seconds: float) -> RunTask:
     manifest = proof_pod.manifest(
         view.driver,
         node=pod.node,
@@ -137,4 +146,4 @@ def _start(view: DriverView, pod: DriverPod, before: str, seconds: float) -> Sta
         image=view.settings.loader_image,
         seconds=seconds,
     )
-    return StartPod(kind=PodKind.PROOF, driver=view.driver.key, manifest=manifest)
+    return RunTask(kind=PodKind.PROOF, driver=view.driver.key, manifest=manifest)

@@ -9,14 +9,7 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.nodes.actions import (
-    Action,
-    ApplyDaemonSet,
-    RememberValidated,
-    ReplacePod,
-    StartPod,
-    delete_pods,
-)
+from driver_builder.nodes.changes import ApplyObject, Change, PatchNode, RunTask, delete_pods, replace_pod
 from driver_builder.nodes.evidence import Finding
 from driver_builder.nodes.plan_labels import evidence_of_weighed, validation_of
 from driver_builder.nodes.plan_view import DriverView, TargetPart
@@ -37,7 +30,7 @@ class _Step:
     """What comes next on one node; ``subject`` is what its command is run against now, empty for nothing."""
 
     node: Node
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Change, ...] = ()
     subject: str = ""
     is_labelled: bool = False
     due_at: float | None = None
@@ -47,7 +40,7 @@ class _Step:
 class Validating:
     """Actions for now, and when to look again."""
 
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Change, ...] = ()
     requeue_at: float | None = None
 
 
@@ -77,7 +70,7 @@ def _nodes(view: DriverView) -> Iterable[Node]:
     return [node for node in view.others if key in node.annotations or node.name in pods]
 
 
-def forget(view: DriverView, nodes: Iterable[Node]) -> tuple[Action, ...]:
+def forget(view: DriverView, nodes: Iterable[Node]) -> tuple[Change, ...]:
     """Remove the validation pods and records of nodes that a driver leaves."""
     return tuple(action for node in nodes for action in _ended(view, node, keeps_record=False))
 
@@ -88,7 +81,7 @@ def _settled(parts: Iterable[TargetPart]) -> frozenset[str]:
         node.node
         for part in parts
         if part.standing is not None and part.standing.is_written
-        if not any(isinstance(action, ApplyDaemonSet) for action in part.actions)
+        if not any(isinstance(action, ApplyObject) for action in part.actions)
         for node in part.standing.nodes
         if not node.is_outdated
     )
@@ -101,9 +94,7 @@ def _step(view: DriverView, node: Node, settled: Set[str], *, is_wanted: bool) -
         return _Step(node=node, actions=_ended(view, node, keeps_record=is_wanted and view.validation.has_command))
     works = found.finding is Finding.WORKS
     if works and found.is_unchecked and not found.is_labelled and node.name in settled:
-        pod = found.pod
-        replaced = ReplacePod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node, why=UNCHECKED)
-        return _Step(node=node, actions=(replaced,))
+        return _Step(node=node, actions=(replace_pod(found.pod, why=UNCHECKED),))
     if found.progress is None:
         return _Step(node=node, actions=_ended(view, node, keeps_record=False))
     # Not against a driver that is labelled, and about to be replaced by another.
@@ -125,12 +116,12 @@ def _run(view: DriverView, node: Node, progress: Progress, *, is_labelled: bool,
     )
 
 
-def _start(view: DriverView, spec: DriverSpec, node: Node, subject: str) -> StartPod:
+def _start(view: DriverView, spec: DriverSpec, node: Node, subject: str) -> RunTask:
     manifest = validation_pod.manifest(view.driver, spec, node=node.name, subject=subject)
-    return StartPod(kind=PodKind.VALIDATION, driver=view.driver.key, manifest=manifest)
+    return RunTask(kind=PodKind.VALIDATION, driver=view.driver.key, manifest=manifest)
 
 
-def _ended(view: DriverView, node: Node, *, keeps_record: bool) -> tuple[Action, ...]:
+def _ended(view: DriverView, node: Node, *, keeps_record: bool) -> tuple[Change, ...]:
     """Delete the pods of a node where nothing is validated, and its record if the driver is not wanted there."""
     gone = delete_pods(view.validation_pods.get(node.name, ()))
     if keeps_record or view.validated not in node.annotations:
@@ -138,11 +129,6 @@ def _ended(view: DriverView, node: Node, *, keeps_record: bool) -> tuple[Action,
     return (*gone, _remember(view, node, None, "nothing is validated there"))
 
 
-def _remember(view: DriverView, node: Node, record: Validated | None, why: str) -> RememberValidated:
-    return RememberValidated(
-        node=node.name,
-        driver=view.driver.key,
-        annotation=view.validated,
-        value=None if record is None else validated.render(record),
-        why=why,
-    )
+def _remember(view: DriverView, node: Node, record: Validated | None, why: str) -> PatchNode:
+    annotations = {view.validated: None if record is None else validated.render(record)}
+    return PatchNode(node=node.name, driver=view.driver.key, annotations=annotations, why=why)

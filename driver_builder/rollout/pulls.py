@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from driver_builder.api.rollout_status import Phase
-from driver_builder.nodes.actions import Action, StartPod, delete_pods
+from driver_builder.nodes.changes import Change, RunTask, delete_pods
 from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.snapshot.by_driver import of_driver
 from driver_builder.snapshot.inventory import Node
@@ -117,7 +117,7 @@ def with_pulls(part: DriverPlan, snapshot: Snapshot, pulls: Pulls, loader_image:
     existing = of_driver(snapshot.pull_pods, driver.key)
     if part.trouble is not None or not (existing or part.images):
         return part
-    actions: list[Action] = []
+    actions: list[Change] = []
     existing_names = {pod.name for pod in existing}
     times = [part.requeue_at]
     kept: set[str] = set()
@@ -137,7 +137,7 @@ def with_pulls(part: DriverPlan, snapshot: Snapshot, pulls: Pulls, loader_image:
             manifest = pull_pod.manifest(driver, node=node, image=image, loader_image=loader_image)
             # One that is being deleted has its name until then.
             if manifest["metadata"]["name"] not in existing_names:
-                actions.append(StartPod(kind=PodKind.PULL, driver=driver.key, manifest=manifest))
+                actions.append(RunTask(kind=PodKind.PULL, driver=driver.key, manifest=manifest))
             turns.take(node)
         elif pod is not None and not pulls.trouble(pod):
             turns.take(node)

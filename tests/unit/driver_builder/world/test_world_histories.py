@@ -20,7 +20,7 @@ from driver_builder.base.reasons import TargetState
 from driver_builder.model.image_state import ImageState, Invalid, Present, Unauthorized, Unreachable
 from driver_builder.model.images import MODULES_LABEL, ImageRef
 from driver_builder.model.kernels import KernelVersion
-from driver_builder.nodes.actions import Action, ApplyDaemonSet, LabelNode, ReplacePod, StartBuild
+from driver_builder.nodes.changes import Change, StartBuild
 from driver_builder.objects import manifests
 from driver_builder.snapshot.snapshot import FailedBuild
 from driver_builder.targets.resolve_target import mapping_for
@@ -28,6 +28,7 @@ from kube_api import names
 from kube_api.client import Object
 from kube_api.errors import NotFound
 from kube_api.resources import DRIVER_CONTAINERS, NODES
+from tests.support.driver_builder.changes import applied, labels, pods_replaced
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
 from tests.support.driver_builder.memory_client import copied
 from tests.support.driver_builder.model_parts import ModelRegistries
@@ -89,19 +90,18 @@ class StoryWorld(World):
         self.versions = dict.fromkeys(DRIVERS, 0)
         self.add_node("outside", KERNEL, pool="web")
 
-    def watch(self, action: Action) -> None:
+    def watch(self, action: Change) -> None:
         """Look at an action right after it was done."""
         pools = {obj["metadata"]["name"]: obj["metadata"]["labels"]["pool"] for _, obj in self._objects("nodes")}
-        match action:
-            case StartBuild():
-                assert action.image not in self.registries.images, "a present image is built"
-            case LabelNode() if action.version is not None:
-                assert pools.get(action.node, "edu") == "edu", "a node outside of the pool is labelled"
-                assert self.proven(action.node, action.label) == action.version, "a label without a proof"
-            case ReplacePod():
-                assert pools.get(action.node, "edu") == "edu", "a pod outside of the pool is replaced"
-            case ApplyDaemonSet():
-                assert action.manifest["spec"]["template"]["spec"]["nodeSelector"]["pool"] == "edu"
+        if isinstance(action, StartBuild):
+            assert action.image not in self.registries.images, "a present image is built"
+        for node, label, value in labels([action]):
+            assert value is None or pools.get(node, "edu") == "edu", "a node outside of the pool is labelled"
+            assert value is None or self.proven(node, label) == value, "a label without a proof"
+        for replaced in pods_replaced([action]):
+            assert pools.get(replaced.node, "edu") == "edu", "a pod outside of the pool is replaced"
+        for item in applied([action]):
+            assert item.manifest["spec"]["template"]["spec"]["nodeSelector"]["pool"] == "edu"
 
     def proven(self, node: str, label: str) -> str | None:
         """Return the version of a driver that a pod on a node has proven to work there, None where none has.
@@ -162,7 +162,7 @@ class StoryWorld(World):
             self.now = max(self.now + 1.0, decided.requeue_at or 0.0) if quiet else self.now + 1.0
         raise AssertionError(f"still moving after {BOUND} rounds: {[str(action) for action in self.decide().actions]}")
 
-    def look(self, action: Action) -> bool:
+    def look(self, action: Change) -> bool:
         """Watch an action and let the controller live."""
         self.watch(action)
         return False
@@ -339,7 +339,7 @@ def live(world: StoryWorld, step: Step) -> None:
     for number, killed_after in enumerate(step.passes or (None,)):
         done = 0
 
-        def look(action: Action, killed_after: int | None = killed_after) -> bool:
+        def look(action: Change, killed_after: int | None = killed_after) -> bool:
             nonlocal done
             world.watch(action)
             done += 1
