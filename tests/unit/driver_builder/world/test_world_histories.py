@@ -365,13 +365,13 @@ def assert_rest(world: StoryWorld) -> None:
 def assert_as_wanted(world: StoryWorld) -> None:
     """Every node has what its driver and its kernel ask for, and no label says more than a pod has proven."""
     found = {name: world.read_driver(name) for name in world.drivers()}
-    for name, labels in world.nodes().items():
+    for name, known in world.nodes().items():
         for driver in DRIVERS:
             label = names.ready_label(NAMESPACE, driver)
             proven = world.proven(name, label) if driver in found else None
             # A driver that is paused gives no label, and loses one that holds no more.
-            gives_none = driver in found and found[driver].paused and label not in labels
-            assert labels.get(label) == proven or gives_none
+            gives_none = driver in found and found[driver].paused and label not in known
+            assert known.get(label) == proven or gives_none
         if name == "outside":
             continue
         for driver, container in found.items():
@@ -379,7 +379,7 @@ def assert_as_wanted(world: StoryWorld) -> None:
                 continue
             assert isinstance(container.spec, DriverSpec)
             rule = mapping_for(container.spec, KernelVersion(world.kernels[name]))
-            ready = labels.get(names.ready_label(NAMESPACE, driver))
+            ready = known.get(names.ready_label(NAMESPACE, driver))
             if rule is None or rule.skip:
                 assert ready is None
             elif PREBUILT[driver] in world.registries.images if rule.image else world.kernels[name] not in world.broken:
