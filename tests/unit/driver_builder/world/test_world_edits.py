@@ -198,7 +198,7 @@ def test_waves_of_two_drivers_do_not_keep_each_other_from_the_images_that_both_n
     [
         (2, [("mem", 13), ("ofed", 9), ("ofed", 0)]),
         (1, [("mem", 11), ("mem", 6), ("ofed", 0)]),
-        (2, [("mem", 2), ("mem", 11), ("ofed", 11), ("mem", 1)]),
+        (2, [("mem", 2), ("mem", 11), ("ofed", 10), ("mem", 1)]),
     ],
     ids=["the wave before was over", "the next image is not wanted any more", "the wave before ends in this moment"],
 )
