@@ -55,7 +55,7 @@ from driver_builder.model.build import (  # noqa: E402
 from driver_builder.model.images import ImageRef  # noqa: E402
 from driver_builder.model.kernels import KernelTarget, KernelVersion  # noqa: E402
 from driver_builder.model.toolchain import toolchain_image  # noqa: E402
-from driver_builder.nodes.actions import StartBuild  # noqa: E402
+from driver_builder.nodes.changes import StartBuild  # noqa: E402
 from driver_builder.registry.registry import RegistryClient  # noqa: E402
 from driver_builder.registry.registry_access import Registries  # noqa: E402
 from kube_api import names  # noqa: E402

@@ -19,7 +19,7 @@ from typing import Any
 from driver_builder.builds.bounded_log import packed
 from driver_builder.builds.build_output import cut, plain
 from driver_builder.builds.linear_patterns import compiled
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.objects.manifests import DRIVER_LABEL, KERNEL_ANNOTATION, TARGET_LABEL
 from driver_builder.registry.credentials import Credentials
 from driver_builder.snapshot.snapshot import FailedBuild

@@ -28,7 +28,7 @@ from driver_builder.builds.failures import reason_of
 from driver_builder.builds.own_disk import own_disk
 from driver_builder.model.build import LogSink
 from driver_builder.model.driver_key import DriverKey
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.snapshot.snapshot import FailedBuild, Suspension
 from kube_api.errors import KubeApiError
 

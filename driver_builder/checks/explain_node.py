@@ -10,7 +10,7 @@ from driver_builder.base.reasons import Reason, TargetState, remedy_of
 from driver_builder.checks.explain_driver import controller_hint
 from driver_builder.checks.explanation import Context
 from driver_builder.nodes import evidence
-from driver_builder.nodes.actions import ApplyDaemonSet
+from driver_builder.nodes.changes import ApplyObject
 from driver_builder.nodes.evidence import Finding, ValidationState, is_current
 from driver_builder.nodes.plan_labels import validation_of
 from driver_builder.nodes.plan_view import DriverView
@@ -79,7 +79,7 @@ def rollout_check(context: Context) -> CheckResult:
         (
             action.name
             for action in context.decided.actions
-            if isinstance(action, ApplyDaemonSet) and action.target == context.target.id
+            if isinstance(action, ApplyObject) and action.target == context.target.id
         ),
         None,
     )

@@ -16,7 +16,7 @@ from itertools import islice
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Strategy
 from driver_builder.api.rollout_status import MAX_REACHED, previous_wave
-from driver_builder.nodes.actions import ApplyDaemonSet, LabelNode
+from driver_builder.nodes.changes import ApplyObject, PatchNode, label_node
 from driver_builder.nodes.kept_modules import may_reload
 from driver_builder.nodes.plan_view import DriverView, TargetPart
 from driver_builder.nodes.pod_loads import load_of
@@ -37,20 +37,20 @@ def is_kept_out(view: DriverView, node: Node) -> bool:
     return view.yield_label in node.labels and is_held_out(node.labels, node.annotations, view.driver.key)
 
 
-def keep_out(view: DriverView, node: Node, why: str) -> tuple[LabelNode, ...]:
+def keep_out(view: DriverView, node: Node, why: str) -> tuple[PatchNode, ...]:
     """Keep the driver's pods from a node that none of its DaemonSets selects, also if one does so again."""
     if view.yield_label in node.labels:
         return ()
     return (_label(view, node, OUTSIDE, why),)
 
 
-def let_in(view: DriverView, node: Node, why: str) -> tuple[LabelNode, ...]:
+def let_in(view: DriverView, node: Node, why: str) -> tuple[PatchNode, ...]:
     """Let the driver's pods come to a node from which they were kept."""
     return (_label(view, node, None, why),) if is_kept_out(view, node) else ()
 
 
-def _label(view: DriverView, node: Node, value: str | None, why: str) -> LabelNode:
-    return LabelNode(node=node.name, driver=view.driver.key, label=view.yield_label, version=value, why=why)
+def _label(view: DriverView, node: Node, value: str | None, why: str) -> PatchNode:
+    return label_node(node=node.name, driver=view.driver.key, label=view.yield_label, value=value, why=why)
 
 
 def waiting(
@@ -91,7 +91,7 @@ def returned(view: DriverView, parts: Iterable[TargetPart]) -> frozenset[str]:
     What a DaemonSet that is being written brings is looked at the next time.
     """
     parts = tuple(parts)
-    written = {action.name for part in parts for action in part.actions if isinstance(action, ApplyDaemonSet)}
+    written = {action.name for part in parts for action in part.actions if isinstance(action, ApplyObject)}
     return frozenset(
         name
         for item in view.wanted
@@ -101,7 +101,7 @@ def returned(view: DriverView, parts: Iterable[TargetPart]) -> frozenset[str]:
 
 def keep_out_exposed(
     view: DriverView, nodes: Iterable[str], item: DaemonSet, left: DaemonSet | None
-) -> tuple[LabelNode, ...]:
+) -> tuple[PatchNode, ...]:
     """Keep pods from the nodes that would lose loaded modules at once if a DaemonSet were for all nodes of its target.
 
     The one that these nodes had is missing: somebody has deleted it, or it cannot be recognized any more. ``left`` is

@@ -6,12 +6,12 @@ goes. What is wanted may also be what the other one has: after the spec is set b
 """
 
 import json
-from dataclasses import replace
+from typing import Any
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Strategy
 from driver_builder.model.driver_key import DriverKey
-from driver_builder.nodes.actions import Action, DeleteDaemonSet, PlaceDaemonSet
+from driver_builder.nodes.changes import Change, PatchObject, delete_daemon_set
 from driver_builder.nodes.evidence import Finding, is_current, judge
 from driver_builder.nodes.plan_view import DriverView
 from driver_builder.nodes.standing import Lanes, may_work
@@ -23,6 +23,7 @@ from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.snapshot import DaemonSet
 from driver_builder.targets.desired_target import ImageTarget
 from kube_api import names
+from kube_api.resources import DAEMON_SETS
 
 
 def lanes(
@@ -79,12 +80,11 @@ def _ready_label(driver: DriverKey) -> str:
     return names.ready_label(driver.namespace, driver.name)
 
 
-def end(view: DriverView, target: str, left: DaemonSet | None, spent: DaemonSet) -> tuple[Action, ...]:
+def end(view: DriverView, target: str, left: DaemonSet | None, spent: DaemonSet) -> tuple[Change, ...]:
     """End a wave: the DaemonSet that is left is for all nodes, the other one is deleted."""
-    delete = DeleteDaemonSet(namespace=spent.namespace, name=spent.name, uid=spent.uid)
     # First the one that is left: a node that joins has one of them at any moment.
     released = release(view, target, left) if left is not None else ()
-    return (*released, delete)
+    return (*released, delete_daemon_set(spent))
 
 
 def _has_something_to_lose(
@@ -121,7 +121,7 @@ def is_live(view: DriverView, node: Node, target: str) -> bool:
     return known is not None and any(load.target == target and load.is_live(node.boot_id) for load in known.loads)
 
 
-def place(view: DriverView, target: str, found: Lanes, written: DaemonSet) -> tuple[Action, ...]:
+def place(view: DriverView, target: str, found: Lanes, written: DaemonSet) -> tuple[Change, ...]:
     """Let each DaemonSet be for its nodes: the new one is made for nodes with its label alone."""
     if found.spare is None:
         return ()
@@ -157,29 +157,44 @@ def placing(
     named: str = "",
     wanted: DaemonSet | None = None,
     beside: DaemonSet | None = None,
-) -> PlaceDaemonSet:
+) -> PatchObject:
     """Return what lets a DaemonSet be for the nodes of a place, and reach what the ``wanted`` one reaches.
+
+    Everything else in it stays, so it goes on with the image of before.
 
     ``beside`` is the other one of the target.
     """
     follows_program = _follows_program(item, beside)
-    action = PlaceDaemonSet(
+    spec: dict[str, Any] = {"affinity": slots.affinity(view.wave_label, named, place, view.yield_label)}
+    if wanted is not None and not _reaches_the_same(item, wanted):
+        if selector := {**dict.fromkeys(item.node_selector), **wanted.node_selector}:
+            spec["nodeSelector"] = selector
+        spec["tolerations"] = json.loads(wanted.tolerations)
+    if follows_program is not item.sees_programs:
+        spec["hostPID"] = follows_program or None
+    return PatchObject(
+        resource=DAEMON_SETS,
         namespace=item.namespace,
         name=item.name,
         uid=item.uid,
         target=target,
-        label=view.wave_label,
-        named=named,
-        place=place,
-        yields=view.yield_label,
-        sees_programs=follows_program if follows_program is not item.sees_programs else None,
+        why=f"be for {_PLACES[place]}",
+        body={"spec": {"template": {"spec": spec}}},
     )
-    if wanted is None or _reaches_the_same(item, wanted):
-        return action
-    selector = {**dict.fromkeys(item.node_selector), **wanted.node_selector}
-    return replace(action, node_selector=selector, tolerations=tuple(json.loads(wanted.tolerations)))
 
 
-def release(view: DriverView, target: str, item: DaemonSet) -> tuple[Action, ...]:
+_PLACES = {
+    Place.ALL: "all nodes of its target",
+    Place.MOVED: "the nodes that the wave has moved",
+    Place.OTHERS: "the nodes that the wave has not reached",
+}
+
+
+def is_placing(change: Change) -> bool:
+    """Return whether a change lets a DaemonSet be for the nodes of a place, as :func:`placing` does."""
+    return isinstance(change, PatchObject) and "affinity" in change.body["spec"]["template"]["spec"]
+
+
+def release(view: DriverView, target: str, item: DaemonSet) -> tuple[Change, ...]:
     """Let the DaemonSet that a wave has left be for all nodes, whatever is wanted of it."""
     return () if item.slot.place is Place.ALL else (placing(view, target, item),)

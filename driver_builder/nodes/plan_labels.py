@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from driver_builder.nodes import evidence, validation
-from driver_builder.nodes.actions import LabelNode
+from driver_builder.nodes.changes import PatchNode, label_node
 from driver_builder.nodes.evidence import NodeEvidence
 from driver_builder.nodes.kept_modules import may_reload
 from driver_builder.nodes.plan_view import DriverView, TargetPart
@@ -58,10 +58,10 @@ def validation_of(view: DriverView, node: Node) -> Validation | None:
     )
 
 
-def unlabel(view: DriverView) -> list[LabelNode]:
+def unlabel(view: DriverView) -> list[PatchNode]:
     """Remove the ready labels that are no longer true, whatever their target: this needs no valid spec."""
     label = view.driver.ready_label
-    actions: list[LabelNode] = []
+    actions: list[PatchNode] = []
     for node in view.snapshot.nodes:
         if label not in node.labels:
             continue
@@ -74,7 +74,7 @@ def unlabel(view: DriverView) -> list[LabelNode]:
     return actions
 
 
-def relabel(view: DriverView, known: Mapping[str, NodeEvidence], unknown: Iterable[str] = ()) -> list[LabelNode]:
+def relabel(view: DriverView, known: Mapping[str, NodeEvidence], unknown: Iterable[str] = ()) -> list[PatchNode]:
     """Make every node's ready label true.
 
     ``known`` are the nodes of all targets. Those in ``unknown`` are selected and have lost the labels that name
@@ -82,7 +82,7 @@ def relabel(view: DriverView, known: Mapping[str, NodeEvidence], unknown: Iterab
     """
     label = view.driver.ready_label
     nameless = frozenset(unknown)
-    actions: list[LabelNode] = []
+    actions: list[PatchNode] = []
     for node in view.others:
         found = known.get(node.name)
         if found is None and node.name in nameless and label in node.labels:
@@ -95,12 +95,12 @@ def relabel(view: DriverView, known: Mapping[str, NodeEvidence], unknown: Iterab
     return actions
 
 
-def _label(view: DriverView, node: Node, found: NodeEvidence) -> LabelNode:
-    return LabelNode(
+def _label(view: DriverView, node: Node, found: NodeEvidence) -> PatchNode:
+    return label_node(
         node=node.name,
         driver=view.driver.key,
         label=view.driver.ready_label,
-        version=found.version,
+        value=found.version,
         why=found.why,
         annotations={view.driver.ready_label: found.proven_on if found.version is not None else None},
     )

@@ -22,7 +22,7 @@ from driver_builder.model.agent_drains import AgentDrains
 from driver_builder.model.build import ModuleSpec
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.loader_privileges import LoaderPrivileges
-from driver_builder.nodes.actions import Action, TakeNode
+from driver_builder.nodes.changes import Change, Taking
 from driver_builder.nodes.evidence import NodeEvidence
 from driver_builder.nodes.settled import Settled
 from driver_builder.nodes.standing import Placed, TargetStanding
@@ -84,7 +84,7 @@ class WavePart:
     """Nodes that the driver works on, and those where a working driver is replaced next."""
     taken: frozenset[str] = frozenset()
     """Nodes that the wave answers for."""
-    reserve: tuple[TakeNode, ...] = ()
+    reserve: tuple[Taking, ...] = ()
     """What is replaced instead where a budgeted node is held back."""
     drained_last: frozenset[str] = frozenset()
     """Nodes on which a drain would wait for pods: others go first."""
@@ -120,7 +120,7 @@ class DriverPlan(WavePart):
     """
 
     driver: DriverContainer
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Change, ...] = ()
     targets: tuple[TargetStatus, ...] = ()
     rebuilds: Rebuilds
     unknown: Mapping[str, str]
@@ -306,7 +306,7 @@ class TargetPart:
     """
 
     status: TargetStatus
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Change, ...] = ()
     evidence: Mapping[str, NodeEvidence]
     usual: NodeEvidence
     served: frozenset[str] = frozenset()

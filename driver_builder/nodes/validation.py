@@ -16,7 +16,7 @@ from driver_builder.api.driver_spec import ValidationSettings
 from driver_builder.base.reasons import Reason
 from driver_builder.base.retry import Retry
 from driver_builder.nodes import evidence
-from driver_builder.nodes.actions import Action, RememberValidated, delete_tasks
+from driver_builder.nodes.changes import Change, PatchNode, delete_tasks
 from driver_builder.nodes.evidence import Finding, NodeEvidence, ValidationState
 from driver_builder.objects import validated
 from driver_builder.objects.validated import Validated
@@ -102,17 +102,17 @@ class Records(NamedTuple):
         """Read a Node's record."""
         return validated.parse(node.annotations.get(self.annotation))
 
-    def remember(self, node: Node, record: Validated | None, why: str) -> RememberValidated:
+    def remember(self, node: Node, record: Validated | None, why: str) -> PatchNode:
         """Record on a Node how the command ended, or remove the record."""
         value = None if record is None else validated.render(record)
-        return RememberValidated(node=node.name, driver=self.driver, annotation=self.annotation, value=value, why=why)
+        return PatchNode(node=node.name, driver=self.driver, annotations={self.annotation: value}, why=why)
 
-    def go_on(self, node: Node, progress: Progress, why: str) -> tuple[Action, ...]:
+    def go_on(self, node: Node, progress: Progress, why: str) -> tuple[Change, ...]:
         """Delete the pods that nothing waits for, and record how the command ended."""
         gone = delete_tasks(progress.step.gone)
         return (*gone, self.remember(node, progress.record, why)) if progress.step.next is Next.TAKE else gone
 
-    def forget(self, node: Node, tasks: Iterable[NodeTask], why: str) -> tuple[Action, ...]:
+    def forget(self, node: Node, tasks: Iterable[NodeTask], why: str) -> tuple[Change, ...]:
         """Remove the pods and the record of a node where nothing is validated."""
         gone = delete_tasks(tasks)
         return (*gone, self.remember(node, None, why)) if self.annotation in node.annotations else gone

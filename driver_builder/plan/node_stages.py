@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from driver_builder.api.stage_settings import DevicePluginSettings
 from driver_builder.base.reasons import Reason
 from driver_builder.model import resource_claim
-from driver_builder.nodes.actions import Action, LabelNode
+from driver_builder.nodes.changes import Change, PatchNode, label_node
 from driver_builder.nodes.evidence import ValidationState
 from driver_builder.objects.plugin import PluginPod
 from driver_builder.objects.stage_labels import Stage
@@ -55,7 +55,7 @@ class NodeStages:
     """
 
     labels: Mapping[Stage, bool]
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Change, ...] = ()
     why: str = ""
     reason: Reason | None = None
     starts: str = ""
@@ -218,21 +218,20 @@ def _without_resource(stages: StageView, node: Node, resource: str, *, was: bool
     return _Plugin(is_there=True, why=why, due_at=since + MISSING_SECONDS, missing_since=str(int(since)))
 
 
-def labels_of(stages: StageView, node: Node, found: NodeStages) -> tuple[LabelNode, ...]:
+def labels_of(stages: StageView, node: Node, found: NodeStages) -> tuple[PatchNode, ...]:
     """Bring the labels of a node to what they are to say."""
-    made: list[LabelNode] = []
+    made: list[PatchNode] = []
     for stage, is_wanted in found.labels.items():
         key = stages.labels[stage]
         annotations = _annotations(stages, node, found, stage)
         if is_wanted is not (key in node.labels) or annotations:
-            version = "true" if is_wanted else None
             made.append(
-                LabelNode(
+                label_node(
                     node=node.name,
                     driver=stages.driver.key,
                     label=key,
-                    version=version,
-                    why=found.why or "the stage before it is not there",
+                    value="true" if is_wanted else None,
+                    why=found.why or ("" if is_wanted else "the stage before it is not there"),
                     annotations=annotations,
                 )
             )

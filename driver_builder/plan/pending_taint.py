@@ -10,18 +10,19 @@ from collections.abc import Collection, Iterable, Iterator
 
 from driver_builder.base.reasons import WITHOUT_DRIVER
 from driver_builder.nodes import evidence
-from driver_builder.nodes.actions import TaintNode
+from driver_builder.nodes.changes import PatchNode
 from driver_builder.nodes.evidence import Finding, NodeEvidence
 from driver_builder.nodes.plan_labels import evidence_of_weighed
 from driver_builder.nodes.plan_view import DriverView, TargetPart
 from driver_builder.objects import loaded
 from driver_builder.objects.yielding import yielding_of
 from driver_builder.snapshot.inventory import Node
+from kube_api import names
 
 
 def taint(
     view: DriverView, parts: Iterable[TargetPart], leaving: frozenset[str], nameless: Collection[str]
-) -> tuple[TaintNode, ...]:
+) -> tuple[PatchNode, ...]:
     """Return what becomes of the taint on each node that is not ordinary.
 
     ``leaving`` are nodes that the driver leaves. Of those in ``nameless`` it is unknown what they should run.
@@ -38,19 +39,19 @@ def taint(
     return (*untaint(view, gone), *(step for step in steps if step is not None))
 
 
-def untaint(view: DriverView, nodes: Iterable[Node]) -> tuple[TaintNode, ...]:
+def untaint(view: DriverView, nodes: Iterable[Node]) -> tuple[PatchNode, ...]:
     """Remove the taint and its record from nodes that get no driver, or where no taint is wanted any more."""
     return tuple(_removals(view, nodes))
 
 
-def _removals(view: DriverView, nodes: Iterable[Node]) -> Iterator[TaintNode]:
+def _removals(view: DriverView, nodes: Iterable[Node]) -> Iterator[PatchNode]:
     key, record = view.pending_taint, view.pending_record
     for node in nodes:
         if record in node.annotations or (node.taints and node.has_taint(key)):
             yield _action(view, node, is_wanted=False, boot_id=None, why="no driver has to be proven there")
 
 
-def _step(view: DriverView, node: Node, found: NodeEvidence) -> TaintNode | None:
+def _step(view: DriverView, node: Node, found: NodeEvidence) -> PatchNode | None:
     is_there, recorded = node.has_taint(view.pending_taint), node.annotations.get(view.pending_record)
     if found.version is not None:
         if not is_there:
@@ -83,13 +84,13 @@ def _yields(view: DriverView, node: Node) -> bool:
     return record is not None and view.driver.key in record.drivers
 
 
-def _action(view: DriverView, node: Node, *, is_wanted: bool, boot_id: str | None, why: str) -> TaintNode:
-    return TaintNode(
+def _action(view: DriverView, node: Node, *, is_wanted: bool, boot_id: str | None, why: str) -> PatchNode:
+    key = view.pending_taint
+    taint = {"key": key, "value": names.PENDING, "effect": "NoSchedule"} if is_wanted else None
+    return PatchNode(
         node=node.name,
         driver=view.driver.key,
-        key=view.pending_taint,
-        is_wanted=is_wanted,
-        annotation=view.pending_record,
-        boot_id=boot_id,
+        taints={key: taint},
+        annotations={view.pending_record: boot_id},
         why=why,
     )

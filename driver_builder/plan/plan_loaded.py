@@ -7,7 +7,7 @@ patch. An unload pod removes firmware and blacklist that an earlier kernel has l
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from driver_builder.nodes.actions import Action, LabelNode, RememberLoaded, delete_tasks
+from driver_builder.nodes.changes import Change, PatchNode, delete_tasks, sets_label
 from driver_builder.nodes.plan_view import DriverView
 from driver_builder.objects import loaded
 from driver_builder.objects.loaded import Load, Loaded
@@ -21,28 +21,28 @@ from driver_builder.tasks.unload_pod import UNLOAD
 _RETRY_SECONDS = 300.0
 
 
-def remember(view: DriverView, nodes: Iterable[str], labels: Sequence[Action]) -> tuple[Action, ...]:
+def remember(view: DriverView, nodes: Iterable[str], labels: Sequence[Change]) -> tuple[Change, ...]:
     """Return the labels together with the records, and records of nodes without a new label."""
     targets = _targets(view)
     texts = {name: _text(view, view.nodes[name], targets) for name in nodes}
     texts = {name: text for name, text in texts.items() if text != _written(view, view.nodes[name])}
     key = view.record
-    made: list[Action] = []
+    made: list[Change] = []
     for action in labels:
-        if isinstance(action, LabelNode) and action.node in texts and action.label == view.driver.ready_label:
+        if sets_label(action, view.driver.ready_label) and action.node in texts:
             made.append(replace(action, annotations={**action.annotations, key: texts.pop(action.node)}))
         else:
             made.append(action)
     made += [
-        RememberLoaded(node=name, driver=view.driver.key, annotation=key, value=text, why="its driver pod has reported")
+        PatchNode(node=name, driver=view.driver.key, annotations={key: text}, why="its driver pod has reported")
         for name, text in texts.items()
     ]
     return tuple(made)
 
 
-def clean_up(view: DriverView, nodes: Iterable[str]) -> tuple[Action, ...]:
+def clean_up(view: DriverView, nodes: Iterable[str]) -> tuple[Change, ...]:
     """Run unload pods on nodes that keep their driver: for files of targets that they have left."""
-    actions: list[Action] = []
+    actions: list[Change] = []
     targets = _targets(view)
     for node in (view.nodes[name] for name in nodes):
         tasks, left = view.tasks_of(UNLOAD).get(node.name, ()), _left_files(view, node, targets)

@@ -10,7 +10,7 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.base.persistent import Layered
 from driver_builder.base.reasons import Reason
-from driver_builder.nodes.actions import Action, start_task
+from driver_builder.nodes.changes import Change, start_task
 from driver_builder.nodes.settled import Settled
 from driver_builder.nodes.validation import Progress, Records, weigh
 from driver_builder.objects import loaded
@@ -43,7 +43,7 @@ def of_node(stages: StageView, node: Node) -> Progress | None:
     )
 
 
-def actions_of(stages: StageView, node: Node, found: Progress) -> tuple[Action, ...]:
+def actions_of(stages: StageView, node: Node, found: Progress) -> tuple[Change, ...]:
     """Delete the pods that nothing waits for, and record how the command ended."""
     return _records(stages).go_on(node, found, "its pod ended")
 
@@ -52,7 +52,7 @@ def _records(stages: StageView) -> Records:
     return Records(stages.driver.key, stages.labels[Stage.PLGOK])
 
 
-def start(stages: StageView, node: Node, subject: str, users: Mapping[str, NodePods]) -> tuple[tuple[Action, ...], str]:
+def start(stages: StageView, node: Node, subject: str, users: Mapping[str, NodePods]) -> tuple[tuple[Change, ...], str]:
     """Start the pod of a node, or record that pods use the resource there already; with the words for it.
 
     Nothing is done before the pods of the node are listed, or cannot be.
@@ -79,7 +79,7 @@ def _resources(stages: StageView, node: Node, wanted: str) -> tuple[str, ...]:
     return tuple(there) if offered else (wanted,)
 
 
-def _skip(stages: StageView, node: Node, subject: str, found: NodePods) -> tuple[tuple[Action, ...], str]:
+def _skip(stages: StageView, node: Node, subject: str, found: NodePods) -> tuple[tuple[Change, ...], str]:
     """Record that pods use all that there is: they prove the plugin as well."""
     validation = stages.settings.plugin_validation if stages.settings is not None else None
     names = stages.offered(node) or ((validation.resource_name,) if validation is not None else ())
@@ -123,7 +123,7 @@ def _next_of(stages: StageView, nodes: Layered[Node], settled: Settled) -> list[
     return [*sorted(starts), *sorted(asked - starts)][:MAX_LOOKED_AT]
 
 
-def forget(stages: StageView, node: Node, why: str) -> tuple[Action, ...]:
+def forget(stages: StageView, node: Node, why: str) -> tuple[Change, ...]:
     """Remove the pods and the record of a node where nothing is validated."""
     return _records(stages).forget(node, stages.validations.get(node.name, ()), why)
 

@@ -10,7 +10,15 @@ from functools import partial
 
 from driver_builder.api.mapping_settings import ContainerSettings, LoadedBy
 from driver_builder.nodes import proofs
-from driver_builder.nodes.actions import Action, LabelNode, ReplacePod, TakeNode, delete_tasks
+from driver_builder.nodes.changes import (
+    Change,
+    DeleteObject,
+    Taking,
+    delete_tasks,
+    label_node,
+    sets_label,
+    takes_driver,
+)
 from driver_builder.nodes.plan_view import DriverPlan, DriverView
 from driver_builder.plan.run_tasks import Asked, Case, Work
 from driver_builder.snapshot import inventory, pairs
@@ -45,7 +53,7 @@ def without_label(part: DriverPlan, snapshot: Snapshot) -> DriverPlan:
     Between two pods of our own loader they stay, or are replaced in a moment. Where the status has to be written first,
     the label goes with the pod.
     """
-    taking = [action for action in part.actions if isinstance(action, TakeNode) and not action.noted]
+    taking = [action for action in part.actions if takes_driver(action) and not action.noted]
     if not taking:
         return part
     label, own = part.driver.ready_label, pods_of(snapshot.pods, part.driver.key)
@@ -55,17 +63,17 @@ def without_label(part: DriverPlan, snapshot: Snapshot) -> DriverPlan:
     ending = {action.node for action in taking if any(_ends(action, pod, owners, known) for pod in own.on(action.node))}
     if not ending:
         return part
-    gone = LabelNode(
+    gone = label_node(
         node="",
         driver=part.driver.key,
         label=label,
-        version=None,
+        value=None,
         why="an image's own program may unload the modules as its driver pod ends or begins",
         annotations={label: None},
     )
-    actions: list[Action] = []
+    actions: list[Change] = []
     for action in part.actions:
-        if isinstance(action, LabelNode) and action.label == label and action.node in ending:
+        if sets_label(action, label) and action.node in ending:
             # It may record what is loaded there as well.
             ending.remove(action.node)
             noted = {**action.annotations, **gone.annotations}
@@ -78,13 +86,13 @@ def without_label(part: DriverPlan, snapshot: Snapshot) -> DriverPlan:
 
 
 def _ends(
-    action: TakeNode, pod: DriverPod, owners: Mapping[tuple[str, str], DaemonSet], known: Mapping[str, Pair]
+    action: Taking, pod: DriverPod, owners: Mapping[tuple[str, str], DaemonSet], known: Mapping[str, Pair]
 ) -> bool:
     """Return whether an action ends a pod with a program, which still runs, or one that a program follows."""
-    if isinstance(action, ReplacePod):
+    if isinstance(action, DeleteObject):
         comes, is_ending = owners.get((pod.target, pod.slot)), pod.uid == action.uid
     else:
-        comes = known[pod.target].named(action.value) if pod.target in known else None
+        comes = known[pod.target].named(action.moved_to) if pod.target in known else None
         is_ending = comes is not None and comes.slot.name != pod.slot
     has_program = pod.program is not None or (comes is not None and comes.has_program)
     return is_ending and has_program and not pod.deleting
@@ -104,7 +112,7 @@ def _by_pod(view: DriverView) -> Mapping[str, list[NodeTask]]:
     return by_pod
 
 
-def _without_pod(view: DriverView, by_pod: Mapping[str, list[NodeTask]]) -> tuple[Action, ...]:
+def _without_pod(view: DriverView, by_pod: Mapping[str, list[NodeTask]]) -> tuple[Change, ...]:
     """Delete the proofs whose driver pods are gone."""
     there = {pod.uid for pod in view.own_pods} if by_pod else set()
     return delete_tasks(item for uid, found in by_pod.items() if uid not in there for item in found)

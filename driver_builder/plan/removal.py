@@ -13,13 +13,7 @@ from dataclasses import dataclass, field, replace
 from driver_builder.api.unloading import Unloading
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.nodes import held_out
-from driver_builder.nodes.actions import (
-    Action,
-    DeleteDaemonSet,
-    LabelNode,
-    RememberLoaded,
-    StartPod,
-)
+from driver_builder.nodes.changes import Change, DeleteObject, PatchNode, RunTask, delete_daemon_set, label_node
 from driver_builder.nodes.plan_view import DriverView, TargetPart
 from driver_builder.nodes.pod_loads import load_of
 from driver_builder.objects import loaded
@@ -40,12 +34,12 @@ OUTSIDE_SECONDS = 600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """Actions for the nodes that a driver leaves.
+    """Changes for the nodes that a driver leaves.
 
     ``holds`` are those whose DaemonSet has to stay for now: they still have the label, or no record yet.
     """
 
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Change, ...] = ()
     holds: frozenset[str] = frozenset()
     unloading: Unloading = field(default_factory=Unloading)
     requeue_at: float | None = None
@@ -76,7 +70,7 @@ class Leaving:
     outside: frozenset[str] = frozenset()
     """Those that are outside the selector, and not for long, or have lost the labels of their kernel."""
     loaded: frozenset[str] = frozenset()
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Change, ...] = ()
     requeue_at: float | None = None
 
 
@@ -90,7 +84,7 @@ def leaving(view: DriverView, wanted: Iterable[DesiredTarget]) -> Leaving:
     due: dict[str, float] = {}
     still: set[str] = set()
     nameless: set[str] = set()
-    actions: list[Action] = []
+    actions: list[Change] = []
     for node in view.others:
         written = memory_of(view, node)
         known = _with_reports(view, node, written) if node.name not in selected else None
@@ -137,7 +131,7 @@ def _with_reports(view: DriverView, node: Node, known: Loaded | None) -> Loaded 
 
 def yielding(
     view: DriverView, outside: Collection[str], parts: Iterable[TargetPart]
-) -> tuple[frozenset[str], tuple[LabelNode, ...]]:
+) -> tuple[frozenset[str], tuple[PatchNode, ...]]:
     """Return the nodes that a driver leaves while one that it depends on is replaced there.
 
     Its pods are kept from those ``outside`` its selector too, and for a while from some that have returned. A label
@@ -152,7 +146,7 @@ def yielding(
     returned = held_out.returned(view, parts)
     why = f"annotation {names.YIELDING_ANNOTATION} does not name the driver"
     return frozenset(known), tuple(
-        LabelNode(node=node.name, driver=view.driver.key, label=label, version=None, why=_why_in(view, node) or why)
+        label_node(node=node.name, driver=view.driver.key, label=label, value=None, why=_why_in(view, node) or why)
         for node in unwanted
         if node.name not in returned
     )
@@ -184,7 +178,7 @@ def remove(view: DriverView, nodes: Iterable[str]) -> Removal:
     }
     steps = _limited(view, steps)
     # In the patch that ends the record.
-    over = (view.nodes[name] for name, item in steps.items() if any(map(_is_end, item.actions)))
+    over = (view.nodes[name] for name, item in steps.items() if any(_is_end(view, action) for action in item.actions))
     let_in = (action for node in over for action in held_out.let_in(view, node, "the driver has left it"))
     return Removal(
         actions=(*(action for item in steps.values() for action in item.actions), *let_in),
@@ -196,7 +190,7 @@ def remove(view: DriverView, nodes: Iterable[str]) -> Removal:
     )
 
 
-def forget_outside(view: DriverView) -> tuple[LabelNode, ...]:
+def forget_outside(view: DriverView) -> tuple[PatchNode, ...]:
     """Remove the label that keeps pods from nodes of which nothing is recorded."""
     nodes = (node for node in view.nodes.values() if view.yield_label in node.labels)
     why = "the driver is gone"
@@ -205,16 +199,16 @@ def forget_outside(view: DriverView) -> tuple[LabelNode, ...]:
     )
 
 
-def _is_end(action: Action) -> bool:
-    return isinstance(action, RememberLoaded) and action.value is None
+def _is_end(view: DriverView, action: Change) -> bool:
+    return isinstance(action, PatchNode) and action.annotations.get(view.record, "") is None
 
 
-def delete_daemon_sets(view: DriverView, targets: Iterable[str]) -> tuple[DeleteDaemonSet, ...]:
+def delete_daemon_sets(view: DriverView, targets: Iterable[str]) -> tuple[DeleteObject, ...]:
     """Delete the DaemonSets of some targets."""
     chosen = set(targets)
     own = [*view.daemon_sets.values(), *(pair.others for pair in view.pairs.values())]
     found = sorted((item for item in own if item.target in chosen), key=lambda item: (item.target, item.name))
-    return tuple(DeleteDaemonSet(namespace=item.namespace, name=item.name, uid=item.uid) for item in found)
+    return tuple(map(delete_daemon_set, found))
 
 
 def _limited(view: DriverView, steps: Mapping[str, Step]) -> dict[str, Step]:
@@ -222,13 +216,13 @@ def _limited(view: DriverView, steps: Mapping[str, Step]) -> dict[str, Step]:
     left = view.room(UNLOAD)
     made = {}
     for name, item in steps.items():
-        starts = any(isinstance(action, StartPod) for action in item.actions)
+        starts = any(isinstance(action, RunTask) for action in item.actions)
         made[name] = replace(item, actions=()) if starts and left <= 0 else item
         left -= starts
     return made
 
 
-def _prepare(view: DriverView, node: Node) -> tuple[Action, ...]:
+def _prepare(view: DriverView, node: Node) -> tuple[Change, ...]:
     """Remove the ready label and record what is to be unloaded, in one patch: before anything else."""
     known, label = memory_of(view, node), view.driver.ready_label
     has_label = label in node.labels
@@ -256,14 +250,14 @@ def _in_state(steps: Mapping[str, Step], state: str) -> dict[str, str]:
     return {name: item.words for name, item in steps.items() if item.state == state}
 
 
-def _unlabel(view: DriverView, node: Node, memory: str | None) -> LabelNode:
+def _unlabel(view: DriverView, node: Node, memory: str | None) -> PatchNode:
     annotations: dict[str, str | None] = {view.driver.ready_label: None}
     annotations |= {} if memory is None else {loaded.annotation(view.driver.key): memory}
-    return LabelNode(
+    return label_node(
         node=node.name,
         driver=view.driver.key,
         label=view.driver.ready_label,
-        version=None,
+        value=None,
         why="the driver leaves the node",
         annotations=annotations,
     )

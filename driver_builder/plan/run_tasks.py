@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.nodes.actions import Action, start_task
+from driver_builder.nodes.changes import Change, start_task
 from driver_builder.nodes.plan_view import DriverView, TargetPart
 from driver_builder.tasks.task_kind import Json, TaskKind
 
@@ -27,7 +27,7 @@ class Case:
 class Asked:
     """What comes next on a node: actions, or a pod if there is room for it; those of the lowest ``rank`` come first."""
 
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Change, ...] = ()
     pod: Callable[[], Json] | None = None
     rank: tuple[object, ...] = ()
     due_at: float | None = None
@@ -39,10 +39,10 @@ class Work:
 
     kind: TaskKind
     ask: Callable[[Case], Iterable[Asked]]
-    end: Callable[[DriverView], Iterable[Action]]
+    end: Callable[[DriverView], Iterable[Change]]
 
 
-def run(work: Work, case: Case) -> tuple[tuple[Action, ...], float | None]:
+def run(work: Work, case: Case) -> tuple[tuple[Change, ...], float | None]:
     """Return what comes next of a kind on all nodes, and when to look again."""
     asked, view = tuple(work.ask(case)), case.view
     waiting = sorted((item for item in asked if item.pod is not None), key=lambda item: item.rank)

@@ -14,7 +14,7 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.stage_settings import StageSettings
 from driver_builder.base.memo import remembers_last
 from driver_builder.model import resource_claim
-from driver_builder.nodes.actions import Action, LabelNode, delete_tasks
+from driver_builder.nodes.changes import Change, delete_tasks, label_node
 from driver_builder.objects import gpu_profiles, plugin
 from driver_builder.objects.manifests import DRIVER_LABEL
 from driver_builder.objects.plugin import PluginPod, PluginSet
@@ -136,17 +136,17 @@ class StageView:
         users = self.users(node.name)
         return f"its device plugin has to leave first: {', '.join(users)}" if users else "its device plugin leaves"
 
-    def take_run(self, node: Node, why: str) -> tuple[Action, ...]:
+    def take_run(self, node: Node, why: str) -> tuple[Change, ...]:
         """Let the pods of the stages leave a node; since when is recorded with it. Only ``valid`` stays true."""
         run = self.labels[Stage.RUN]
         is_begun = read_time(node.annotations.get(run)) is not None
         begins = self.has_label(node, Stage.RUN) or (not is_begun and bool(self.users(node.name)))
         taken = [
-            LabelNode(
+            label_node(
                 node=node.name,
                 driver=self.driver.key,
                 label=self.labels[stage],
-                version=None,
+                value=None,
                 why=why,
                 annotations={run: str(int(self.now))} if stage is Stage.RUN else {},
             )
@@ -155,7 +155,7 @@ class StageView:
         ]
         return (*taken, *self.delete(node.name))
 
-    def delete(self, node: str) -> tuple[Action, ...]:
+    def delete(self, node: str) -> tuple[Change, ...]:
         """Delete the pods that validate the plugin on a node."""
         return delete_tasks(self.validations.get(node, ()))
 

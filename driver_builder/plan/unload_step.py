@@ -7,7 +7,7 @@ unloaded and since when; the unload pod reports the result.
 from dataclasses import dataclass, replace
 
 from driver_builder.base.retry import Retry
-from driver_builder.nodes.actions import Action, RememberLoaded, StartPod, delete_tasks, start_task
+from driver_builder.nodes.changes import Change, PatchNode, RunTask, delete_tasks, start_task
 from driver_builder.nodes.plan_view import DriverView
 from driver_builder.objects import loaded
 from driver_builder.objects.loaded import Load, Loaded
@@ -35,7 +35,7 @@ POD_STAYS = "its driver pod does not terminate"
 class Step:
     """What comes next on one node; ``state`` is a field of :class:`Unloading`, empty if the driver is gone there."""
 
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Change, ...] = ()
     state: str = ""
     words: str = ""
     requeue_at: float | None = None
@@ -103,19 +103,19 @@ def _unload(view: DriverView, node: Node, known: Loaded, deadline: float) -> Ste
         return _give_up(view, node, known, UNSEEN if task.state is State.PENDING else why or known.held)
     if not task.has_ended:
         return _wait(view, known, deadline)
-    actions: tuple[Action, ...] = delete_tasks(found.gone)
+    actions: tuple[Change, ...] = delete_tasks(found.gone)
     if known.held != why:
         actions = (remember(view, node, replace(known, held=why), why), *actions)
     return Step(actions=actions, state=IN_USE, words=why, requeue_at=min(max(found.at or 0.0, now + 1), deadline))
 
 
-def _wait(view: DriverView, known: Loaded, deadline: float, *actions: Action) -> Step:
+def _wait(view: DriverView, known: Loaded, deadline: float, *actions: Change) -> Step:
     """Look again soon; the previous reason why modules stay is reported until a new one is known."""
     again = min(deadline, view.snapshot.now + _LOOK_SECONDS)
     return Step(actions=actions, state=IN_USE if known.held else WAITING, words=known.held, requeue_at=again)
 
 
-def start(view: DriverView, node: Node, load: Load) -> StartPod:
+def start(view: DriverView, node: Node, load: Load) -> RunTask:
     """Make the action that removes a load from a node, except what another driver has there as well."""
     manifest = unload_pod.manifest(
         view.driver.key,
@@ -171,12 +171,7 @@ def _is_in_the_way(view: DriverView, node: Node) -> bool:
     return node.name in view.orphans or bool(pods_on(view, node))
 
 
-def remember(view: DriverView, node: Node, known: Loaded | None, why: str) -> RememberLoaded:
+def remember(view: DriverView, node: Node, known: Loaded | None, why: str) -> PatchNode:
     """Make the action that records what is known of a node now."""
-    return RememberLoaded(
-        node=node.name,
-        driver=view.driver.key,
-        annotation=loaded.annotation(view.driver.key),
-        value=None if known is None else loaded.render(known),
-        why=why,
-    )
+    annotations = {view.record: None if known is None else loaded.render(known)}
+    return PatchNode(node=node.name, driver=view.driver.key, annotations=annotations, why=why)

@@ -8,7 +8,7 @@ failed for good stays, for its log.
 from collections.abc import Iterable, Iterator, Set
 from functools import partial
 
-from driver_builder.nodes.actions import Action, ApplyDaemonSet, ReplacePod, delete_tasks
+from driver_builder.nodes.changes import ApplyObject, Change, delete_tasks, replace_pod
 from driver_builder.nodes.evidence import Finding
 from driver_builder.nodes.plan_labels import evidence_of_weighed, validation_of
 from driver_builder.nodes.plan_view import DriverView, TargetPart
@@ -43,7 +43,7 @@ def _settled(parts: Iterable[TargetPart]) -> frozenset[str]:
         node.node
         for part in parts
         if part.standing is not None and part.standing.is_written
-        if not any(isinstance(action, ApplyDaemonSet) for action in part.actions)
+        if not any(isinstance(action, ApplyObject) for action in part.actions)
         for node in part.standing.nodes
         if not node.is_outdated
     )
@@ -57,9 +57,7 @@ def _asked(case: Case, node: Node, settled: Set[str], *, is_wanted: bool, is_all
         return Asked(actions=_ended(view, node, keeps_record=is_wanted and view.validation.has_command))
     works = found.finding is Finding.WORKS
     if works and found.is_unchecked and not found.is_labelled and node.name in settled:
-        pod = found.pod
-        replaced = ReplacePod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=pod.node, why=UNCHECKED)
-        return Asked(actions=(replaced,))
+        return Asked(actions=(replace_pod(found.pod, why=UNCHECKED),))
     if found.progress is None:
         return Asked(actions=_ended(view, node))
     # Not against a driver that is labelled, and about to be replaced by another.
@@ -78,13 +76,13 @@ def _records(view: DriverView) -> Records:
     return Records(view.driver.key, view.validated)
 
 
-def _ended(view: DriverView, node: Node, *, keeps_record: bool = False) -> tuple[Action, ...]:
+def _ended(view: DriverView, node: Node, *, keeps_record: bool = False) -> tuple[Change, ...]:
     """Delete the pods of a node where nothing is validated, and its record if the driver is not wanted there."""
     tasks = view.tasks_of(VALIDATION).get(node.name, ())
     return delete_tasks(tasks) if keeps_record else _records(view).forget(node, tasks, "nothing is validated there")
 
 
-def _end(view: DriverView) -> Iterator[Action]:
+def _end(view: DriverView) -> Iterator[Change]:
     for node in view.nodes.values():
         yield from _ended(view, node)
 

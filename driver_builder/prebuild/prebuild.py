@@ -20,7 +20,7 @@ from driver_builder.base.retry import chance_of
 from driver_builder.model.image_state import Present
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.repositories import Discovery, Repository
-from driver_builder.nodes.actions import Action, DiscoverKernels
+from driver_builder.nodes.changes import Change, DiscoverKernels
 from driver_builder.nodes.plan_view import DriverView, TargetPart
 from driver_builder.prebuild.node_pools import Knowledge, Pool, follows, known_of, pools_of
 from driver_builder.rollout.plan_target import plan_target
@@ -39,7 +39,7 @@ class PrebuildPart:
     """What a driver's plan gains: its entries of ``status.ahead``, actions, and the build keys that continue."""
 
     entries: tuple[AheadStatus, ...] = ()
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Change, ...] = ()
     needed: frozenset[str] = frozenset()
     requeue_at: float | None = None
 

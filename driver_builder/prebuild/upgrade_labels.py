@@ -20,7 +20,7 @@ from driver_builder.base.memo import OfEach
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelVersion
 from driver_builder.model.permissions import Permissions
-from driver_builder.nodes.actions import LabelNode
+from driver_builder.nodes.changes import PatchNode, label_node
 from driver_builder.prebuild.gate import Gate, gate, may_be_on, moved
 from driver_builder.prebuild.node_pools import follows, known_of, pools_of
 from driver_builder.snapshot import inventory
@@ -85,7 +85,7 @@ def _images_of_move(
     return tuple(item for item in items if isinstance(item, ImageTarget) and node.name in item.nodes)
 
 
-def label_moves(snapshot: Snapshot, versions: TemplateVersions) -> dict[DriverKey, tuple[LabelNode, ...]]:
+def label_moves(snapshot: Snapshot, versions: TemplateVersions) -> dict[DriverKey, tuple[PatchNode, ...]]:
     """Make the labels of all nodes true; the actions by the key of the driver they are done for.
 
     A paused driver removes labels and sets none. If no driver follows a repository, and none did until
@@ -118,18 +118,18 @@ def _not_yet(move: _Move) -> Gate:
 
 def _relabel(
     owner: DriverContainer, node: Node, labels: tuple[str, ...], answers: Iterable[tuple[_Move, Gate]]
-) -> Iterator[LabelNode]:
+) -> Iterator[PatchNode]:
     by_label = {ready_for_label(move.kernel): (move, answer) for move, answer in answers}
     for label, (move, answer) in sorted(by_label.items()):
         if answer.is_open and move.settable and node.labels.get(label) != "true":
-            yield LabelNode(node=node.name, driver=owner.key, label=label, version="true", why="")
+            yield label_node(node=node.name, driver=owner.key, label=label, value="true", why="")
     for label in labels:
         known = by_label.get(label)
         if known is None or not known[1].is_open:
             # The gate names a group's first node; the reason is the same for all of them.
             against = [item.check for item in known[1].findings if not item.is_ok] if known is not None else []
             why = f"not built and verified: {', '.join(against)}" if against else "not the kernel it moves to next"
-            yield LabelNode(node=node.name, driver=owner.key, label=label, version=None, why=why)
+            yield label_node(node=node.name, driver=owner.key, label=label, value=None, why=why)
 
 
 def _owner(snapshot: Snapshot) -> DriverContainer | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.model.driver_key import NOBODY, DriverKey
 from driver_builder.model.kernels import KernelTarget
-from driver_builder.nodes.actions import MoveNode, StartPod, TakeNode
+from driver_builder.nodes.changes import PatchNode, RunTask, Taking
 from driver_builder.nodes.evidence import Finding, judge
 from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.objects import loaded
@@ -65,7 +65,7 @@ class Clearance:
 
     known: DriversOnNodes
 
-    def clearing(self, node: Node, driver: DriverKey, action: TakeNode) -> Clearing:
+    def clearing(self, node: Node, driver: DriverKey, action: Taking) -> Clearing:
         """Decide what comes next before a driver is replaced on a node."""
         record = yielding_of(node.annotations)
         begun = record.drivers if record is not None else ()
@@ -125,7 +125,7 @@ class Clearance:
                 return f"{node.name}: {driver} is replaced once more before {key}, which depends on it, is loaded again"
         return ""
 
-    def way_back(self, node: Node, driver: DriverKey) -> MoveNode | None:
+    def way_back(self, node: Node, driver: DriverKey) -> PatchNode | None:
         """Return how a driver that is not replaced once more gets the image of before; None where it need not.
 
         Those that yield to it have images that were to be loaded over its next one: over what it has theirs do not fit.
@@ -227,7 +227,7 @@ class Clearance:
         """Return whether an unload pod of a driver may run on a node, or is made now: each one ends or is given up."""
         part = self.known.parts.get(driver)
         actions = part.actions if part is not None else ()
-        starts = (item.node for item in actions if isinstance(item, StartPod) and item.kind is UNLOAD)
+        starts = (item.node for item in actions if isinstance(item, RunTask) and item.kind is UNLOAD)
         unloads = tasks_of(self.known.snapshot.tasks, driver, UNLOAD)
         running = (task.node for task in unloads if task.ended_at is None)
         return node.name in {*starts, *running}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelTarget
-from driver_builder.nodes.actions import MoveNode, TakeNode
+from driver_builder.nodes.changes import PatchNode, Taking, move_node
 from driver_builder.nodes.evidence import Finding, judge
 from driver_builder.nodes.kept_modules import KeptModules
 from driver_builder.nodes.plan_view import DriverPlan
@@ -69,12 +69,12 @@ class DriversOnNodes:
         """Return which modules of a driver stay loaded when it is replaced."""
         return KeptModules.of(self.parts[driver], self.snapshot)
 
-    def is_way_back(self, node: Node, driver: DriverKey, action: TakeNode) -> bool:
+    def is_way_back(self, node: Node, driver: DriverKey, action: Taking) -> bool:
         """Return whether a node gets the image of before again."""
         placed = self.placed(node, driver)
-        if not isinstance(action, MoveNode) or action.lets_in:
+        if not isinstance(action, PatchNode) or action.lets_in:
             return False
-        return placed is None or placed.lanes is None or action.value == placed.lanes.spare_value
+        return placed is None or placed.lanes is None or action.moved_to == placed.lanes.spare_value
 
     def is_behind(self, node: Node, driver: DriverKey) -> bool:
         """Return whether a driver still has the image of before on a node, although another one is wanted."""
@@ -115,15 +115,15 @@ class DriversOnNodes:
         is_live = known is not None and any(load.modules for load in known.on_boot(node.boot_id).loads)
         return is_live and self.daemon_set(node, driver) is not None and not self.has_wanted(node, driver)
 
-    def way_back(self, node: Node, driver: DriverKey) -> MoveNode | None:
+    def way_back(self, node: Node, driver: DriverKey) -> PatchNode | None:
         """Return how a node gets the image of before that a wave has reached; None where it has that."""
         label, placed = wave_label_of(driver), self.placed(node, driver)
         if placed is None:
             is_there = any(pair.of_node(node, label) is pair.moved for pair in self.pairs_of_kernel(node, driver))
-            return MoveNode(node=node.name, driver=driver, label=label, value=None) if is_there else None
+            return move_node(node=node.name, driver=driver, value=None) if is_there else None
         if placed.lanes is None or not placed.lanes.has_in_front(node, label):
             return None
-        return MoveNode(node=node.name, driver=driver, label=label, value=placed.lanes.spare_value)
+        return move_node(node=node.name, driver=driver, value=placed.lanes.spare_value)
 
     def has_next(self, node: Node, driver: DriverKey) -> bool:
         """Return whether a wave has brought a driver other modules than the image of before has, where it is loaded."""
@@ -147,7 +147,7 @@ class DriversOnNodes:
                 return True
         return False
 
-    def in_the_way(self, node: Node, driver: DriverKey, action: TakeNode) -> tuple[DriverKey, ...]:
+    def in_the_way(self, node: Node, driver: DriverKey, action: Taking) -> tuple[DriverKey, ...]:
         """Return the drivers that have to yield before a driver is replaced, the last of the order first."""
         every = [key for key in unload_order(driver, self.needs) if key in self.parts]
         # Where this one works, a pod of theirs may load at any moment.

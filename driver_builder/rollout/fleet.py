@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from driver_builder.model.driver_key import DriverKey
-from driver_builder.nodes.actions import TakeNode
+from driver_builder.nodes.changes import Taking, takes_driver
 from driver_builder.nodes.plan_view import Alone, DriverPlan, unguarded
 from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.order import Order
@@ -32,7 +32,7 @@ class _Work:
     at: dict[str, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
 
-    def missing(self, action: TakeNode, part: DriverPlan) -> dict[DriverKey, str]:
+    def missing(self, action: Taking, part: DriverPlan) -> dict[DriverKey, str]:
         """Return the images that are not on a node yet and have to be before a driver is replaced, by driver.
 
         Drivers that depend on it are unloaded meanwhile: theirs have to be there as well.
@@ -53,7 +53,7 @@ class _Work:
             return f"driver {self.at[node]} is being loaded there"
         return self.holds.obstacle(node, driver)
 
-    def obstacle(self, node: str, driver: DriverKey, action: TakeNode | None) -> str:
+    def obstacle(self, node: str, driver: DriverKey, action: Taking | None) -> str:
         """Return why a driver may not be replaced on a node now, its image apart; empty if it may."""
         if why := self.other(node, driver):
             return why
@@ -93,9 +93,7 @@ def admit(
     holds = Holds() if holds is None else holds
     work = _Work(max_nodes, holds, Pulls() if pulls is None else pulls, order)
     for part in parts:
-        at_once = (
-            action.node for action in part.actions if isinstance(action, TakeNode) and action.node not in part.budgeted
-        )
+        at_once = (action.node for action in part.actions if takes_driver(action) and action.node not in part.budgeted)
         # Of one of which nothing is decided it is known where it has begun.
         begun = holds.begun(part.driver.key) if part.trouble is not None else ()
         for node in (*part.busy, *at_once, *begun):
@@ -132,7 +130,7 @@ def _of_dependents(parts: Iterable[DriverPlan], work: _Work) -> dict[DriverKey, 
         key = part.driver.key
         if not order.has_dependents(key):
             continue
-        taken = (action for action in part.actions if isinstance(action, TakeNode) and action.node in part.budgeted)
+        taken = (action for action in part.actions if takes_driver(action) and action.node in part.budgeted)
         wanted: dict[DriverKey, dict[str, str]] = {}
         for action in (*sorted(taken, key=lambda action: action.node), *part.reserve):
             for other, image in {} if work.other(action.node, key) else order.images(action, key).items():
@@ -164,7 +162,7 @@ def _begun_first(part: DriverPlan, holds: Holds) -> DriverPlan:
     if not instead:
         return part
     going = {action.node for action in instead.values()}
-    waiting = [action for action in part.actions if isinstance(action, TakeNode) and action.node in instead]
+    waiting = [action for action in part.actions if takes_driver(action) and action.node in instead]
     staying = (action for action in part.actions if action not in waiting)
     others = (action for action in part.reserve if action.node not in going)
     return replace(
@@ -180,7 +178,7 @@ def _admitted(part: DriverPlan, work: _Work) -> DriverPlan:
     key = part.driver.key
     held: dict[str, str] = {}
     pulled: dict[str, dict[DriverKey, str]] = {}
-    taken = {action.node: action for action in part.actions if isinstance(action, TakeNode)}
+    taken = {action.node: action for action in part.actions if takes_driver(action)}
     for node in sorted(part.budgeted):
         if why := work.obstacle(node, key, taken.get(node)):
             held[node] = why
@@ -195,7 +193,7 @@ def _admitted(part: DriverPlan, work: _Work) -> DriverPlan:
     late = {node: why for node, why in failures.items() if why}
     # Nodes on which a drain would wait for pods let others have their image first.
     first = len(pulled.keys() - late.keys() - part.drained_last)
-    instead: list[TakeNode] = []
+    instead: list[Taking] = []
     for action in part.reserve:
         most = len(held) + len(pulled) - (first if action.node in part.drained_last else 0)
         is_free = len(instead) < most and not work.obstacle(action.node, key, action)
@@ -208,7 +206,7 @@ def _admitted(part: DriverPlan, work: _Work) -> DriverPlan:
     words += [f"pulling the next image on {first_few(waiting, MAX_LISTED)}"] if waiting else []
     wave = replace(part.wave, message="; ".join((*words, part.wave.message))) if part.wave is not None else None
     held |= dict.fromkeys(pulled, "")
-    staying = (action for action in part.actions if not (isinstance(action, TakeNode) and action.node in held))
+    staying = (action for action in part.actions if not (takes_driver(action) and action.node in held))
     return replace(
         part,
         actions=(*staying, *instead),

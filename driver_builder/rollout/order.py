@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.model.driver_key import DriverKey
-from driver_builder.nodes.actions import MoveNode, ReplacePod, TakeNode
+from driver_builder.nodes.changes import Taking, takes_driver
 from driver_builder.nodes.evidence import Finding, judge
 from driver_builder.nodes.kept_modules import is_tidying
 from driver_builder.nodes.plan_view import DriverPlan
@@ -55,21 +55,19 @@ class Order:
         if part.driver.key not in self.known.needs:
             return part
         held = {
-            action: why
+            id(action): why
             for action in part.actions
-            if isinstance(action, ReplacePod | MoveNode) and action.node not in part.budgeted
+            if takes_driver(action) and action.node not in part.budgeted
             if (why := self.obstacle(action, part.driver.key))
         }
         if not held:
             return part
         words = "; ".join(dict.fromkeys(held.values()))
         wave = replace(part.wave, message=f"{words}; {part.wave.message}") if part.wave is not None else None
-        staying = (
-            action for action in part.actions if not (isinstance(action, ReplacePod | MoveNode) and action in held)
-        )
+        staying = (action for action in part.actions if id(action) not in held)
         return replace(part, actions=tuple(staying), wave=wave)
 
-    def obstacle(self, action: TakeNode, driver: DriverKey) -> str:
+    def obstacle(self, action: Taking, driver: DriverKey) -> str:
         """Return why a driver may not be replaced on a node before others; empty if it may."""
         needs, node = self.known.needs.get(driver), inventory.by_name(self.known.snapshot.nodes).get(action.node)
         daemon_sets = of_driver(self.known.snapshot.daemon_sets, driver)
@@ -91,7 +89,7 @@ class Order:
                 return f"node {node.name} waits for driver {key}, which depends on {driver}: {why}"
         return ""
 
-    def _coming_back(self, node: Node, driver: DriverKey, action: TakeNode) -> tuple[DriverKey, ...]:
+    def _coming_back(self, node: Node, driver: DriverKey, action: Taking) -> tuple[DriverKey, ...]:
         """Return the drivers that have to be loaded again afterwards.
 
         Where others yield already to a driver that does not work, they wait for nothing but another image of it.
@@ -150,7 +148,7 @@ class Order:
 
     # ------------------------------------------------------------ what is pulled for those that yield
 
-    def images(self, action: TakeNode, driver: DriverKey) -> dict[DriverKey, str]:
+    def images(self, action: Taking, driver: DriverKey) -> dict[DriverKey, str]:
         """Return the images that those who would yield to a driver get when they are loaded again, by driver.
 
         Nothing is said of those that yield already: they are without their driver, and wait for no image.

@@ -20,7 +20,7 @@ from driver_builder.model.driver_key import driver_key
 from driver_builder.model.image_state import Present
 from driver_builder.model.loader_privileges import LoaderPrivileges
 from driver_builder.nodes import held_out
-from driver_builder.nodes.actions import Action, ApplyDaemonSet, LabelNode
+from driver_builder.nodes.changes import Change, PatchNode, apply_daemon_set
 from driver_builder.nodes.evidence import NodeEvidence, ValidationState, is_current
 from driver_builder.nodes.lanes import lanes, place
 from driver_builder.nodes.plan_view import DriverView, TargetPart
@@ -50,12 +50,12 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
     if found.front is not known or found.slot != written.slot:
         written, manifest = _wanted(view, spec, item, state, found.front, slot=found.slot, basis=found.spare)
     kept_out = _kept_out(view, item, found, written)
-    actions: list[Action] = [*(kept_out or place(view, item.target.id, found, written))]
+    actions: list[Change] = [*(kept_out or place(view, item.target.id, found, written))]
     is_other = found.front is None or _is_written_otherwise(found.front, written)
     is_early = held_out.waits_unrecorded(view, item.nodes, item.target.short_hash)
     if is_other and not (found.waits or kept_out or is_early):
         actions.append(
-            ApplyDaemonSet(
+            apply_daemon_set(
                 namespace=view.driver.namespace,
                 name=written.name,
                 driver=view.driver.key,
@@ -135,7 +135,7 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
     return made
 
 
-def _kept_out(view: DriverView, item: ImageTarget, found: Lanes, written: DaemonSet) -> tuple[LabelNode, ...]:
+def _kept_out(view: DriverView, item: ImageTarget, found: Lanes, written: DaemonSet) -> tuple[PatchNode, ...]:
     """Keep pods from nodes whose DaemonSet is missing, before another one comes to them."""
     known = view.daemon_sets.get(item.target.short_hash)
     if known is None:

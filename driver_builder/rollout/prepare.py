@@ -14,14 +14,11 @@ from driver_builder.api.begun_drains import previous_drains
 from driver_builder.base.boundary import contained
 from driver_builder.base.errors import InternalError
 from driver_builder.model.driver_key import DriverKey
-from driver_builder.nodes.actions import (
-    HoldNode,
-    SetFinalizer,
-)
+from driver_builder.nodes.changes import PatchNode, PatchObject, takes_driver
 from driver_builder.nodes.plan_view import Alone, DriverPlan, unguarded
 from driver_builder.objects.yielding import yielding_of
 from driver_builder.rollout.draining import Draining, draining_of
-from driver_builder.rollout.hold_node import MAX_REST_SECONDS, TAKES, Hold, Step, renewal, restoration, restored
+from driver_builder.rollout.hold_node import MAX_REST_SECONDS, Hold, Step, renewal, restoration, restored
 from driver_builder.rollout.next_drains import NextDrains
 from driver_builder.rollout.node_lock import lock_of
 from driver_builder.rollout.order import Order
@@ -40,7 +37,7 @@ class Prepared:
     """
 
     parts: tuple[DriverPlan, ...]
-    released: tuple[HoldNode, ...] = ()
+    released: tuple[PatchNode, ...] = ()
     drains: tuple[NextDrains, ...] = ()
 
 
@@ -104,12 +101,12 @@ def _is_gone(driver: str, snapshot: Snapshot) -> bool:
     return DriverKey(driver).namespace not in snapshot.forbidden
 
 
-def _released(node: Node, snapshot: Snapshot) -> HoldNode | None:
+def _released(node: Node, snapshot: Snapshot) -> PatchNode | None:
     """Release a node whose driver is gone; of another controller's driver nothing is known but its lock."""
     return contained("node", node.name, partial(_left, node, snapshot), lambda _error: None)
 
 
-def _left(node: Node, snapshot: Snapshot) -> HoldNode | None:
+def _left(node: Node, snapshot: Snapshot) -> PatchNode | None:
     lock, now = lock_of(node, snapshot.locks_first_seen), snapshot.now
     record, yielding = draining_of(node), yielding_of(node.annotations)
     is_locked = lock is not None and not lock.is_expired(now)
@@ -148,10 +145,14 @@ def _prepared(hold: Hold, nodes: Mapping[str, Node], held: Sequence[Node]) -> Dr
 
 def _with_steps(part: DriverPlan, steps: Mapping[str, Step], waiting: Set[str]) -> DriverPlan:
     first = [action for step in steps.values() for action in step.actions]
-    staying = [action for action in part.actions if not (isinstance(action, TAKES) and action.node in waiting)]
-    if any(isinstance(action, HoldNode) for action in first):
+    staying = [action for action in part.actions if not (takes_driver(action) and action.node in waiting)]
+    if any(isinstance(action, PatchNode) and action.seen for action in first):
         # The driver's object stays until nothing of it is left on any node.
-        staying = [action for action in staying if not (isinstance(action, SetFinalizer) and not action.present)]
+        staying = [
+            action
+            for action in staying
+            if not (isinstance(action, PatchObject) and False in action.finalizers.values())
+        ]
     words = "; ".join(step.words for step in steps.values() if step.words)
     wave = part.wave
     if words and wave is not None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from driver_builder.api.rollout_status import Phase
-from driver_builder.nodes.actions import Action, delete_tasks, start_task
+from driver_builder.nodes.changes import Change, delete_tasks, start_task
 from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.snapshot.by_driver import tasks_of
 from driver_builder.snapshot.inventory import Node
@@ -117,7 +117,7 @@ def with_pulls(part: DriverPlan, snapshot: Snapshot, pulls: Pulls, loader_image:
     existing = tasks_of(snapshot.tasks, driver.key, PULL)
     if part.trouble is not None or not (existing or part.images):
         return part
-    actions: list[Action] = []
+    actions: list[Change] = []
     existing_names = {pod.name for pod in existing}
     times = [part.requeue_at]
     kept: set[str] = set()

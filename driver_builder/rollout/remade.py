@@ -15,7 +15,7 @@ from driver_builder.api.rollout_status import previous_wave
 from driver_builder.api.status import RolledOut
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import ImageRef, parse_reference
-from driver_builder.nodes.actions import ApplyDaemonSet
+from driver_builder.nodes.changes import ApplyObject, apply_daemon_set
 from driver_builder.nodes.plan_view import DriverView
 from driver_builder.objects import loaded, manifests, slots
 from driver_builder.objects.fingerprint import fingerprint
@@ -33,9 +33,7 @@ def rolled_out_to(view: DriverView, item: DesiredTarget) -> RolledOut | None:
     return RolledOut(image=found.image, fingerprint=found.fingerprint)
 
 
-def remade(
-    view: DriverView, spec: DriverSpec, item: TargetToBuild, rolled_out: RolledOut | None
-) -> ApplyDaemonSet | None:
+def remade(view: DriverView, spec: DriverSpec, item: TargetToBuild, rolled_out: RolledOut | None) -> ApplyObject | None:
     """Make the DaemonSet anew that the nodes of a target had before; None if it is there, or not known well enough."""
     slot = _missing(view, item)
     if slot is None or rolled_out is None or not _may_be_remade(view, spec, item, rolled_out):
@@ -65,7 +63,7 @@ def remade(
         folders=known.folders if known is not None else (),
         slot=slot,
     )
-    return ApplyDaemonSet(
+    return apply_daemon_set(
         namespace=view.driver.namespace,
         name=manifests.daemon_set_name(view.driver, item.target, slot.name),
         driver=view.driver.key,

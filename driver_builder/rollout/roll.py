@@ -10,14 +10,8 @@ from driver_builder.api.rollout_status import Phase, Wave, previous_wave
 from driver_builder.base.reasons import Reason, TargetState
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Present
-from driver_builder.nodes.actions import (
-    ApplyDaemonSet,
-    MoveNode,
-    PlaceDaemonSet,
-    ReplacePod,
-    TakeNode,
-)
-from driver_builder.nodes.lanes import end, is_complete
+from driver_builder.nodes.changes import ApplyObject, PatchNode, Taking, move_node, replace_pod
+from driver_builder.nodes.lanes import end, is_complete, is_placing
 from driver_builder.nodes.plan_view import DriverView, TargetPart, WavePart
 from driver_builder.nodes.standing import (
     Lanes,
@@ -104,7 +98,7 @@ def _ended(view: DriverView, part: TargetPart) -> TargetPart:
     pair = view.pairs.get(target)
     if pair is None:
         return part
-    others = (action for action in part.actions if not isinstance(action, ApplyDaemonSet | PlaceDaemonSet))
+    others = (action for action in part.actions if not (isinstance(action, ApplyObject) or is_placing(action)))
     return replace(part, actions=(*others, *end(view, part.status.target, pair.moved, pair.others)))
 
 
@@ -212,7 +206,7 @@ def _is_selected(node: Node, selector: Mapping[str, str]) -> bool:
     return bool(selector) and all(node.labels.get(key) == value for key, value in selector.items())
 
 
-def _reserve(view: DriverView, parts: Iterable[TargetPart], decided: Decision) -> list[TakeNode]:
+def _reserve(view: DriverView, parts: Iterable[TargetPart], decided: Decision) -> list[Taking]:
     """Return what is done instead where a node is held back, in the order in which the nodes go."""
     lanes = {part.standing.target: part.standing.lanes for part in parts if part.standing is not None}
     return [action for node in decided.reserve for action in _replacements(view, [node], lanes[node.target])]
@@ -269,33 +263,29 @@ def _with(view: DriverView, part: TargetPart, decided: Decision) -> TargetPart:
     return replace(part, status=replace(part.status, reason=reason, message=words))
 
 
-def _returned(view: DriverView, nodes: Iterable[NodeStanding], lanes: Lanes | None) -> list[MoveNode]:
+def _returned(view: DriverView, nodes: Iterable[NodeStanding], lanes: Lanes | None) -> list[PatchNode]:
     """Let nodes have the image of before again, once the status says that they do not get this one another time."""
     if lanes is None:
         return []
     return [_move(view, node, lanes.spare_value, f"back to the image of before: {node.why}") for node in nodes]
 
 
-def _move(view: DriverView, node: NodeStanding, value: str | None, why: str = "") -> MoveNode:
-    lets_in = view.yield_label if node.is_kept_out else ""
-    action = MoveNode(node=node.node, driver=view.driver.key, label=view.wave_label, value=value, lets_in=lets_in)
+def _move(view: DriverView, node: NodeStanding, value: str | None, why: str = "") -> PatchNode:
+    action = move_node(node=node.node, driver=view.driver.key, value=value, lets_in=node.is_kept_out)
     return replace(action, why=why, noted=True) if why else action
 
 
-def _replacements(view: DriverView, chosen: Iterable[NodeStanding], lanes: Lanes | None) -> list[TakeNode]:
+def _replacements(view: DriverView, chosen: Iterable[NodeStanding], lanes: Lanes | None) -> list[Taking]:
     """Replace pods, or let nodes move.
 
     Those that only the status records come last: if it is not written, nothing waits behind them.
     """
     chosen = tuple(chosen)
     value = lanes.front_value if lanes else None
-    moved: list[TakeNode] = [
+    moved: list[Taking] = [
         _move(view, node, value) for node in chosen if node.is_kept_out or (node.moves and lanes is not None)
     ]
-    actions: list[TakeNode] = [
-        ReplacePod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node.node, noted=pod.uid in node.noted)
-        for node in chosen
-        if not node.moves
-        for pod in node.replaced
+    actions: list[Taking] = [
+        replace_pod(pod, noted=pod.uid in node.noted) for node in chosen if not node.moves for pod in node.replaced
     ]
     return sorted([*moved, *actions], key=lambda action: action.noted)

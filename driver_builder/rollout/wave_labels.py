@@ -13,7 +13,7 @@ from itertools import islice
 
 from driver_builder.api.rollout_status import MAX_REACHED, Reached, Wave, previous_wave
 from driver_builder.nodes import held_out
-from driver_builder.nodes.actions import LabelNode, MoveNode
+from driver_builder.nodes.changes import PatchNode, label_node, move_node
 from driver_builder.nodes.plan_view import DriverPlan, DriverView
 from driver_builder.objects import slots
 from driver_builder.objects.slots import Place
@@ -56,7 +56,11 @@ def with_moved(part: DriverPlan, nodes: Mapping[str, Node]) -> DriverPlan:
 
     One of them may be registered anew before that: it waits for the wave then.
     """
-    moves = {action.node for action in part.actions if isinstance(action, MoveNode) and action.node in nodes}
+    moves = {
+        action.node
+        for action in part.actions
+        if isinstance(action, PatchNode) and action.takes and action.node in nodes
+    }
     if part.wave is None or not moves:
         return part
     boots = ((name, nodes[name].boot_id) for name in moves)
@@ -77,7 +81,7 @@ def moving(view: DriverView) -> frozenset[str]:
     )
 
 
-def restore(view: DriverView) -> tuple[LabelNode, ...]:
+def restore(view: DriverView) -> tuple[PatchNode, ...]:
     """Put the label back where a Node lost it on the same boot, and no decision has removed it."""
     wave = previous_wave(view.driver.status)
     reached: Mapping[str, Reached] = wave.reached if wave is not None else {}
@@ -85,7 +89,7 @@ def restore(view: DriverView) -> tuple[LabelNode, ...]:
     return tuple(_put_back(view, node, found) for node, found in known if _is_lost(view, node, found))
 
 
-def tidy(view: DriverView) -> tuple[MoveNode, ...]:
+def tidy(view: DriverView) -> tuple[PatchNode, ...]:
     """Remove the labels of waves that have ended."""
     stale = (node for node in view.others if _is_stale(view, node) and not _is_missed(view, node))
     return tuple(_unlabel(view, node.name) for node in islice(stale, MAX_TIDIED))
@@ -125,10 +129,10 @@ def _is_proven(view: DriverView, node: Node, label: str) -> bool:
     return any((pod.target, pod.slot) == place and pod.proof is not None for pod in view.own_pods.on(node.name))
 
 
-def _put_back(view: DriverView, node: Node, found: Reached) -> LabelNode:
+def _put_back(view: DriverView, node: Node, found: Reached) -> PatchNode:
     label, value = (view.wave_label, found.label) if found.label != OUTSIDE else (view.yield_label, OUTSIDE)
     why = "the wave has reached it, or is to reach it, and its label was lost"
-    return LabelNode(node=node.name, driver=view.driver.key, label=label, version=value, why=why)
+    return label_node(node=node.name, driver=view.driver.key, label=label, value=value, why=why)
 
 
 def _has_others(view: DriverView, node: Node, label: str) -> bool:
@@ -172,5 +176,5 @@ def _is_of_wave(view: DriverView, value: str) -> bool:
     return named.slot.place is Place.MOVED or named.target in view.pairs
 
 
-def _unlabel(view: DriverView, node: str) -> MoveNode:
-    return MoveNode(node=node, driver=view.driver.key, label=view.wave_label, value=None, why="the wave has ended")
+def _unlabel(view: DriverView, node: str) -> PatchNode:
+    return move_node(node=node, driver=view.driver.key, value=None, why="the wave has ended")

@@ -38,7 +38,7 @@ def _outcome(pod: PodEnd) -> Outcome:
 
 PROOF = TaskKind(
     name="proof", verb="prove", container="prove", outcome=_outcome, stays=True,
-    does="prove {driver} on", action="StartProof", group="validate",
+    does="prove {driver} on", group="validate",
 )  # fmt: skip
 """It is about a driver pod, by its uid. A name also has the uid of the proof pod of before, if any: the same step has
 the same name, and the evidence of before stays until there is a newer one."""

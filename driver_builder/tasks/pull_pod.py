@@ -32,7 +32,7 @@ def _image(pod: Json) -> str:
 PULL = TaskKind(
     name="pull", verb="pull", container="pull", outcome=_outcome, most=500,
     subject=_image,
-    does="pull the next image on", action="PullImage", group="prepare",
+    does="pull the next image on", group="prepare",
 )  # fmt: skip
 """It is about an image: the label has its digest. So many nodes of a driver get their next image at once."""
 

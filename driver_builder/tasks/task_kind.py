@@ -59,7 +59,7 @@ class TaskKind:
     """A row of :data:`driver_builder.tasks.kinds.KINDS`.
 
     ``verb`` is in the names of its pods, after at most ``longest`` characters of the driver's name. ``most`` of them
-    run at once for a driver. ``does`` is a start in words; ``action`` and ``group`` are names in the output of plan.
+    run at once for a driver. ``does`` is a start in words; ``group`` is what plan counts it as.
     """
 
     name: str
@@ -67,7 +67,6 @@ class TaskKind:
     container: str
     outcome: Callable[[PodEnd], Outcome]
     does: str
-    action: str
     group: str
     word: str = ""
     """What one of its pods is called, if not by ``name``."""

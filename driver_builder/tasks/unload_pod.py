@@ -53,7 +53,7 @@ def _failure(report: str) -> str | None:
 
 UNLOAD = TaskKind(
     name="unload", verb="unload", container="unload", outcome=_outcome,
-    does="unload {driver} from", action="StartUnload", group="unload",
+    does="unload {driver} from", group="unload",
 )  # fmt: skip
 """It is about the target whose load it removes."""
 

@@ -43,12 +43,12 @@ def _outcome(pod: PodEnd, *, deadline: str) -> Outcome:
 VALIDATION = TaskKind(
     name="validation", verb="validate", container="validate", longest=44,
     outcome=partial(_outcome, deadline="spec.validation.timeout"),
-    does="validate {driver} on", action="StartValidation", group="validate",
+    does="validate {driver} on", group="validate",
 )  # fmt: skip
 PLUGIN_VALIDATION = TaskKind(
     name="plugin-validation", word="validation", verb="plgok", container="validate", longest=44,
     outcome=partial(_outcome, deadline="spec.stages.pluginValidation.deadline"),
-    does="validate the device plugin of {driver} on", action="StartValidation", group="validate",
+    does="validate the device plugin of {driver} on", group="validate",
 )  # fmt: skip
 """Both are about a digest of what is validated."""
 

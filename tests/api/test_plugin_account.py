@@ -14,7 +14,7 @@ from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.cluster.plugin_accounts import PluginAccounts
 from driver_builder.cluster.read_daemon_sets import read_plugin_set
 from driver_builder.controller.execute import Executor
-from driver_builder.nodes.actions import ApplyPlugin
+from driver_builder.nodes.changes import ApplyObject
 from driver_builder.objects import agent_token, plugin
 from kube_api.client import Client
 from kube_api.errors import Invalid, NotFound
@@ -202,9 +202,9 @@ def test_an_account_leaves_a_daemon_set_by_the_default_one(
     executor = Executor(builder, queue)
 
     def applied(manifest: Json, uid: str = "") -> plugin.PluginSet:
-        bring = ApplyPlugin(
-            namespace=NAMESPACE, name=plugin.name_of(driver), driver=driver.key, target="", manifest=manifest,
-            uid=uid,
+        bring = ApplyObject(
+            resource=DAEMON_SETS, namespace=NAMESPACE, name=plugin.name_of(driver), manifest=manifest, uid=uid,
+            force=bool(uid), why="bring it",
         )  # fmt: skip
         assert executor.perform((bring,)) == ()
         return read_plugin_set(root.get(path))

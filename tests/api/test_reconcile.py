@@ -24,7 +24,7 @@ from driver_builder.controller.report import Reporter
 from driver_builder.model.build import LogSink
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import KEY_LABEL, MODULES_LABEL
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.objects import manifests, plugin
 from driver_builder.objects.stage_labels import Stage, stage_label

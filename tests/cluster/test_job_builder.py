@@ -44,7 +44,7 @@ from driver_builder.model.image_state import Present
 from driver_builder.model.images import KERNEL_LABEL, KEY_LABEL, MODULES_LABEL, USERSPACE_LABEL, ImageRef
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.model.toolchain import toolchain_image
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry import RegistryClient
 from driver_builder.registry.registry_access import Registries

@@ -16,10 +16,11 @@ from device_resources.resource import PathType
 from device_resources.resource_parser import parse_resource
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import ImageRef
-from driver_builder.nodes.actions import ApplyPlugin, MakeConfigMap
+from driver_builder.nodes.changes import ApplyObject
 from driver_builder.objects import manifests, plugin
 from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.plan.plan import plan
+from tests.support.driver_builder.changes import applied
 from tests.support.driver_builder.factories import DIGEST, SETTINGS, driver, node, ready_snapshot, spec_of, target
 from tools import manifests as manifests_of_chart
 from tools.product_images import REPOSITORY
@@ -37,9 +38,9 @@ def _made(plugged: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[s
     stages = {"devicePlugin": plugged or {"resource": RESOURCE}}
     snapshot = ready_snapshot(node(), driver=driver(spec_changes={"stages": stages}))
     actions = plan(snapshot, replace(SETTINGS, device_agent_image="r.io/agent:1")).actions
-    (applied,) = [action for action in actions if isinstance(action, ApplyPlugin)]
-    (config,) = [action for action in actions if isinstance(action, MakeConfigMap)]
-    return applied.manifest["spec"]["template"]["spec"], config.manifest
+    (plugin,) = applied(actions)
+    (config,) = [action for action in actions if isinstance(action, ApplyObject) and action.created]
+    return plugin.manifest["spec"]["template"]["spec"], config.manifest
 
 
 def _of_chart(agent: dict[str, Any]) -> dict[str, Any]:

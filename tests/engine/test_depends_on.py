@@ -27,7 +27,7 @@ from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.modules.kernel_module import KernelModule, parse_kernel_module
 from driver_builder.modules.verify import verify
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.registry.image_download import download
 from driver_builder.registry.registry import RegistryClient
 from driver_builder.registry.registry_access import Registries

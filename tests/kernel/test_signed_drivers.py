@@ -35,7 +35,7 @@ from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.modules.module_signature import split_signature
 from driver_builder.modules.module_signer import parse_signer
 from driver_builder.modules.verify import verify
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.registry.image_download import download
 from driver_builder.registry.image_signature import has_signature
 from driver_builder.registry.registry import RegistryClient

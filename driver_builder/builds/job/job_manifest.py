@@ -23,7 +23,7 @@ from driver_builder.model import build_proxy, defaults, quantities
 from driver_builder.model.build_proxy import BuildProxy
 from driver_builder.model.images import ImageRef
 from driver_builder.model.registry_reach import Reach
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.objects.tolerations import with_ours
 from kube_api import names
 from kube_api.resources import CONFIG_MAPS, JOBS

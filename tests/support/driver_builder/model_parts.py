@@ -12,7 +12,7 @@ from driver_builder.model.images import (
     ImageRef,
 )
 from driver_builder.model.repositories import Discovery, Repository
-from driver_builder.nodes.actions import DiscoverKernels, StartBuild
+from driver_builder.nodes.changes import DiscoverKernels, StartBuild
 from driver_builder.prebuild.discovery_queue import DiscoveryQueue, DiscoveryStates
 from driver_builder.registry.registry_access import Registries
 from driver_builder.snapshot.snapshot import FailedBuild

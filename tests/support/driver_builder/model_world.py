@@ -29,7 +29,7 @@ from driver_builder.model.images import (
     OS_LABEL,
 )
 from driver_builder.model.repositories import Discovery
-from driver_builder.nodes.actions import Action, StartBuild
+from driver_builder.nodes.changes import Change, StartBuild
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.objects import manifests, plugin
 from driver_builder.plan.plan import Plan
@@ -294,7 +294,7 @@ class World:
         for driver in seen.drivers:
             assert pods_of(seen.pods, driver.key).by_node == pods_of(anew.pods, driver.key).by_node
 
-    def reconcile(self, after_each: Callable[[Action], bool] = lambda _action: False) -> Plan:
+    def reconcile(self, after_each: Callable[[Change], bool] = lambda _action: False) -> Plan:
         """Do one pass; ``after_each`` is called after every action, and True from it kills the controller."""
         decided, unwritten = Reporter(self.writer()).acknowledged(self.decide())
         assert unwritten == {}
@@ -311,11 +311,11 @@ class World:
             self.builds.forget(part.failures)
         return decided
 
-    def look(self, _action: Action) -> bool:
+    def look(self, _action: Change) -> bool:
         """Check an action that was done."""
         return False
 
-    def rounds(self, number: int, look: Callable[[Action], bool] | None = None) -> None:
+    def rounds(self, number: int, look: Callable[[Change], bool] | None = None) -> None:
         """Let so many passes and rounds follow each other."""
         for _ in range(number):
             self.reconcile(look or self.look)

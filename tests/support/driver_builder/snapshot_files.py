@@ -8,7 +8,7 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.cluster.observe import Observer
 from driver_builder.cluster.recorder import Recorder
 from driver_builder.cluster.snapshot_file import from_document, to_document
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.plan.plan import Plan, plan
 from driver_builder.snapshot.snapshot import Snapshot

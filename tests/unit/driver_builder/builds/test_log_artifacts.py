@@ -11,7 +11,7 @@ from driver_builder.builds.log_artifacts import LOG_TYPE, LogArtifacts
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import ImageRef
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.registry.referrers import fallback_tag
 from driver_builder.registry.registry_access import Registries
 from tests.support.driver_builder.factories import target

@@ -8,7 +8,7 @@ from driver_builder.api import status
 from driver_builder.model.build import SourceImage
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Absent
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.plan.plan import plan
 from driver_builder.rollout.retries import retry_delay

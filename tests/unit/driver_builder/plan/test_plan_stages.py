@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from driver_builder.cli.plan_summary import name_of
 from driver_builder.model import permissions
 from driver_builder.model.driver_key import DriverKey
-from driver_builder.nodes.actions import ApplyPlugin, LabelNode, MakeConfigMap
+from driver_builder.nodes.changes import ApplyObject
 from driver_builder.nodes.plan_view import DriverView
 from driver_builder.nodes.validation import Progress
 from driver_builder.objects import plugin
@@ -26,6 +25,7 @@ from driver_builder.snapshot.node_pods import NodePod, NodePods
 from driver_builder.snapshot.snapshot import DriverPod, Snapshot
 from driver_builder.tasks import validation_pod
 from kube_api.names import PENDING_TAINT, UPGRADING_TAINT
+from tests.support.driver_builder.changes import applied, done, patches
 from tests.support.driver_builder.factories import NOW, SETTINGS, driver, node, ready_snapshot, spec_of
 from tests.unit.driver_builder.world.test_world_stages import CHAIN, PLGOK, fleet, settle
 from tests.unit.driver_builder.world.test_world_stages import WITH_AGENT as OF_WORLD
@@ -45,7 +45,7 @@ def seen(stages: dict[str, Any] | None, **changes: Any) -> Snapshot:
 def manifest(stages: dict[str, Any], **changes: Any) -> dict[str, Any]:
     """Return the DaemonSet of the plugin."""
     decided = plan(seen(stages, **changes), WITH_AGENT)
-    (found,) = [action for action in decided.actions if isinstance(action, ApplyPlugin)]
+    (found,) = applied(decided.actions)
     return found.manifest
 
 
@@ -73,7 +73,11 @@ def test_our_agent_is_unprivileged_and_reads_its_config_map() -> None:
         "/etc/device-agent": True,
         "/run/device-agent": False,
     }
-    (made,) = [action for action in plan(seen(PLUGIN), WITH_AGENT).actions if isinstance(action, MakeConfigMap)]
+    (made,) = [
+        action
+        for action in plan(seen(PLUGIN), WITH_AGENT).actions
+        if isinstance(action, ApplyObject) and action.created
+    ]
     assert made.manifest["data"][plugin.CONFIG_KEY].startswith('{\n  "resources": [')
 
 
@@ -156,7 +160,7 @@ def test_images_that_are_not_allowed_do_not_run(stages: dict[str, Any]) -> None:
     allowed = permissions.read({"allowed_base_images": "registry.example.com/*"})
     settings = replace(WITH_AGENT, template_versions=replace(SETTINGS.template_versions, permissions=allowed))
     decided = plan(seen(stages), settings)
-    assert not [action for action in decided.actions if isinstance(action, ApplyPlugin | MakeConfigMap)]
+    assert not [action for action in decided.actions if isinstance(action, ApplyObject)]
     assert decided.drivers[0].stages is not None
     assert decided.drivers[0].stages.reason == "NotAllowed"
     assert decided.drivers[0].targets[0].reason == "NotAllowed"
@@ -183,7 +187,7 @@ def test_a_validation_waits_until_the_pods_of_its_node_are_listed() -> None:
     stages = StageView.of(Snapshot(now=NOW, drivers=(container,)), container)
     uses = NodePod(namespace="a", name="b", uid="c", resources=frozenset({"example.com/edu"}))
     kinds = {
-        name: [name_of(action) for action in start(stages, node(), "f" * 16, users)[0]]
+        name: done(start(stages, node(), "f" * 16, users)[0])
         for name, users in (
             ("not listed", {}),
             ("not allowed", {"node-a": NodePods(unread="forbidden")}),
@@ -193,9 +197,9 @@ def test_a_validation_waits_until_the_pods_of_its_node_are_listed() -> None:
     }
     assert kinds == {
         "not listed": [],
-        "not allowed": ["StartValidation"],
-        "unused": ["StartValidation"],
-        "used": ["RememberValidated"],
+        "not allowed": ["run validation"],
+        "unused": ["run validation"],
+        "used": ["record validation"],
     }
 
 
@@ -206,7 +210,7 @@ def test_an_invalid_spec_keeps_labels_that_are_true() -> None:
     nodes = tuple(replace(item, labels={**item.labels, **labels}) for item in made.nodes)
     broken = driver(spec_changes={"stages": {"validation": {}}})
     decided = plan(replace(made, nodes=nodes, drivers=(broken,)), WITH_AGENT)
-    assert not [action for action in decided.actions if isinstance(action, LabelNode)]
+    assert not patches(decided.actions, "label Node")
 
 
 def test_a_driver_without_stages_looks_at_no_node_because_of_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from driver_builder.nodes.actions import Action, RememberValidated, StartPod
+from driver_builder.nodes.changes import Change, PatchNode, RunTask
 from driver_builder.objects import loaded, validated
 from driver_builder.objects.plugin import PluginPod, PluginSet
 from driver_builder.objects.stage_labels import TRUE, Stage, stage_label
@@ -118,13 +118,13 @@ def test_what_is_missing_is_named() -> None:
     assert (used.why, used.reason) == (f"it has no {GPU} to give, and pods use it", None)
 
 
-def _asked_for(actions: tuple[Action, ...]) -> str:
+def _asked_for(actions: tuple[Change, ...]) -> str:
     """Return what a validation requests, or why there is none."""
     for action in actions:
-        if isinstance(action, StartPod):
+        if isinstance(action, RunTask):
             (container,) = action.manifest["spec"]["containers"]
             return ",".join(container["resources"]["limits"])
-        assert isinstance(action, RememberValidated)
+        assert isinstance(action, PatchNode)
         return action.why
     return ""
 

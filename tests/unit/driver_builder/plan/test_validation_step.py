@@ -5,19 +5,19 @@ from typing import Any
 
 import pytest
 
-from driver_builder.cli.plan_summary import name_of
 from driver_builder.model import permissions
-from driver_builder.nodes.actions import LabelNode, RememberValidated, StartPod
+from driver_builder.nodes.changes import RunTask
 from driver_builder.objects import loaded, validated
 from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.objects.validated import Validated
-from driver_builder.plan.plan import plan
+from driver_builder.plan.plan import Plan, plan
 from driver_builder.plan.validation_step import VALIDATE
 from driver_builder.snapshot.snapshot import Snapshot
 from driver_builder.tasks import validation_pod
 from driver_builder.tasks.node_task import NodeTask
 from driver_builder.tasks.task_kind import State
 from driver_builder.tasks.validation_pod import VALIDATION
+from tests.support.driver_builder.changes import done, labels, patches
 from tests.support.driver_builder.factories import (
     BOOT_ID,
     KERNEL,
@@ -63,24 +63,24 @@ SUCCEEDED = Validated(subject=SUBJECT, succeeded=True)
 OTHER = Validated(subject="f" * 16, succeeded=True)
 
 NEXT: list[Any] = [
-    pytest.param(None, (), ["StartValidation"], id="nothing has begun"),
-    pytest.param(OTHER, (), ["StartValidation"], id="another boot was validated"),
+    pytest.param(None, (), ["run validation"], id="nothing has begun"),
+    pytest.param(OTHER, (), ["run validation"], id="another boot was validated"),
     pytest.param(None, (pod(),), [], id="it runs"),
-    pytest.param(None, (pod(subject="f" * 16),), ["DeleteValidationPod"], id="another command runs"),
+    pytest.param(None, (pod(subject="f" * 16),), ["delete Pod"], id="another command runs"),
     pytest.param(None, (pod(deleting=True, **ENDED),), [], id="it was deleted by hand"),
-    pytest.param(None, (pod(**ENDED),), ["RememberValidated"], id="it failed"),
-    pytest.param(FAILED, (pod(**ENDED),), ["DeleteValidationPod"], id="its failure is recorded"),
+    pytest.param(None, (pod(**ENDED),), ["record validation"], id="it failed"),
+    pytest.param(FAILED, (pod(**ENDED),), ["delete Pod"], id="its failure is recorded"),
     pytest.param(FAILED, (), [], id="it waits for the next try"),
-    pytest.param(replace(FAILED, failed_at=int(NOW) - 30), (), ["StartValidation"], id="it is tried again"),
-    pytest.param(replace(FAILED, failed_at=int(NOW) + 9000), (), ["StartValidation"], id="recorded by another clock"),
+    pytest.param(replace(FAILED, failed_at=int(NOW) - 30), (), ["run validation"], id="it is tried again"),
+    pytest.param(replace(FAILED, failed_at=int(NOW) + 9000), (), ["run validation"], id="recorded by another clock"),
     pytest.param(FAILED, (pod(uid="second"),), [], id="it runs again"),
-    pytest.param(FAILED, (pod(uid="second", **ENDED),), ["RememberValidated"], id="it failed again"),
+    pytest.param(FAILED, (pod(uid="second", **ENDED),), ["record validation"], id="it failed again"),
     pytest.param(FAILED_FOR_GOOD, (pod(**ENDED),), [], id="it failed for good"),
     pytest.param(FAILED_FOR_GOOD, (), [], id="it failed for good, without its pod"),
-    pytest.param(None, (pod(ended_at=NOW, state=DONE),), ["LabelNode", "RememberValidated"], id="it succeeded"),
-    pytest.param(SUCCEEDED, (pod(ended_at=NOW, state=DONE),), ["LabelNode", "DeleteValidationPod"],
+    pytest.param(None, (pod(ended_at=NOW, state=DONE),), ["label Node", "record validation"], id="it succeeded"),
+    pytest.param(SUCCEEDED, (pod(ended_at=NOW, state=DONE),), ["label Node", "delete Pod"],
                  id="its success is recorded"),
-    pytest.param(SUCCEEDED, (), ["LabelNode"], id="it has succeeded"),
+    pytest.param(SUCCEEDED, (), ["label Node"], id="it has succeeded"),
 ]  # fmt: skip
 
 
@@ -88,18 +88,20 @@ NEXT: list[Any] = [
 def test_each_state_has_one_next_step(record: Validated | None, pods: tuple[NodeTask, ...], names: list[str]) -> None:
     """Each of them is a write, after which the next plan finds another state."""
     actions = plan(seen(record=record, pods=pods), SETTINGS).actions
-    assert [name_of(action) for action in actions if name_of(action) != "RememberLoaded"] == names
+    assert [what for what in done(actions) if what != "record loads"] == names
+
+
+def recorded(decided: Plan) -> list[Validated | None]:
+    """Return what is recorded of validations."""
+    patched = patches(decided.actions, "record validation")
+    return [validated.parse(text) for part in patched for text in part.annotations.values()]
 
 
 def test_a_failure_is_counted_with_what_it_reported() -> None:
     """The uid of its pod makes that it is counted once."""
-    (action,) = [
-        item
-        for item in plan(seen(record=FAILED, pods=(pod(uid="second", **ENDED),)), SETTINGS).actions
-        if isinstance(item, RememberValidated)
-    ]
+    decided = plan(seen(record=FAILED, pods=(pod(uid="second", **ENDED),)), SETTINGS)
     expected = replace(FAILED_FOR_GOOD, pod="second", failed_at=int(NOW))
-    assert validated.parse(action.value) == expected
+    assert recorded(decided) == [expected]
 
 
 def test_a_pod_that_did_not_run_is_no_failure_of_the_command() -> None:
@@ -108,10 +110,9 @@ def test_a_pod_that_did_not_run_is_no_failure_of_the_command() -> None:
     assert plan(seen(pods=(ended,)), SETTINGS).drivers[0].targets[0].message == (
         "0 of 1 nodes ready; node-a: validation is tried again: not started"
     )
-    (action,) = [item for item in plan(seen(pods=(ended,)), SETTINGS).actions if isinstance(item, RememberValidated)]
-    assert validated.parse(action.value) == NOT_RUN
+    assert recorded(plan(seen(pods=(ended,)), SETTINGS)) == [NOT_RUN]
     later = replace(seen(record=NOT_RUN), now=NOW + 30)
-    assert [item.node for item in plan(later, SETTINGS).actions if isinstance(item, StartPod)] == ["node-a"]
+    assert [item.node for item in plan(later, SETTINGS).actions if isinstance(item, RunTask)] == ["node-a"]
 
 
 def test_the_next_try_is_looked_for_in_time() -> None:
@@ -137,8 +138,8 @@ def test_so_many_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = {item.name: item for item in (*made.nodes, *kept)}
     made = replace(made, nodes=tuple(nodes.values()))
     actions = plan(made, SETTINGS).actions
-    assert [action.node for action in actions if isinstance(action, StartPod)] == ["node-e", "node-f"]
-    assert not any(isinstance(action, LabelNode) and action.version is None for action in actions)
+    assert [action.node for action in actions if isinstance(action, RunTask)] == ["node-e", "node-f"]
+    assert not any(value is None for _, _, value in labels(actions))
 
 
 def test_an_image_that_is_not_allowed_does_not_run() -> None:
@@ -146,7 +147,7 @@ def test_an_image_that_is_not_allowed_does_not_run() -> None:
     allowed = permissions.read({"allowed_base_images": "registry.example.com/*"})
     settings = replace(SETTINGS, template_versions=replace(SETTINGS.template_versions, permissions=allowed))
     decided = plan(seen(), settings)
-    assert not any(name_of(action) == "StartValidation" for action in decided.actions)
+    assert "run validation" not in done(decided.actions)
     assert decided.drivers[0].targets[0].reason == "NotAllowed"
 
 

@@ -18,7 +18,7 @@ from driver_builder.cli.commands import run_command
 from driver_builder.config import Settings
 from driver_builder.model.build_proxy import BuildProxy
 from driver_builder.model.repositories import Repository
-from driver_builder.nodes.actions import DiscoverKernels
+from driver_builder.nodes.changes import DiscoverKernels
 from driver_builder.prebuild.docker_kernel_discovery import DockerKernelDiscovery
 from driver_builder.prebuild.job_kernel_discovery import JobKernelDiscovery
 from driver_builder.registry.registry_access import Registries

@@ -10,7 +10,7 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.rebuild_status import Rebuilds
 from driver_builder.api.rollout_status import Phase, Wave
 from driver_builder.model.driver_key import NOBODY, DriverKey
-from driver_builder.nodes.actions import MoveNode, ReplacePod, StartPod, TakeNode
+from driver_builder.nodes.changes import RunTask, Taking, move_node
 from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.nodes.standing import Lanes, Placed
 from driver_builder.objects import loaded
@@ -24,6 +24,7 @@ from driver_builder.snapshot.snapshot import DriverPod
 from driver_builder.targets.dependencies import dependencies
 from driver_builder.tasks.unload_pod import UNLOAD
 from kube_api import names
+from tests.support.driver_builder.changes import replaced_pod
 from tests.support.driver_builder.factories import BOOT_ID, KERNEL, NAMESPACE, NOW, daemon_set, driver, node, pod, task
 from tests.support.driver_builder.factories import snapshot as seen_by
 from tests.support.driver_builder.factories import target as target_of
@@ -34,7 +35,7 @@ BUILT = seen_by(drivers=(driver("ofed"),))
 OLD = daemon_set(BUILT)
 NEW = replace(OLD, expected={"edudrv": "NEW"}, fingerprint="new", slot=Slot(SECOND, Place.MOVED), name=f"{OLD.name}-b")
 LABEL = names.wave_label(NAMESPACE, "ofed")
-MOVE = MoveNode(node="node-a", driver=OFED, label=LABEL, value=NEW.target_label)
+MOVE = move_node(node="node-a", driver=OFED, value=NEW.target_label)
 LANES = Lanes(front=NEW, slot=NEW.slot, spare=replace(OLD, slot=Slot("", Place.OTHERS)), front_value=NEW.target_label)
 LOADED = loaded.render(
     Loaded(loads=(Load(target=TARGET.short_hash, kernel=KERNEL, boot_id=BOOT_ID, modules=(("memdrv", "X"),)),))
@@ -163,7 +164,7 @@ def test_nobody_yields_where_the_modules_stay() -> None:
 # ---------------------------------------------------------------- who waits
 
 
-def words_of(found: Order, action: TakeNode = MOVE, key: DriverKey = OFED) -> str:
+def words_of(found: Order, action: Taking = MOVE, key: DriverKey = OFED) -> str:
     """Return why a driver waits."""
     return found.obstacle(action, key)
 
@@ -193,10 +194,10 @@ def test_a_node_is_not_begun_before_all_can_be_loaded_again(mem: DriverPlan, exp
         assert bool(found) is bool(expected)
     broken = (pod(BUILT, contrary=pod(BUILT).proof),)
     assert words_of(order(begun, pods=broken, mem=mem)) == ""
-    assert words_of(order(begun, mem=mem), replace(MOVE, value=None)) == ""
+    assert words_of(order(begun, mem=mem), replace(MOVE, labels={LABEL: None})) == ""
 
 
-BUSY = ReplacePod(namespace=NAMESPACE, name="pod", uid="uid", node="node-a")
+BUSY = replaced_pod(namespace=NAMESPACE, name="pod", uid="uid", node="node-a")
 AHEAD: dict[str, Any] = {LABEL: NEW.target_label}
 AWAY: dict[str, Any] = {**AHEAD, label_of(OFED): OUTSIDE}
 CURRENT = (replace(pod(BUILT), slot=SECOND, expected=NEW.expected),)
@@ -276,7 +277,7 @@ def test_nobody_comes_back_while_it_is_being_unloaded(ended_at: float | None) ->
     found = order(where)
     found = seeing(found, tasks=(unloading,))
     assert bool(found.clearance.returning(where, OFED).labels) is (ended_at is not None)
-    starting = StartPod(kind=UNLOAD, driver=MEM, manifest={"spec": {"nodeName": "node-a"}})
+    starting = RunTask(kind=UNLOAD, driver=MEM, manifest={"spec": {"nodeName": "node-a"}})
     begins = order(where, mem=part(needing("mem", "ofed"), READY, actions=(starting,)))
     assert begins.clearance.returning(where, OFED) == Return(words=f"{MEM} is still being unloaded from node-a")
 

@@ -5,7 +5,7 @@ import random
 from dataclasses import replace
 
 from driver_builder.model.agent_drains import AgentDrains
-from driver_builder.nodes.actions import Action, EvictPod
+from driver_builder.nodes.changes import Change, EvictPod
 from driver_builder.rollout.drain_request import parse_drain_request
 from driver_builder.rollout.node_lock import lock_of
 from driver_builder.snapshot.inventory import read_node
@@ -131,7 +131,7 @@ class AgentWorld(AttackWorld):
 
     # ------------------------------------------------------------ what has to hold
 
-    def look(self, action: Action) -> bool:
+    def look(self, action: Change) -> bool:
         """Check whom an agent's request reaches: nobody but the pod that it names, with the resource that it names."""
         if isinstance(action, EvictPod) and action.seen:
             assert action.name == f"train-{action.node}", f"{action}, which was not asked for"

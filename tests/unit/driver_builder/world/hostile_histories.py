@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from driver_builder.nodes.actions import Action
+from driver_builder.nodes.changes import Change
 from tests.support.driver_builder.model_world import World
 
 ROUND_SECONDS = 20.0
@@ -68,7 +68,7 @@ def pass_round(world: World, end: int | None) -> None:
     """Let a round pass; after so many writes it is cut off, and the controller starts anew with the next one."""
     writes = 0
 
-    def look(action: Action) -> bool:
+    def look(action: Change) -> bool:
         nonlocal writes
         world.look(action)
         writes += 1

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from driver_builder.nodes.actions import Action
+from driver_builder.nodes.changes import Change
 from kube_api import names
 from kube_api.resources import DRIVER_CONTAINERS, NODES, PODS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE
@@ -31,7 +31,7 @@ MANY_ROUNDS = 300
 class DependsWorld(OrderWorld):
     """A world that watches what loaders report, and not how many nodes are without a driver: events take them away."""
 
-    def look(self, _action: Action) -> bool:
+    def look(self, _action: Change) -> bool:
         """Let every write pass."""
         return False
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.model.permissions import Permissions
-from driver_builder.nodes.actions import Action, MoveNode, TakeNode
+from driver_builder.nodes.changes import Change, takes_driver
 from driver_builder.objects import manifests
 from driver_builder.rollout.draining import PAUSED
 from driver_builder.tasks.pull_pod import PULL
@@ -17,6 +17,7 @@ from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS, RESOURCE_CLAIMS
 from kube_api.timestamps import timestamp
+from tests.support.driver_builder.changes import moved
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
 from tests.support.driver_builder.worlds import told
 from tests.support.examples import few
@@ -563,8 +564,8 @@ def test_a_rebuild_of_the_same_modules_drains_its_nodes(whose: str) -> None:
     world = drained_world(KERNEL, identity="SAME")
     reloaded: list[str] = []
 
-    def look(action: Action) -> bool:
-        if isinstance(action, TakeNode) and world.pods_on("node-0"):
+    def look(action: Change) -> bool:
+        if takes_driver(action) and world.pods_on("node-0"):
             reloaded.append(action.node)
             assert is_tainted(world.client.objects[NODES.path(name="node-0")])
             assert web_path("web-node-0") not in world.client.objects
@@ -589,9 +590,9 @@ def test_a_node_that_returns_to_the_selector_is_drained_before_it_gets_another_i
     world.edit_source(GOOD[1])
     let_in: list[str] = []
 
-    def look(action: Action) -> bool:
-        if isinstance(action, MoveNode) and action.lets_in:
-            let_in.append(action.node)
+    def look(action: Change) -> bool:
+        if any(part.lets_in for part in moved([action])):
+            let_in.extend(part.node for part in moved([action]))
             assert is_tainted(world.client.objects[NODES.path(name="node-0")])
             assert web_path("web-node-0") not in world.client.objects
             assert world.live["node-0"] == before

@@ -20,7 +20,7 @@ from driver_builder.base.reasons import TargetState
 from driver_builder.model.image_state import ImageState, Invalid, Present, Unauthorized, Unreachable
 from driver_builder.model.images import MODULES_LABEL, ImageRef
 from driver_builder.model.kernels import KernelVersion
-from driver_builder.nodes.actions import Action, ApplyDaemonSet, LabelNode, ReplacePod, StartBuild
+from driver_builder.nodes.changes import Change, StartBuild
 from driver_builder.objects import manifests
 from driver_builder.snapshot.snapshot import FailedBuild
 from driver_builder.targets.resolve_target import mapping_for
@@ -28,6 +28,7 @@ from kube_api import names
 from kube_api.client import Object
 from kube_api.errors import NotFound
 from kube_api.resources import DRIVER_CONTAINERS, NODES
+from tests.support.driver_builder.changes import applied, labels, pods_replaced
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
 from tests.support.driver_builder.memory_client import copied
 from tests.support.driver_builder.model_parts import ModelRegistries
@@ -89,19 +90,18 @@ class StoryWorld(World):
         self.versions = dict.fromkeys(DRIVERS, 0)
         self.add_node("outside", KERNEL, pool="web")
 
-    def watch(self, action: Action) -> None:
+    def watch(self, action: Change) -> None:
         """Look at an action right after it was done."""
         pools = {obj["metadata"]["name"]: obj["metadata"]["labels"]["pool"] for _, obj in self._objects("nodes")}
-        match action:
-            case StartBuild():
-                assert action.image not in self.registries.images, "a present image is built"
-            case LabelNode() if action.version is not None:
-                assert pools.get(action.node, "edu") == "edu", "a node outside of the pool is labelled"
-                assert self.proven(action.node, action.label) == action.version, "a label without a proof"
-            case ReplacePod():
-                assert pools.get(action.node, "edu") == "edu", "a pod outside of the pool is replaced"
-            case ApplyDaemonSet():
-                assert action.manifest["spec"]["template"]["spec"]["nodeSelector"]["pool"] == "edu"
+        if isinstance(action, StartBuild):
+            assert action.image not in self.registries.images, "a present image is built"
+        for node, label, value in labels([action]):
+            assert value is None or pools.get(node, "edu") == "edu", "a node outside of the pool is labelled"
+            assert value is None or self.proven(node, label) == value, "a label without a proof"
+        for replaced in pods_replaced([action]):
+            assert pools.get(replaced.node, "edu") == "edu", "a pod outside of the pool is replaced"
+        for item in applied([action]):
+            assert item.manifest["spec"]["template"]["spec"]["nodeSelector"]["pool"] == "edu"
 
     def proven(self, node: str, label: str) -> str | None:
         """Return the version of a driver that a pod on a node has proven to work there, None where none has.
@@ -162,7 +162,7 @@ class StoryWorld(World):
             self.now = max(self.now + 1.0, decided.requeue_at or 0.0) if quiet else self.now + 1.0
         raise AssertionError(f"still moving after {BOUND} rounds: {[str(action) for action in self.decide().actions]}")
 
-    def look(self, action: Action) -> bool:
+    def look(self, action: Change) -> bool:
         """Watch an action and let the controller live."""
         self.watch(action)
         return False
@@ -339,7 +339,7 @@ def live(world: StoryWorld, step: Step) -> None:
     for number, killed_after in enumerate(step.passes or (None,)):
         done = 0
 
-        def look(action: Action, killed_after: int | None = killed_after) -> bool:
+        def look(action: Change, killed_after: int | None = killed_after) -> bool:
             nonlocal done
             world.watch(action)
             done += 1
@@ -365,13 +365,13 @@ def assert_rest(world: StoryWorld) -> None:
 def assert_as_wanted(world: StoryWorld) -> None:
     """Every node has what its driver and its kernel ask for, and no label says more than a pod has proven."""
     found = {name: world.read_driver(name) for name in world.drivers()}
-    for name, labels in world.nodes().items():
+    for name, known in world.nodes().items():
         for driver in DRIVERS:
             label = names.ready_label(NAMESPACE, driver)
             proven = world.proven(name, label) if driver in found else None
             # A driver that is paused gives no label, and loses one that holds no more.
-            gives_none = driver in found and found[driver].paused and label not in labels
-            assert labels.get(label) == proven or gives_none
+            gives_none = driver in found and found[driver].paused and label not in known
+            assert known.get(label) == proven or gives_none
         if name == "outside":
             continue
         for driver, container in found.items():
@@ -379,7 +379,7 @@ def assert_as_wanted(world: StoryWorld) -> None:
                 continue
             assert isinstance(container.spec, DriverSpec)
             rule = mapping_for(container.spec, KernelVersion(world.kernels[name]))
-            ready = labels.get(names.ready_label(NAMESPACE, driver))
+            ready = known.get(names.ready_label(NAMESPACE, driver))
             if rule is None or rule.skip:
                 assert ready is None
             elif PREBUILT[driver] in world.registries.images if rule.image else world.kernels[name] not in world.broken:

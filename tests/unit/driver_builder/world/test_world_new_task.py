@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from driver_builder.cli.plan_summary import name_of, verb
-from driver_builder.nodes.actions import Action, RememberValidated, delete_tasks
+from driver_builder.cli.plan_summary import verb
+from driver_builder.nodes.changes import Change, PatchNode, RunTask, delete_tasks
 from driver_builder.nodes.plan_view import DriverView
 from driver_builder.objects import validated
 from driver_builder.plan.plan import WORKS
@@ -36,7 +36,7 @@ def outcome(pod: PodEnd) -> Outcome:
 
 SELF_TEST = TaskKind(
     name="self-test", verb="test", container="test", outcome=outcome, most=1, word="selftest",
-    does="test {driver} on", action="StartSelfTest", group="validate",
+    does="test {driver} on", group="validate",
 )  # fmt: skip
 
 
@@ -47,9 +47,9 @@ def manifest(view: DriverView, node: Node) -> Json:
     return task_pod.manifest(SELF_TEST, key, node=node.name, label=boot_id, owner=view.driver, containers=(test,))
 
 
-def remember(view: DriverView, node: Node, value: str | None) -> RememberValidated:
+def remember(view: DriverView, node: Node, value: str | None) -> PatchNode:
     """Record on a Node in which boot it passed."""
-    return RememberValidated(node=node.name, driver=view.driver.key, annotation=RECORD, value=value, why="tested")
+    return PatchNode(node=node.name, driver=view.driver.key, annotations={RECORD: value}, why="tested")
 
 
 def retry_at(failed: NodeTask) -> float:
@@ -71,7 +71,7 @@ def ask(case: Case) -> Iterator[Asked]:
         yield Asked(actions=(*delete_tasks(step.gone), *news), pod=pod, rank=(name,), due_at=step.at)
 
 
-def end(view: DriverView) -> Iterator[Action]:
+def end(view: DriverView) -> Iterator[Change]:
     """Remove pods and records with the driver."""
     yield from delete_tasks(task for tasks in view.tasks_of(SELF_TEST).values() for task in tasks)
     yield from (remember(view, node, None) for node in view.nodes.values() if RECORD in node.annotations)
@@ -88,7 +88,7 @@ class SelfTestWorld(World):
         self.together = 0
         """How many pods there were at the same time that had not ended."""
         self.said: list[tuple[str, str]] = []
-        """Name and verb of each action with such a pod."""
+        """Text and verb of each start of such a pod."""
         for name in ("a", "b"):
             self.add_node(name, KERNEL)
         self.add_driver()
@@ -101,10 +101,10 @@ class SelfTestWorld(World):
         """Return the pods of tests."""
         return self.client.list(PODS.path(namespace=NAMESPACE), label_selector=SELF_TEST.label).items
 
-    def look(self, action: Action) -> bool:
+    def look(self, action: Change) -> bool:
         """Note what is done with the pods."""
-        if getattr(action, "kind", None) is SELF_TEST:
-            self.said.append((name_of(action), verb(action)))
+        if isinstance(action, RunTask) and action.kind is SELF_TEST:
+            self.said.append((str(action).partition(" (")[0], verb(action)))
         return False
 
     def records(self) -> dict[str, str | None]:
@@ -162,7 +162,7 @@ def test_it_waits_before_it_is_tried_again(world: SelfTestWorld) -> None:
 def test_it_is_said_by_its_row(world: SelfTestWorld) -> None:
     """The output of plans and logs has no other table."""
     world.rounds(40)
-    assert {*world.said} == {("StartSelfTest", "validate"), ("DeleteSelftestPod", "keep tidy")}
+    assert {*world.said} == {(f"test {NAMESPACE}/edu on node {name}", "validate") for name in ("a", "b")}
 
 
 def test_a_controller_that_is_killed_after_each_action_goes_on(world: SelfTestWorld) -> None:

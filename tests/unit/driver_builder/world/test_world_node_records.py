@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from driver_builder.nodes.actions import Action
+from driver_builder.nodes.changes import Change
 from driver_builder.objects.manifests import DRIVER_LABEL
 from kube_api import names
 from kube_api.client import Object
@@ -365,7 +365,7 @@ def test_killed_before_the_status_names_them_such_nodes_still_wait(writes: int) 
     for _ in range(5):
         done = 0
 
-        def look(action: Action) -> bool:
+        def look(action: Change) -> bool:
             nonlocal done
             world.look(action)
             done += 1

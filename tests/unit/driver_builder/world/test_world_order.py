@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.images import KEY_LABEL, MODULES_LABEL
-from driver_builder.nodes.actions import Action, HoldNode, TaintNode, TakeNode
+from driver_builder.nodes.changes import Change, PatchNode, takes_driver
 from driver_builder.objects import manifests
 from driver_builder.objects.yielding import is_yield_label
 from driver_builder.tasks.pull_pod import PULL
@@ -19,6 +19,7 @@ from driver_builder.tasks.unload_pod import UNLOAD
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES
+from tests.support.driver_builder.changes import holds, patches
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE
 from tests.support.driver_builder.memory_client import copied
 from tests.support.driver_builder.model_world import World, is_for, pod_status
@@ -165,7 +166,7 @@ class OrderWorld(World):
                  for pod in self._drivers() if works(pod)}  # fmt: skip
         return {node for node in self.kernels for driver in wanted if (node, driver) not in found}
 
-    def look(self, _action: Action) -> bool:
+    def look(self, _action: Change) -> bool:
         """Check after each write that no more nodes are without a driver than the budget allows."""
         down = self.down()
         assert len(down) <= self.budget, f"{down} are without a driver after {_action}"
@@ -261,7 +262,7 @@ def test_in_a_wave_those_that_depend_on_the_driver_yield_and_come_back(third: bo
 def test_killed_after_any_write_a_wave_ends_the_same(every: int) -> None:
     """Kill the controller right after a write; ``make test-long`` does so for each of them."""
 
-    def run(after_each: Callable[[Action], bool]) -> OrderWorld:
+    def run(after_each: Callable[[Change], bool]) -> OrderWorld:
         world = ordered(2)
         world.edit(FIRST, "int y;")
         for _ in range(30):
@@ -272,9 +273,9 @@ def test_killed_after_any_write_a_wave_ends_the_same(every: int) -> None:
         assert world.failed == []
         return world
 
-    writes: list[Action] = []
+    writes: list[Change] = []
 
-    def look(world_action: Action) -> bool:
+    def look(world_action: Change) -> bool:
         writes.append(world_action)
         return False
 
@@ -421,8 +422,10 @@ def test_the_images_of_drivers_that_yield_stay_until_they_are_back() -> None:
     world.edit(FIRST, "int y;")
     brought: set[str] = set()
 
-    def look(action: Action) -> bool:
-        if isinstance(action, HoldNode) and any(map(is_yield_label, action.labels)):
+    def look(action: Change) -> bool:
+        if isinstance(action, PatchNode) and any(
+            is_yield_label(label) for part in holds([action]) for label in part.labels
+        ):
             pods = [pod["metadata"] for pod in world.pods_on(action.node)]
             labels = [metadata["labels"] for metadata in pods if "deletionTimestamp" not in metadata]
             brought.add(action.node)
@@ -447,10 +450,10 @@ def test_where_a_driver_yields_its_taint_stays_as_it_is(is_late: bool) -> None:
         world.reconcile(world.look)
         world.arrive()
         world.budget = 1
-    tainted: list[Action] = []
+    tainted: list[Change] = []
 
-    def look(action: Action) -> bool:
-        tainted.extend([action] if isinstance(action, TaintNode) else [])
+    def look(action: Change) -> bool:
+        tainted.extend(patches([action], "taint Node"))
         return world.look(action)
 
     world.edit(FIRST, "int y;")
@@ -507,9 +510,9 @@ def test_a_wave_that_is_disturbed_leaves_no_driver_away(what: str, number: int) 
     world = ordered(2)
     world.edit(FIRST, "int y;")
     left = iter(range(number))
-    stop: list[Action] = []
+    stop: list[Change] = []
 
-    def look(action: Action) -> bool:
+    def look(action: Change) -> bool:
         if not stop and next(left, None) is None:
             stop.append(action)
         return False
@@ -644,10 +647,10 @@ def test_after_any_history_every_driver_is_back(history: list[tuple[str, str, st
 def half_done(world: OrderWorld, *, is_built: bool = True) -> None:
     """Edit the first driver once more before its new pod loads on a node; ``is_built``: so are those that yield."""
     world.edit(FIRST, "int y;")
-    moved: list[Action] = []
+    moved: list[Change] = []
 
-    def look(action: Action) -> bool:
-        is_taken = isinstance(action, TakeNode) and FIRST in f"{action}"
+    def look(action: Change) -> bool:
+        is_taken = takes_driver(action) and FIRST in f"{action}"
         moved.extend([action] if is_taken else [])
         return world.look(action)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from driver_builder.model.images import parse_reference
-from driver_builder.nodes.actions import Action, MoveNode, ReplacePod
+from driver_builder.nodes.changes import Change, DeleteObject, takes_driver
 from driver_builder.objects import manifests, vendor_pod
 from driver_builder.tasks import proof_pod
 from kube_api import names
@@ -162,12 +162,12 @@ class ProgramWorld(DrainWorld):
                 if is_its_own and proof["status"].get("phase") == "Succeeded" and pod["status"].get("loaded"):
                     pod["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
 
-    def look(self, action: Action) -> bool:
+    def look(self, action: Change) -> bool:
         """Check each replacement: the node is drained, and its label is gone."""
-        if isinstance(action, ReplacePod | MoveNode) and action.node in self.kernels:
+        if takes_driver(action) and action.node in self.kernels:
             node = self.client.objects[NODES.path(name=action.node)]
             going = [pod for pod in self.programs() if pod["spec"]["nodeName"] == action.node]
-            uid = action.uid if isinstance(action, ReplacePod) else None
+            uid = action.uid if isinstance(action, DeleteObject) else None
             going = [pod for pod in going if (not self.belongs(pod) if uid is None else pod["metadata"]["uid"] == uid)]
             if any(pod["status"].get("loaded") for pod in going):
                 self.replaced.append(action.node)
@@ -182,7 +182,7 @@ class ProgramWorld(DrainWorld):
         """Let everything settle; the controller is killed after some of its actions."""
         done = 0
 
-        def after(action: Action) -> bool:
+        def after(action: Change) -> bool:
             nonlocal done
             done += 1
             self.look(action)

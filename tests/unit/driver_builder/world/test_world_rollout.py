@@ -10,7 +10,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from driver_builder.model.images import MODULES_LABEL
-from driver_builder.nodes.actions import Action, MoveNode, ReplacePod
+from driver_builder.nodes.changes import Change, DeleteObject, PatchNode
 from driver_builder.objects import manifests
 from driver_builder.snapshot.inventory import read_node
 from driver_builder.tasks import pull_pod
@@ -125,12 +125,12 @@ class WaveWorld(World):
                 if node is None or is_well or is_given_up or is_skipped(node):
                     nodes.discard(name)
 
-    def look(self, action: Action) -> bool:
+    def look(self, action: Change) -> bool:
         """Count a replacement right after it was done."""
         self.balance()
-        if isinstance(action, ReplacePod):
+        if isinstance(action, DeleteObject):
             found = [pod for pod in self._pods() if pod["metadata"]["uid"] == action.uid]
-        elif isinstance(action, MoveNode):
+        elif isinstance(action, PatchNode) and action.takes:
             found = [pod for pod in self.pods_on(action.node) if action.driver == f"{NAMESPACE}/{driver_of(pod)}"]
             # One whose DaemonSet is gone goes with that.
             uids = {obj["metadata"]["uid"] for _, obj in self._objects("daemonsets")}
@@ -206,7 +206,7 @@ class WaveWorld(World):
         """Let rounds pass; after so many writes the next one is the controller's last, and it starts anew."""
         done = 0
 
-        def look(action: Action) -> bool:
+        def look(action: Change) -> bool:
             nonlocal done
             self.look(action)
             done += 1

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from driver_builder.model.driver_key import DriverKey
-from driver_builder.nodes.actions import Action, ApplyPlugin, MoveNode, StartPod, TakeNode
+from driver_builder.nodes.changes import Change, RunTask, takes_driver
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.objects import plugin
 from driver_builder.objects.stage_labels import Stage, stage_label
@@ -18,6 +18,7 @@ from kube_api.client import Object
 from kube_api.names import ready_label
 from kube_api.node_lock import render_lock
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
+from tests.support.driver_builder.changes import applied, moved, pods_replaced
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS
 from tests.support.driver_builder.model_world import World
 from tests.support.driver_builder.worlds import told
@@ -62,12 +63,12 @@ class Watched(World):
         """Return the pods of the plugin on a node."""
         return [pod for pod in self.pods_on(node) if plugin.STAGE_LABEL in pod["metadata"]["labels"]]
 
-    def in_the_way(self, action: Action) -> bool:
+    def in_the_way(self, action: Change) -> bool:
         """Return whether an action takes a module from a node where the plugin still is."""
-        is_over = isinstance(action, MoveNode) and action.why == "the wave has ended"
-        if is_over or (isinstance(action, StartPod) and action.kind is not UNLOAD):
-            return False
-        return isinstance(action, TakeNode | StartPod) and bool(self.plugins_on(action.node))
+        moves = (part for part in moved([action]) if part.why != "the wave has ended")
+        unloads = (item for item in [action] if isinstance(item, RunTask) and item.kind is UNLOAD)
+        places = (item.node for items in (moves, unloads, pods_replaced([action])) for item in items)
+        return any(self.plugins_on(node) for node in places)
 
 
 def fleet(names: Iterable[str] = "abc", **changes: Any) -> Watched:
@@ -198,7 +199,7 @@ def test_a_plugin_that_does_not_leave_is_waited_for_so_long() -> None:
     began, taken, messages = world.now, 0.0, []
     for _ in range(60):
         decided = world.reconcile()
-        if not taken and any(isinstance(action, TakeNode) for action in decided.actions):
+        if not taken and any(takes_driver(action) for action in decided.actions):
             taken = world.now
         messages.append((world.status().get("rollout") or {}).get("message", ""))
         world.finish_builds()
@@ -478,7 +479,7 @@ def test_what_the_api_server_fills_in_is_no_drift() -> None:
     spec["revisionHistoryLimit"] = 10
     spec["template"]["spec"]["dnsPolicy"] = "ClusterFirst"
     del spec["template"]["spec"]["tolerations"][0]["value"]
-    assert not any(isinstance(action, ApplyPlugin) for action in world.reconcile().actions)
+    assert not any(applied(world.reconcile().actions))
 
 
 def test_a_config_map_of_somebody_else_is_left_alone() -> None:
@@ -639,7 +640,7 @@ def test_a_driver_that_is_edited_to_the_resource_of_another_one_takes_nothing(*,
     world.client.objects[NODES.path(name="a")]["metadata"]["labels"][PLUG] = "true"
     edit(world, stages=VENDOR)
     if is_killed:
-        world.reconcile(lambda action: isinstance(action, ApplyPlugin))
+        world.reconcile(lambda action: bool(applied([action])))
     for _ in rounds(world, 10):
         assert "plug" in _labels_of(world, "other")["a"]
     settle(world)
@@ -885,7 +886,7 @@ def test_killed_after_any_action_it_comes_to_the_same_end(story: str, every: int
         elif story == "removal":
             world.delete_driver("edu")
 
-        def kill_here(action: Action) -> bool:
+        def kill_here(action: Change) -> bool:
             nonlocal seen
             assert not world.in_the_way(action)
             seen += 1

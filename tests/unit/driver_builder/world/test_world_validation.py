@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from driver_builder.model.driver_key import DriverKey
-from driver_builder.nodes.actions import Action, RememberLoaded
+from driver_builder.nodes.changes import Change
 from driver_builder.objects import loaded, manifests, validated
 from driver_builder.tasks import validation_pod
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import DRIVER_CONTAINERS, NODES
+from tests.support.driver_builder.changes import patches
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE
 from tests.support.driver_builder.model_world import World
 
@@ -332,7 +333,7 @@ def test_a_record_of_an_earlier_release_is_written_again_only_for_a_validation(v
     annotations[key] = loaded.render(replace(known, loads=tuple(replace(it, fingerprint="") for it in known.loads)))
     assert annotations[key] != before
     world.kill()
-    written = [action.value for action in world.decide().actions if isinstance(action, RememberLoaded)]
+    written = [text for part in patches(world.decide().actions, "record loads") for text in part.annotations.values()]
     assert written == ([before] if validation else [])
     assert len(world.decide().actions) == len(written)
 
@@ -449,7 +450,7 @@ def test_killed_after_any_action_it_runs_once_for_each_try(fails: int) -> None:
         world.add_driver(validation={**COMMAND, **DEVICES, "retries": 1})
         world.invalid["b"] = fails
 
-        def kill_here(_action: Action) -> bool:
+        def kill_here(_action: Change) -> bool:
             nonlocal seen
             seen += 1
             return seen == killed_after

@@ -22,7 +22,7 @@ from driver_builder.builds.job.job_manifest import (
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import ImageRef
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.objects.tolerations import OURS
 from tests.support.driver_builder import factories
 

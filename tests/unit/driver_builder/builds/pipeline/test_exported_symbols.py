@@ -21,7 +21,7 @@ from driver_builder.model.image_state import Present
 from driver_builder.model.images import ImageRef
 from driver_builder.modules.symvers import parse_module_symvers, render_module_symvers
 from driver_builder.modules.verify import check_modules
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.registry.image_store import push_image
 from driver_builder.registry.registry import RegistryClient
 from driver_builder.registry.registry_access import Registries
