@@ -63,7 +63,7 @@ def files(values: Json = VALUES) -> dict[Path, str]:
     policies = {path: path.read_text() for path in sorted((DEPLOY / "admission").glob("*.yaml"))}
     sources = {DEFINITION: definition(), **policies}
     copies = {CHART / source.relative_to(DEPLOY): text for source, text in sources.items()}
-    return {**rendered, **sources, **copies, CHART / "README.md": _readme()}
+    return {**rendered, DEFINITION: sources[DEFINITION], **copies, CHART / "README.md": _readme()}
 
 
 def definition() -> str:

@@ -31,11 +31,13 @@ def encode(hint: Any, value: Any) -> Any:  # noqa: PLR0911  # one return for eac
             return [encode(item, entry) for entry in value]
         case (origin, (item,)) if origin is frozenset:
             return sorted((encode(item, entry) for entry in value), key=str)
-        case (origin, (key, item)) if key is str and origin is not None:
-            return {name: encode(item, entry) for name, entry in value.items()}
+        case (origin, (key, item)) if _is_text(key) and origin is not None:
+            return {str(name): encode(item, entry) for name, entry in value.items()}
         case (_, (key, item)):
             return [{"key": encode(key, name), "value": encode(item, entry)} for name, entry in value.items()]
-    return b64encode(value).decode() if hint is bytes else value.value if isinstance(value, Enum) else value
+    if hint is bytes:
+        return b64encode(value).decode()
+    return value.value if isinstance(value, Enum) else str(value) if _is_text(hint) else value
 
 
 def decode(hint: Any, data: Any, where: str) -> Any:  # noqa: PLR0911  # one return for each kind of type
@@ -60,9 +62,9 @@ def decode(hint: Any, data: Any, where: str) -> Any:  # noqa: PLR0911  # one ret
         case (origin, (item, *_)) if origin in (tuple, Sequence, frozenset):
             listed = enumerate(_of_type(data, list, where))
             return (frozenset if origin is frozenset else tuple)(decode(item, it, f"{where}[{n}]") for n, it in listed)
-        case (origin, (key, item)) if key is str and origin is not None:
+        case (origin, (key, item)) if _is_text(key) and origin is not None:
             entries = _of_type(data, dict, where).items()
-            return {_of_type(name, str, where): decode(item, entry, f"{where}.{name}") for name, entry in entries}
+            return {decode(key, name, where): decode(item, entry, f"{where}.{name}") for name, entry in entries}
         case (_, (key, item)):
             pairs = decode(tuple[dict[str, Any], ...], data, where)
             return {decode(key, pair.get("key"), f"{where}.key"): decode(item, pair.get("value"), f"{where}.value")
@@ -87,9 +89,16 @@ def _decode_text(hint: Any, data: Any, where: str) -> Any:
             return b64decode(data, validate=True)
         if issubclass(hint, Enum):
             return hint(data)
+        if _is_text(hint):
+            return hint(_of_type(data, str, where))
         return float(_of_type(data, hint, where)) if hint is float else _of_type(data, hint, where)
     except (ValueError, TypeError, OverflowError) as error:
         raise ConfigurationError(f"{where}: {_short(data)} cannot be read: {error}") from error
+
+
+def _is_text(hint: Any) -> bool:
+    """Return whether values of a type are texts, keys of drivers too, but no words of an enum."""
+    return isinstance(hint, type) and issubclass(hint, str) and not issubclass(hint, Enum)
 
 
 def _of_type(data: Any, wanted: type, where: str) -> Any:
