@@ -46,6 +46,7 @@ from kube_api.client import Object, Writer
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES, PODS
 from kube_api.timestamps import timestamp
 from tests.support.driver_builder.factories import NAMESPACE, NOW, SETTINGS, driver_object, node_labels
+from tests.support.driver_builder.journal import is_for
 from tests.support.driver_builder.memory_client import MemoryClient, copied
 from tests.support.driver_builder.model_parts import ModelBuilds, ModelDiscoveries, ModelRegistries, identity_of
 from tests.support.driver_builder.plans import plan_in_detail
@@ -674,23 +675,6 @@ def _labels(obj: Object) -> Mapping[str, str]:
     return labels
 
 
-def is_for(spec: Object, node: Object) -> bool:
-    """Return whether a DaemonSet wants a pod on a node, by selector and affinity."""
-    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    ) or {"nodeSelectorTerms": [{"matchExpressions": []}]}
-    labels = node["metadata"]["labels"]
-    return _matches(spec.get("nodeSelector", {}), node) and any(
-        all(
-            item["key"] not in labels
-            if item["operator"] == "DoesNotExist"
-            else (labels.get(item["key"]) in item["values"]) is (item["operator"] == "In")
-            for item in term["matchExpressions"]
-        )
-        for term in required["nodeSelectorTerms"]
-    )
-
-
 def _is_of_before(pod: Object, template: Object) -> bool:
     """Return whether a rolling update replaces a pod: of ours those of plugins."""
     if plugin.STAGE_LABEL not in _labels(pod):
@@ -703,7 +687,3 @@ def _is_of_before(pod: Object, template: Object) -> bool:
 
 def _is_driver_pod(pod: Object) -> bool:
     return manifests.TARGET_LABEL in _labels(pod)
-
-
-def _matches(selector: Mapping[str, str], node: Object) -> bool:
-    return all(node["metadata"]["labels"].get(key) == value for key, value in selector.items())

@@ -4,11 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.nodes.changes import Change
 from kube_api import names
 from kube_api.client import Object
-from kube_api.resources import DRIVER_CONTAINERS, NODES
-from tests.support.driver_builder.changes import moved
+from kube_api.resources import DRIVER_CONTAINERS
 from tests.support.driver_builder.factories import NAMESPACE
 from tests.support.examples import few
 from tests.unit.driver_builder.world import test_world_drain as drains
@@ -23,22 +21,6 @@ VALIDATION = {**drains.COMMAND, "retries": 0}
 
 class EditedWorld(drains.DrainWorld):
     """A world whose roll-out has the rules that the driver's spec has at that moment."""
-
-    def look(self, action: Change) -> bool:
-        """Take the rules as they are now."""
-        rollout = self.client.objects[EDU]["spec"].get("rollout") or {} if EDU in self.client.objects else {}
-        self.budget, self.drains = rollout.get("maxUnavailable") or 1, bool(rollout.get("drain"))
-        # What is not valid, or not known to be, returns at once.
-        is_back = any("alidation" in part.why for part in moved([action]))
-        if is_back or rollout.get("strategy") == "immediate":
-            self.balance()
-            return False
-        return super().look(action)
-
-    def take(self, driver: str, node: str) -> None:
-        """Leave out nodes where nothing is lost."""
-        if READY in self.client.objects[NODES.path(name=node)]["metadata"]["labels"]:
-            super().take(driver, node)
 
     def edit(self, body: Object) -> None:
         """Edit the driver, if there is one."""

@@ -35,6 +35,7 @@ def pass_rounds(world: AttackWorld, number: int) -> None:
     """Let rounds pass."""
     for _ in range(number):
         world.one_round()
+    world.recorder.check()
 
 
 def delete_daemon_sets(world: AttackWorld, which: Callable[[str], bool]) -> None:

@@ -21,11 +21,12 @@ from kube_api.client import Object
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES
 from tests.support.driver_builder.changes import holds, patches
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE
+from tests.support.driver_builder.journal import is_for, is_ready
 from tests.support.driver_builder.memory_client import copied
-from tests.support.driver_builder.model_world import World, is_for, pod_status
+from tests.support.driver_builder.model_world import World, pod_status
 from tests.support.driver_builder.worlds import told
 from tests.support.examples import few
-from tests.unit.driver_builder.world.test_world_rollout import boot_of, is_ready, result_of
+from tests.unit.driver_builder.world.test_world_rollout import boot_of, result_of
 
 FIRST, SECOND, THIRD = "ofed", "mem", "app"
 MODULES = {name: f"{name}drv" for name in (FIRST, SECOND, THIRD)}
@@ -45,6 +46,7 @@ class OrderWorld(World):
         """Identities of modules that no kernel takes."""
         self.is_bad = False
         """Whether what is built of the first driver from now on is bad."""
+        self.uses = USES
         self.has_same_crcs = False
         """Whether upgrades leave the symbols of all drivers as they are."""
         self.failed: list[str] = []

@@ -15,10 +15,11 @@ from kube_api.client import Object
 from kube_api.resources import DRIVER_CONTAINERS, NODES
 from kube_api.timestamps import timestamp
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE
+from tests.support.driver_builder.journal import is_for, is_tainted
 from tests.support.driver_builder.model_parts import digest_of
 from tests.support.driver_builder.model_world import World
 from tests.support.examples import IS_FAST
-from tests.unit.driver_builder.world.test_world_drain import DRAIN, DrainWorld, is_tainted, web_path
+from tests.unit.driver_builder.world.test_world_drain import DRAIN, DrainWorld, web_path
 
 LABEL = names.ready_label(NAMESPACE, "edu")
 PATH = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu")
@@ -161,6 +162,13 @@ class ProgramWorld(DrainWorld):
                 is_its_own = pod["metadata"]["uid"] == proof["metadata"]["labels"][proof_pod.PROOF.label]
                 if is_its_own and proof["status"].get("phase") == "Succeeded" and pod["status"].get("loaded"):
                     pod["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+
+    def belongs(self, pod: Object) -> bool:
+        """Return whether a pod's DaemonSet wants it on its node."""
+        owners = {obj["metadata"]["uid"]: obj for _, obj in self._objects("daemonsets")}
+        owner = owners.get(pod["metadata"]["ownerReferences"][0]["uid"])
+        node = self.client.objects.get(NODES.path(name=pod["spec"]["nodeName"]))
+        return owner is not None and node is not None and is_for(owner["spec"]["template"]["spec"], node)
 
     def look(self, action: Change) -> bool:
         """Check each replacement: the node is drained, and its label is gone."""

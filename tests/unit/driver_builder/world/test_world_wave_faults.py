@@ -196,7 +196,6 @@ def test_an_undo_stops_an_immediate_wave() -> None:
     before = image_on(world, "node-2")
     undo(world)
     world.roll({"strategy": "immediate"})
-    world.budget = 3
     world.arrive()
     assert image_on(world, "node-2") == before
 
