@@ -174,6 +174,7 @@ class World:
         verdict = {"result": result, "kernel": self.kernels[name], "bootID": self.boots[name],
                    "module": "edudrv", "message": "module edudrv is not live"}  # fmt: skip
         self.silence(name)
+        self.live.get(name, {}).pop("edudrv", None)
         for pod in filter(_is_driver_pod, self.pods_on(name)):
             (hold,) = pod["status"]["containerStatuses"]
             hold["state"] = {"terminated": {"exitCode": 1, "message": json.dumps(verdict)}}

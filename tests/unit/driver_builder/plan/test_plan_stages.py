@@ -197,8 +197,8 @@ def test_a_validation_waits_until_the_pods_of_its_node_are_listed() -> None:
     }
     assert kinds == {
         "not listed": [],
-        "not allowed": ["run validation"],
-        "unused": ["run validation"],
+        "not allowed": ["run plugin-validation"],
+        "unused": ["run plugin-validation"],
         "used": ["record validation"],
     }
 

@@ -204,7 +204,7 @@ def test_a_record_goes_with_the_option_where_the_driver_works() -> None:
     assert world.records() == []
 
 
-@pytest.mark.parametrize("writes", range(6))
+@pytest.mark.parametrize("writes", range(5))
 def test_a_controller_that_is_killed_after_any_write_leaves_no_taint(writes: int) -> None:
     """All that is known is on the Node."""
     world = fleet(KERNEL)
