@@ -18,7 +18,8 @@ from driver_builder.tasks import pull_pod
 from kube_api import names
 from kube_api.resources import DAEMON_SETS, NODES, PODS
 from kube_api.timestamps import timestamp
-from tests.support.driver_builder.model_world import is_for, pod_status
+from tests.support.driver_builder.journal import is_for
+from tests.support.driver_builder.model_world import pod_status
 
 Json = dict[str, Any]
 
