@@ -78,7 +78,7 @@ def _unlocked(state: State, driver: str, node: str) -> str:
 
 @_invariant
 def within_its_budget(journal: Journal) -> Iterator[Case]:
-    """Waves leave no more nodes without a driver at once than ``maxUnavailable`` says."""
+    """A driver's own waves leave no more nodes without it at once than ``maxUnavailable`` says."""
     away: dict[str, set[str]] = {}
     due = iter([*journal.taken, None])
     following = next(due)
@@ -87,9 +87,11 @@ def within_its_budget(journal: Journal) -> Iterator[Case]:
         for driver, nodes in away.items():
             nodes -= {node for node in nodes if _is_settled(before, after, driver, node)}
         while following is not None and following.index == index:
-            nodes = away.setdefault(following.driver, set())
-            nodes.add(following.node)
-            yield index, _exceeded(after, following.driver, nodes)
+            # Where it yields it is the wave of another driver, with the budget of that one.
+            if not following.yields:
+                nodes = away.setdefault(following.driver, set())
+                nodes.add(following.node)
+                yield index, _exceeded(after, following.driver, nodes)
             following = next(due)
     for item in journal.replaced:
         replaced[item.index, item.driver] += 1
@@ -159,12 +161,17 @@ def _is_reloaded(state: State, pod: Object) -> bool:
 
 @_invariant
 def not_where_an_admin_forbids(journal: Journal) -> Iterator[Case]:
-    """Waves take no driver from a node that is left out, or that is cordoned and requests no rebuild."""
+    """Waves take no driver from a node that is known to be left out, or cordoned without a request for a rebuild."""
     for taken in journal.taken:
-        node = journal.states[taken.index].nodes[taken.node]
-        is_asked = names.REBUILD_ANNOTATION in read.annotations_of(node)
-        is_forbidden = read.is_skipped(node) or (read.is_cordoned(node) and not is_asked)
+        state = journal.states[taken.index]
+        known = journal.states[state.seen].nodes.get(taken.node)
+        is_forbidden = all(map(_is_forbidden, (state.nodes[taken.node], *([known] if known else ()))))
         yield taken.index, f"{taken.driver} is taken from {taken.node}" if is_forbidden else ""
+
+
+def _is_forbidden(node: Object) -> bool:
+    is_asked = names.REBUILD_ANNOTATION in read.annotations_of(node)
+    return read.is_skipped(node) or (read.is_cordoned(node) and not is_asked)
 
 
 @_invariant

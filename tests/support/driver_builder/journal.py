@@ -150,6 +150,7 @@ class Taken:
     driver: str
     node: str
     pod: Object
+    yields: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +253,7 @@ def _taken(index: int, before: State, after: State, write: Write) -> Iterator[Ta
             for obj in after.daemon_sets
         )
         if yields or comes:
-            yield Taken(index=index, driver=driver, node=node, pod=pod)
+            yield Taken(index=index, driver=driver, node=node, pod=pod, yields=yields)
 
 
 def _replaced(index: int, before: State, after: State) -> Iterator[Replaced]:

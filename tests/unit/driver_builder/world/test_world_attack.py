@@ -49,7 +49,10 @@ _UNSEEN = (
     " the DaemonSet of before, whose pod loads before the controller sees the Node. An affinity decides that; only a"
     " loader that replaces nothing without leave, which it cannot see without the API, would prevent it"
 )
-LEFT = dict.fromkeys((75, 305, 475, 666), _UNSEEN)
+LEFT = {
+    **dict.fromkeys((75, 305, 475, 666), _UNSEEN),
+    754: "N2: a third version is written into the DaemonSet of the second one, and nothing has what works",
+}
 """Seeds whose history shows a fault that is left, with its number and why it is left."""
 MENDS = {
     "N1: pods are kept from nodes whose DaemonSet is missing": 16,

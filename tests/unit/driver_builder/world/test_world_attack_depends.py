@@ -36,9 +36,8 @@ MENDS = {
     "N5: none comes back over a driver that waits outside with what it had": 29,
 }
 """By mend, a seed that was red without it when it was made."""
-LEFT = {
-    29: "a node where a driver has yielded returns to the previous image although nothing shows that it has that image"
-}
+_RETURNS = "a driver returns to the previous image where another yields, although nothing shows that the node has it"
+LEFT = dict.fromkeys((29, 151), _RETURNS)
 """Seeds whose history shows a fault that is left, with what it is."""
 PREMISES = {
     **dict.fromkeys(OF_WAVES, 8),
