@@ -8,8 +8,10 @@ admission-policy`` and the table of docs/drivercontainer.md are made from these 
 from dataclasses import dataclass
 from enum import StrEnum
 
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import MAX_LENGTH
 from driver_builder.objects import loaded, validated, yielding
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.stage_labels import Stage
 from kube_api import names
 from kube_api.drain_contract import MAX_REQUEST
@@ -77,13 +79,13 @@ class NodeKey:
         return text.replace(_STAGE, f"({'|'.join(self.stages)})") + "$"
 
 
-_READY = names.ready_label(*_DRIVER)
+_KEYS = driver_keys(DriverKey("/".join(_DRIVER)))
 _EVERY_STAGE = f"{names.GROUP}/{_OF_DRIVER}.{_STAGE}"
 _AGAIN = "is written again by the next reconcile"
 
 NODE_KEYS = (
     NodeKey(
-        key=_READY,
+        key=_KEYS.ready,
         kind=Kind.LABEL,
         owner=Writer.BUILDER,
         form="version of the driver",
@@ -93,7 +95,7 @@ NODE_KEYS = (
         admin="select workloads by it; one that is set by hand is removed",
     ),
     NodeKey(
-        key=names.wave_label(*_DRIVER),
+        key=_KEYS.wave,
         kind=Kind.LABEL,
         owner=Writer.BUILDER,
         form="DaemonSet",
@@ -103,7 +105,7 @@ NODE_KEYS = (
         admin="leave it",
     ),
     NodeKey(
-        key=names.yield_label(*_DRIVER),
+        key=_KEYS.yields,
         kind=Kind.LABEL,
         owner=Writer.BUILDER,
         form=f"name of the driver that is replaced, or `{yielding.OUTSIDE}`",
@@ -136,7 +138,7 @@ NODE_KEYS = (
         admin="select nodes by it; one that is not true is removed",
     ),
     NodeKey(
-        key=_READY,
+        key=_KEYS.ready,
         kind=Kind.ANNOTATION,
         owner=Writer.BUILDER,
         form="boot id and kernel of the load report",
@@ -158,7 +160,7 @@ NODE_KEYS = (
         stages=(Stage.RUN, Stage.PLUG, Stage.PLGOK),
     ),
     NodeKey(
-        key=f"{loaded.PREFIX}{_OF_DRIVER}",
+        key=_KEYS.loaded,
         kind=Kind.ANNOTATION,
         owner=Writer.BUILDER,
         form="JSON",
@@ -169,7 +171,7 @@ NODE_KEYS = (
         admin="leave it, until the driver is gone",
     ),
     NodeKey(
-        key=f"{validated.PREFIX}{_OF_DRIVER}",
+        key=_KEYS.validated,
         kind=Kind.ANNOTATION,
         owner=Writer.BUILDER,
         form="JSON",
@@ -221,7 +223,7 @@ NODE_KEYS = (
         admin="leave it",
     ),
     NodeKey(
-        key=names.pending_record(*_DRIVER),
+        key=_KEYS.tainted,
         kind=Kind.ANNOTATION,
         owner=Writer.BUILDER,
         form="boot id",
@@ -252,7 +254,7 @@ NODE_KEYS = (
         admin="leave it",
     ),
     NodeKey(
-        key=names.pending_taint(*_DRIVER),
+        key=_KEYS.taint,
         kind=Kind.TAINT,
         owner=Writer.BUILDER,
         form=f"`{names.PENDING}:NoSchedule`",
@@ -263,7 +265,7 @@ NODE_KEYS = (
         admin="remove it; let kubelets register with it",
     ),
     NodeKey(
-        key=names.wanted_version_label(*_DRIVER),
+        key=_KEYS.wants,
         kind=Kind.LABEL,
         owner=Writer.ADMIN,
         form="version of the driver",
