@@ -14,13 +14,15 @@ from driver_builder.nodes.changes import ApplyObject
 from driver_builder.nodes.evidence import Finding, ValidationState, is_current
 from driver_builder.nodes.plan_labels import validation_of
 from driver_builder.nodes.plan_view import DriverView
-from driver_builder.objects import load_report, manifests, validated, vendor_pod
+from driver_builder.objects import load_report, manifests, vendor_pod
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.tolerations import of_pending, with_ours
-from driver_builder.objects.yielding import is_held_out, yielding_of
+from driver_builder.objects.yielding import yielding_of
 from driver_builder.rollout.draining import draining_of
 from driver_builder.rollout.node_lock import lock_of
 from driver_builder.snapshot import pairs
 from driver_builder.snapshot.inventory import Node, Taint
+from driver_builder.snapshot.node_record import record_of
 from driver_builder.snapshot.snapshot import DriverPod, Snapshot
 from driver_builder.tasks.node_task import NodeTask
 from driver_builder.tasks.pull_pod import PULL
@@ -152,7 +154,7 @@ def _no_pod(context: Context) -> CheckResult:
     if (record := yielding_of(context.node.annotations)) is not None and context.driver.key in record.drivers:
         words = f"driver {record.first}, on which it depends, is replaced on the node; it is loaded again after that"
         return waiting("pull", words, f"driver-builder explain {context.node.name} says how far {record.first} is")
-    if is_held_out(context.node.labels, context.node.annotations, context.driver.key):
+    if record_of(context.node, context.driver.key).is_held_out:
         return _of_before(context, "no DaemonSet selected the node for a while, and it has the modules of before")
     homeless = [pod.name for pod in context.pods if not pod.node]
     name = context.daemon_set.name if context.daemon_set else ""
@@ -259,7 +261,7 @@ def _unvalidated(context: Context) -> CheckResult | None:
     if found.state is ValidationState.FAILED:
         logs = f"kubectl -n {driver.namespace} logs {name}"
         again = f"kubectl -n {driver.namespace} delete pod {name}; kubectl annotate node {node.name} "
-        again += f"{validated.annotation(driver.key)}-"
+        again += f"{driver_keys(driver.key).validated}-"
         return failed("label", found.why, f"{logs}; once its cause is gone, run it again: {again}")
     step = f"kubectl -n {driver.namespace} describe pod {name}" if found.progress is not None else "Wait"
     return waiting("label", found.why, step)
@@ -268,7 +270,7 @@ def _unvalidated(context: Context) -> CheckResult | None:
 def serving(snapshot: Snapshot, node: Node, driver: DriverContainer) -> str:
     """Return the version that is proven on the node, of whatever image; empty for none."""
     spec = driver.spec
-    if isinstance(spec, DriverSpec) and spec.validation.is_set and driver.ready_label not in node.labels:
+    if isinstance(spec, DriverSpec) and spec.validation.is_set and record_of(node, driver.key).ready is None:
         return ""
     daemon_sets = pairs.by_target(item for item in snapshot.daemon_sets if item.driver == driver.key)
     for pod in snapshot.pods:

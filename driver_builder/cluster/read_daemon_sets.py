@@ -12,6 +12,7 @@ from driver_builder.cluster.read_metadata import (
     place,
 )
 from driver_builder.objects import manifests, plugin, slots, vendor_pod
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.plugin import PluginConfig, PluginSet, StraySet
 from driver_builder.objects.slots import Slot
 from driver_builder.snapshot.snapshot import DaemonSet
@@ -80,7 +81,7 @@ def read_daemon_set(obj: Json) -> DaemonSet:
     basis, kept = manifests.parse_kept(annotations)
     target, slot = slots.parse_name(metadata["labels"].get(manifests.TARGET_LABEL, ""))
     driver = driver_of(metadata)
-    label = names.wave_label(driver.namespace, driver.name)
+    label = driver_keys(driver).wave
     return DaemonSet(
         namespace=metadata["namespace"],
         name=metadata["name"],

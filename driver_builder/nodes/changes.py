@@ -12,14 +12,14 @@ from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import ImageRef
 from driver_builder.model.repositories import Repository
 from driver_builder.objects import loaded
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.plugin import PluginSet
-from driver_builder.objects.yielding import is_yield_label, label_of
+from driver_builder.objects.yielding import is_yield_label
 from driver_builder.snapshot.snapshot import DaemonSet, DriverPod
 from driver_builder.targets.desired_target import Exporter
 from driver_builder.tasks.kinds import KINDS
 from driver_builder.tasks.node_task import NodeTask
 from driver_builder.tasks.task_kind import TaskKind
-from kube_api import names
 from kube_api.resources import DAEMON_SETS, PODS, Resource
 
 Json = dict[str, Any]
@@ -163,7 +163,8 @@ def move_node(
 
     Where pods were kept from the node, the label that kept them goes too (``lets_in``).
     """
-    labels = {names.wave_label(driver.namespace, driver.name): value, **({label_of(driver): None} if lets_in else {})}
+    keys = driver_keys(driver)
+    labels = {keys.wave: value, **({keys.yields: None} if lets_in else {})}
     return PatchNode(node=node, driver=driver, why=why, labels=labels, takes=True, noted=noted)
 
 

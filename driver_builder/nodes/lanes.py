@@ -10,19 +10,18 @@ from typing import Any
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Strategy
-from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.changes import Change, PatchObject, delete_daemon_set
 from driver_builder.nodes.evidence import Finding, is_current, judge
 from driver_builder.nodes.plan_view import DriverView
 from driver_builder.nodes.standing import Lanes, may_work
-from driver_builder.objects import loaded, slots
+from driver_builder.objects import slots
 from driver_builder.objects.fingerprint import is_of_this_form
 from driver_builder.objects.slots import Place, Slot
-from driver_builder.objects.yielding import label_of, yielding_of
+from driver_builder.objects.yielding import yielding_of
 from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.node_record import record_of
 from driver_builder.snapshot.snapshot import DaemonSet
 from driver_builder.targets.desired_target import ImageTarget
-from kube_api import names
 from kube_api.resources import DAEMON_SETS
 
 
@@ -46,7 +45,7 @@ def lanes(
     named = slots.name_in(existing.target, slot.name)
     # Where the DaemonSet that they name is missing, such labels are of this wave.
     is_missing = existing.slot.place is Place.OTHERS
-    if not is_missing and any(node.labels.get(view.wave_label) == named for node in view.nodes.values()):
+    if not is_missing and any(view.on(node).wave == named for node in view.nodes.values()):
         return Lanes(front=existing, slot=existing.slot, waits=True)
     return Lanes(front=None, slot=slot, spare=existing, front_value=named)
 
@@ -64,8 +63,8 @@ def _is_proven(view: DriverView, node: Node, target: str) -> bool:
     """Return whether a node works with the DaemonSet to which a wave moves nodes, and so do drivers that yielded."""
     item, record = view.daemon_sets[target], yielding_of(node.annotations)
     yielded = record.drivers if record is not None and record.first == view.driver.key else ()
-    are_back = all(_ready_label(key) in node.labels and label_of(key) not in node.labels for key in yielded)
-    if view.driver.ready_label not in node.labels or not are_back:
+    theirs = (record_of(node, key) for key in yielded)
+    if view.on(node).ready is None or not all(it.ready is not None and not it.is_kept_away for it in theirs):
         return False
     return any(
         pod.target == target
@@ -74,10 +73,6 @@ def _is_proven(view: DriverView, node: Node, target: str) -> bool:
         and judge(node, pod)[0] is Finding.WORKS
         for pod in view.pods_on(node.name)
     )
-
-
-def _ready_label(driver: DriverKey) -> str:
-    return names.ready_label(driver.namespace, driver.name)
 
 
 def end(view: DriverView, target: str, left: DaemonSet | None, spent: DaemonSet) -> tuple[Change, ...]:
@@ -101,8 +96,7 @@ def _has_something_to_lose(
     # A pod that unloads when it ends would do so beside another one.
     if not all(pod.leaves_modules and is_of_this_form(pod.fingerprint) for _, pod in pods):
         return False
-    if any(is_current(pod, existing) and may_work(node, pod, view.driver.ready_label, view.record)
-           for node, pod in pods):  # fmt: skip
+    if any(is_current(pod, existing) and may_work(node, pod) for node, pod in pods):
         return True
     # A node that was outside the selector for a while has kept its modules, and not its pod. Nor has one that is
     # registered anew: where the driver has just worked, that it records nothing proves nothing.
@@ -110,15 +104,14 @@ def _has_something_to_lose(
     has_worked = before is not None and before.ready_nodes > 0
     return any(
         not view.pods_on(node.name)
-        and (is_live(view, node, existing.target) or (has_worked and view.record not in node.annotations))
+        and (is_live(view, node, existing.target) or (has_worked and not view.on(node).is_recorded))
         for node in every
     )
 
 
 def is_live(view: DriverView, node: Node, target: str) -> bool:
     """Return whether a Node records that modules of a target are loaded there on this boot."""
-    known = loaded.parse(node.annotations.get(view.record))
-    return known is not None and any(load.target == target and load.is_live(node.boot_id) for load in known.loads)
+    return any(load.target == target and load.is_live(node.boot_id) for load in view.on(node).loads)
 
 
 def place(view: DriverView, target: str, found: Lanes, written: DaemonSet) -> tuple[Change, ...]:
@@ -165,7 +158,7 @@ def placing(
     ``beside`` is the other one of the target.
     """
     follows_program = _follows_program(item, beside)
-    spec: dict[str, Any] = {"affinity": slots.affinity(view.wave_label, named, place, view.yield_label)}
+    spec: dict[str, Any] = {"affinity": slots.affinity(view.keys.wave, named, place, view.keys.yields)}
     if wanted is not None and not _reaches_the_same(item, wanted):
         if selector := {**dict.fromkeys(item.node_selector), **wanted.node_selector}:
             spec["nodeSelector"] = selector

@@ -8,7 +8,6 @@ from driver_builder.nodes.evidence import NodeEvidence
 from driver_builder.nodes.kept_modules import may_reload
 from driver_builder.nodes.plan_view import DriverView, TargetPart
 from driver_builder.nodes.validation import Validation
-from driver_builder.objects import validated
 from driver_builder.snapshot.inventory import Node
 from driver_builder.targets.desired_target import DesiredTarget, SkippedTarget
 from driver_builder.tasks.validation_pod import VALIDATION
@@ -49,7 +48,7 @@ def validation_of(view: DriverView, node: Node) -> Validation | None:
         view.validation,
         node,
         view.pods_on(node.name),
-        validated.parse(node.annotations.get(view.validated)),
+        view.on(node).validated,
         view.tasks_of(VALIDATION).get(node.name, ()),
         label=view.driver.ready_label,
         daemon_sets=view.daemon_sets,
@@ -89,7 +88,7 @@ def relabel(view: DriverView, known: Mapping[str, NodeEvidence], unknown: Iterab
             found = of_node(view, node)
         if found is None:
             found = NodeEvidence(version=None, why="no driver pod has proven it there")
-        is_same_boot = found.version is None or node.annotations.get(label) == found.proven_on
+        is_same_boot = found.version is None or view.on(node).proven_on == found.proven_on
         if node.labels.get(label) != found.version or not is_same_boot:
             actions.append(_label(view, node, found))
     return actions

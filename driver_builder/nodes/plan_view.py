@@ -26,10 +26,11 @@ from driver_builder.nodes.changes import Change, Taking
 from driver_builder.nodes.evidence import NodeEvidence
 from driver_builder.nodes.settled import Settled
 from driver_builder.nodes.standing import Placed, TargetStanding
-from driver_builder.objects import loaded, validated
+from driver_builder.objects.driver_keys import DriverKeys, driver_keys
 from driver_builder.snapshot import inventory, pairs
 from driver_builder.snapshot.by_driver import PodsOfDriver, of_driver, pods_of
 from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.node_record import NodeRecord, record_of
 from driver_builder.snapshot.pairs import Pair
 from driver_builder.snapshot.snapshot import DaemonSet, DriverPod, FailedBuild, Snapshot, Suspension
 from driver_builder.targets.conflicts import Conflict
@@ -37,7 +38,6 @@ from driver_builder.targets.dependencies import NONE, Dependencies
 from driver_builder.targets.desired_target import DesiredTarget, TemplateVersions
 from driver_builder.tasks.node_task import NodeTask
 from driver_builder.tasks.task_kind import TaskKind
-from kube_api import names
 
 DEFAULT_LOADER_IMAGE = "driverwright/loader:latest"
 """The image in the manifests in ``deploy/``; the controller always gets its own by a flag."""
@@ -179,8 +179,6 @@ class DriverView:
     rebuilds: Rebuilds = Rebuilds(requests={}, tokens={})  # noqa: RUF009  # a frozen value
     pairs: Mapping[str, Pair] = field(default_factory=dict)
     """By target, both DaemonSets of those in a wave."""
-    record: str = ""
-    """The annotation that records on a Node what is loaded there of the driver."""
     waiting: Mapping[KernelTarget, tuple[str, ...]] = field(default_factory=dict)
     """Ordinary nodes (:mod:`driver_builder.nodes.ordinary`) that a wave has not reached, by target and sorted."""
     others: Sequence[Node] = ()
@@ -212,7 +210,6 @@ class DriverView:
             orphans=frozenset(pod.node for pod in of_driver(snapshot.orphaned_pods, driver.key)),
             tasks=tasks,
             notes=previous_notes(driver.status),
-            record=loaded.annotation(driver.key),
             others=snapshot.nodes,
         )
 
@@ -220,7 +217,7 @@ class DriverView:
         """Return the driver's pods on a node, those that stay first."""
         pods = self.own_pods.on(node)
         pair = self.pairs.get(pods[0].target) if self.pairs and pods else None
-        return pods if pair is None or node not in self.nodes else pair.seen_on(self.nodes[node], self.wave_label, pods)
+        return pods if pair is None or node not in self.nodes else pair.seen_on(self.on(self.nodes[node]).wave, pods)
 
     def tasks_of(self, kind: TaskKind) -> Mapping[str, list[NodeTask]]:
         """Return the driver's tasks of a kind by node."""
@@ -232,24 +229,13 @@ class DriverView:
         return max(0, kind.most - sum(task.ended_at is None for found in tasks for task in found))
 
     @property
-    def yield_label(self) -> str:
-        """Return the label of nodes that the driver's pods keep away from."""
-        return names.yield_label(self.driver.namespace, self.driver.name)
+    def keys(self) -> DriverKeys:
+        """The keys that stand on Nodes of the driver."""
+        return driver_keys(self.driver.key)
 
-    @property
-    def wave_label(self) -> str:
-        """Return the label of nodes that a wave has reached."""
-        return names.wave_label(self.driver.namespace, self.driver.name)
-
-    @property
-    def pending_taint(self) -> str:
-        """Return the key of the taint of nodes where the driver is not proven yet."""
-        return names.pending_taint(self.driver.namespace, self.driver.name)
-
-    @property
-    def pending_record(self) -> str:
-        """The annotation that records on a Node for which boot it was tainted."""
-        return names.pending_record(self.driver.namespace, self.driver.name)
+    def on(self, node: Node) -> NodeRecord:
+        """Return what stands on a node of the driver."""
+        return record_of(node, self.driver.key)
 
     def weighed(self, item: DesiredTarget) -> tuple[str, ...]:
         """Return the nodes of a target that are not ordinary: of a fleet hardly any."""
@@ -269,11 +255,6 @@ class DriverView:
     def has_stages(self) -> bool:
         """Whether something follows once the driver is proven; not if the spec is invalid."""
         return isinstance(self.driver.spec, DriverSpec) and self.driver.spec.stages is not None
-
-    @property
-    def validated(self) -> str:
-        """The annotation that records on a Node how the command of the validation ended."""
-        return validated.annotation(self.driver.key)
 
     @property
     def modules(self) -> tuple[ModuleSpec, ...]:

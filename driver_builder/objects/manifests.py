@@ -21,6 +21,7 @@ from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
 from driver_builder.model.userspace import FIRMWARE_FOLDER, HOST_FOLDER, NVIDIA_FOLDER
 from driver_builder.objects import slots
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.fingerprint import fingerprint, names_all
 from driver_builder.objects.slots import ONLY, Place, Slot
 from driver_builder.objects.tolerations import with_ours
@@ -198,10 +199,10 @@ def _affinity(driver: DriverContainer, target: KernelTarget, slot: Slot) -> Json
     """Return which nodes the pods are for besides the selector."""
     moved = slot.name if slot.place is Place.MOVED else slots.other(slot.name)
     return slots.affinity(
-        names.wave_label(driver.namespace, driver.name),
+        driver_keys(driver.key).wave,
         slots.name_in(target.short_hash, moved),
         slot.place,
-        names.yield_label(driver.namespace, driver.name),
+        driver_keys(driver.key).yields,
     )
 
 

@@ -18,8 +18,9 @@ from driver_builder.api.stage_settings import DevicePluginSettings
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.userspace import HOST_FOLDER, NVIDIA_FOLDER
 from driver_builder.objects import agent_token, device_use, dra_plugin, gpu_profiles, nvidia_plugin
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.manifests import DRIVER_LABEL, FIELD_MANAGER, UNPRIVILEGED, owner_reference, short_name
-from driver_builder.objects.stage_labels import TRUE, Stage, stage_label
+from driver_builder.objects.stage_labels import TRUE, Stage
 from driver_builder.objects.tolerations import with_ours
 from kube_api import names
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS
@@ -263,7 +264,7 @@ def _pod_spec(driver: DriverContainer, spec: DriverSpec, settings: DevicePluginS
         places = {item["hostPath"]["path"]: item["name"] for item in volumes if "hostPath" in item}
         containers.append(nvidia_plugin.container(agent_image, {**places, _PAGES: "pages"}, shared=_PAGES))
     pod: Json = {
-        "nodeSelector": {stage_label(driver.key, stage): TRUE for stage in (Stage.RUN, Stage.VALID)},
+        "nodeSelector": {driver_keys(driver.key).stages[stage]: TRUE for stage in (Stage.RUN, Stage.VALID)},
         # A node gets its devices before its pod network is up, and where there is none.
         "hostNetwork": True,
         "automountServiceAccountToken": False,

@@ -50,24 +50,6 @@ def render_yielding(record: Yielding) -> str:
     return json.dumps({"first": record.first, "drivers": record.drivers}, separators=(",", ":"))
 
 
-def label_of(driver: DriverKey) -> str:
-    """Return the label that keeps the pods of a driver, by ``namespace/name``, away from a node."""
-    return names.yield_label(driver.namespace, driver.name)
-
-
-def is_held_out(labels: Mapping[str, str], annotations: Mapping[str, str], driver: DriverKey) -> bool:
-    """Return whether a driver's pods are kept from a Node because that was outside its selector."""
-    if labels.get(label_of(driver)) != OUTSIDE:
-        return False
-    record = yielding_of(annotations)
-    return record is None or driver not in record.drivers or record.first.name != OUTSIDE
-
-
-def has_yielded(labels: Mapping[str, str], annotations: Mapping[str, str], driver: DriverKey) -> bool:
-    """Return whether a driver's pods are kept from a Node because the driver yields there."""
-    return label_of(driver) in labels and not is_held_out(labels, annotations, driver)
-
-
 def yield_labels(labels: Mapping[str, str], annotations: Mapping[str, str]) -> list[str]:
     """Return the labels by which drivers yield on a Node, without those of drivers that were outside."""
     record = yielding_of(annotations)

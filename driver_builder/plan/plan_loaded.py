@@ -12,7 +12,7 @@ from driver_builder.nodes.plan_view import DriverView
 from driver_builder.objects import loaded
 from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.plan import removal
-from driver_builder.plan.unload_step import memory_of, pods_on, start
+from driver_builder.plan.unload_step import pods_on, start
 from driver_builder.snapshot.inventory import Node
 from driver_builder.tasks.node_task import Limits, Next, NodeTask, TaskStep, Wanted, task_step
 from driver_builder.tasks.task_kind import State
@@ -25,8 +25,8 @@ def remember(view: DriverView, nodes: Iterable[str], labels: Sequence[Change]) -
     """Return the labels together with the records, and records of nodes without a new label."""
     targets = _targets(view)
     texts = {name: _text(view, view.nodes[name], targets) for name in nodes}
-    texts = {name: text for name, text in texts.items() if text != _written(view, view.nodes[name])}
-    key = view.record
+    texts = {name: text for name, text in texts.items() if text != view.on(view.nodes[name]).loaded_text}
+    key = view.keys.loaded
     made: list[Change] = []
     for action in labels:
         if sets_label(action, view.driver.ready_label) and action.node in texts:
@@ -67,19 +67,15 @@ def _targets(view: DriverView) -> dict[str, str]:
 
 def _left_files(view: DriverView, node: Node, targets: Mapping[str, str]) -> list[Load]:
     """Return what has files on a node although its boot or its target is gone."""
-    known = memory_of(view, node)
+    known = view.on(node).loaded
     if known is None or node.boot_id is None or node.name not in targets:
         return []
     here = {targets[node.name], *(pod.target for pod in pods_on(view, node))}
     return [load for load in known.loads if load.has_files and load.boot_id != node.boot_id and load.target not in here]
 
 
-def _written(view: DriverView, node: Node) -> str | None:
-    return node.annotations.get(view.record)
-
-
 def _text(view: DriverView, node: Node, targets: Mapping[str, str]) -> str | None:
-    known = memory_of(view, node)
+    known = view.on(node).loaded
     reported = [pod for pod in pods_on(view, node) if pod.proof is not None]
     now = removal.with_pods(view, node, Loaded() if known is None else known.settled, reported)
     left = {load.target for load in _left_files(view, node, targets)}

@@ -149,7 +149,7 @@ def _standing(
     *,
     is_ordinary: bool,
 ) -> Standing:
-    version = ready.get(node.name, node.labels.get(view.driver.ready_label))
+    version = ready.get(node.name, view.on(node).ready)
     if node.name in leaving:
         return Standing(leaves=True, why="the driver leaves the node")
     works = is_ordinary or (found is not None and found.works)

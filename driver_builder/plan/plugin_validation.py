@@ -13,12 +13,12 @@ from driver_builder.base.reasons import Reason
 from driver_builder.nodes.changes import Change, start_task
 from driver_builder.nodes.settled import Settled
 from driver_builder.nodes.validation import Progress, Records, weigh
-from driver_builder.objects import loaded
 from driver_builder.objects.stage_labels import Stage
 from driver_builder.objects.validated import Validated
 from driver_builder.plan.stage_view import LOOK_SECONDS, StageView, user_of
 from driver_builder.snapshot.inventory import Node, by_name
 from driver_builder.snapshot.node_pods import NodePods
+from driver_builder.snapshot.node_record import record_of
 from driver_builder.snapshot.snapshot import Snapshot
 from driver_builder.tasks import validation_pod
 from driver_builder.tasks.node_task import Next
@@ -30,7 +30,7 @@ MAX_LOOKED_AT = 20
 
 def of_node(stages: StageView, node: Node) -> Progress | None:
     """Return what is known of a node, and what comes next; None where nothing is validated."""
-    settings, text = stages.settings, node.annotations.get(loaded.annotation(stages.driver.key))
+    settings, text = stages.settings, record_of(node, stages.driver.key).loaded_text
     if settings is None or settings.plugin_validation is None or text is None:
         return None
     return weigh(

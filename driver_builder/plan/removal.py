@@ -19,8 +19,7 @@ from driver_builder.nodes.pod_loads import load_of
 from driver_builder.objects import loaded
 from driver_builder.objects.load_report import LOADED
 from driver_builder.objects.loaded import UNREADABLE, Loaded
-from driver_builder.objects.yielding import yielding_of
-from driver_builder.plan.unload_step import IN_USE, STAYS, WAITING, Step, memory_of, pods_on, remember, step
+from driver_builder.plan.unload_step import IN_USE, STAYS, WAITING, Step, pods_on, remember, step
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.snapshot import DriverPod
@@ -86,7 +85,7 @@ def leaving(view: DriverView, wanted: Iterable[DesiredTarget]) -> Leaving:
     nameless: set[str] = set()
     actions: list[Change] = []
     for node in view.others:
-        written = memory_of(view, node)
+        written = view.on(node).loaded
         known = _with_reports(view, node, written) if node.name not in selected else None
         if known is None:
             continue
@@ -137,8 +136,7 @@ def yielding(
     Its pods are kept from those ``outside`` its selector too, and for a while from some that have returned. A label
     that nothing explains is removed: nothing else would let the driver come back.
     """
-    label = view.yield_label
-    labelled = [node for node in view.others if label in node.labels]
+    labelled = [node for node in view.others if view.on(node).is_kept_away]
     known = {node.name for node in labelled if _is_to_yield(view, node)}
     unwanted = [node for node in labelled if node.name not in known and node.name not in outside]
     if not unwanted:
@@ -146,7 +144,9 @@ def yielding(
     returned = held_out.returned(view, parts)
     why = f"annotation {names.YIELDING_ANNOTATION} does not name the driver"
     return frozenset(known), tuple(
-        label_node(node=node.name, driver=view.driver.key, label=label, value=None, why=_why_in(view, node) or why)
+        label_node(
+            node=node.name, driver=view.driver.key, label=view.keys.yields, value=None, why=_why_in(view, node) or why
+        )
         for node in unwanted
         if node.name not in returned
     )
@@ -157,14 +157,13 @@ def _why_in(view: DriverView, node: Node) -> str:
 
 
 def _is_to_yield(view: DriverView, node: Node) -> bool:
-    record = yielding_of(node.annotations)
-    return record is not None and view.driver.key in record.drivers and not held_out.is_kept_out(view, node)
+    return view.on(node).is_to_yield and not view.on(node).is_held_out
 
 
 def left(view: DriverView, others: Collection[str]) -> Iterator[str]:
     """Return the nodes besides ``others`` that the driver has left, and where an unload pod is left of that."""
     for name in sorted(view.tasks_of(UNLOAD)):
-        if name in view.nodes and name not in others and memory_of(view, view.nodes[name]) is None:
+        if name in view.nodes and name not in others and view.on(view.nodes[name]).loaded is None:
             yield name
 
 
@@ -192,15 +191,15 @@ def remove(view: DriverView, nodes: Iterable[str]) -> Removal:
 
 def forget_outside(view: DriverView) -> tuple[PatchNode, ...]:
     """Remove the label that keeps pods from nodes of which nothing is recorded."""
-    nodes = (node for node in view.nodes.values() if view.yield_label in node.labels)
+    nodes = (node for node in view.nodes.values() if view.on(node).is_kept_away)
     why = "the driver is gone"
     return tuple(
-        action for node in nodes if memory_of(view, node) is None for action in held_out.let_in(view, node, why)
+        action for node in nodes if view.on(node).loaded is None for action in held_out.let_in(view, node, why)
     )
 
 
 def _is_end(view: DriverView, action: Change) -> bool:
-    return isinstance(action, PatchNode) and action.annotations.get(view.record, "") is None
+    return isinstance(action, PatchNode) and action.annotations.get(view.keys.loaded, "") is None
 
 
 def delete_daemon_sets(view: DriverView, targets: Iterable[str]) -> tuple[DeleteObject, ...]:
@@ -224,8 +223,7 @@ def _limited(view: DriverView, steps: Mapping[str, Step]) -> dict[str, Step]:
 
 def _prepare(view: DriverView, node: Node) -> tuple[Change, ...]:
     """Remove the ready label and record what is to be unloaded, in one patch: before anything else."""
-    known, label = memory_of(view, node), view.driver.ready_label
-    has_label = label in node.labels
+    known, has_label = view.on(node).loaded, view.on(node).ready is not None
     pods = pods_on(view, node)
     if known is None and not pods and node.name not in view.orphans:
         # A pod of a version that unloads by itself was here, or none at all.
@@ -252,7 +250,7 @@ def _in_state(steps: Mapping[str, Step], state: str) -> dict[str, str]:
 
 def _unlabel(view: DriverView, node: Node, memory: str | None) -> PatchNode:
     annotations: dict[str, str | None] = {view.driver.ready_label: None}
-    annotations |= {} if memory is None else {loaded.annotation(view.driver.key): memory}
+    annotations |= {} if memory is None else {view.keys.loaded: memory}
     return label_node(
         node=node.name,
         driver=view.driver.key,

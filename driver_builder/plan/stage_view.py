@@ -16,9 +16,10 @@ from driver_builder.base.memo import remembers_last
 from driver_builder.model import resource_claim
 from driver_builder.nodes.changes import Change, delete_tasks, label_node
 from driver_builder.objects import gpu_profiles, plugin
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.manifests import DRIVER_LABEL
 from driver_builder.objects.plugin import PluginPod, PluginSet
-from driver_builder.objects.stage_labels import Stage, stage_label
+from driver_builder.objects.stage_labels import Stage
 from driver_builder.snapshot.by_driver import of_driver, tasks_of
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.node_pods import NodePod, NodePods
@@ -71,7 +72,7 @@ class StageView:
             plugin_set=plugin_set,
             pods=_by_node(of_driver(snapshot.plugin_pods, driver.key)),
             validations=_by_node(tasks_of(snapshot.tasks, driver.key, PLUGIN_VALIDATION)),
-            labels={stage: stage_label(driver.key, stage) for stage in Stage},
+            labels=driver_keys(driver.key).stages,
             kept=kept,
             node_pods=snapshot.resource_users,
             is_answering=plugin_set is not None and gpu_profiles.is_answering(plugin.pod_of(plugin_set)),

@@ -41,11 +41,6 @@ class Step:
     requeue_at: float | None = None
 
 
-def memory_of(view: DriverView, node: Node) -> Loaded | None:
-    """Read a Node's record of the driver."""
-    return loaded.parse(node.annotations.get(view.record))
-
-
 def pods_on(view: DriverView, node: Node) -> list[DriverPod]:
     """Return the driver's pods on a node, the one that stays last."""
     return list(reversed(view.pods_on(node.name)))
@@ -53,7 +48,7 @@ def pods_on(view: DriverView, node: Node) -> list[DriverPod]:
 
 def step(view: DriverView, node: Node) -> Step:  # noqa: PLR0911  # one for each state
     """Return what comes next on a node that is prepared."""
-    known, pods = memory_of(view, node), view.tasks_of(UNLOAD).get(node.name, ())
+    known, pods = view.on(node).loaded, view.tasks_of(UNLOAD).get(node.name, ())
     if known is None:
         if _is_in_the_way(view, node):
             return Step(state=WAITING)
@@ -144,7 +139,7 @@ def _without_shared(view: DriverView, node: Node, load: Load) -> Load:
 
 def _loads_of_others(view: DriverView, node: Node) -> list[Load]:
     """Return what other drivers, which do not leave the node, have loaded there in this boot."""
-    own = loaded.annotation(view.driver.key)
+    own = view.keys.loaded
     texts = [text for key, text in node.annotations.items() if key.startswith(loaded.PREFIX) and key != own]
     known = [item for text in texts if (item := loaded.parse(text)) is not None and item.unload_since is None]
     return [load for item in known for load in item.on_boot(node.boot_id).loads]
@@ -173,5 +168,5 @@ def _is_in_the_way(view: DriverView, node: Node) -> bool:
 
 def remember(view: DriverView, node: Node, known: Loaded | None, why: str) -> PatchNode:
     """Make the action that records what is known of a node now."""
-    annotations = {view.record: None if known is None else loaded.render(known)}
+    annotations = {view.keys.loaded: None if known is None else loaded.render(known)}
     return PatchNode(node=node.name, driver=view.driver.key, annotations=annotations, why=why)

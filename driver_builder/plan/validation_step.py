@@ -33,7 +33,7 @@ def _nodes(view: DriverView) -> Iterable[Node]:
     """Return the nodes that are not ordinary; where nothing is validated, those with something left of it."""
     if view.validation.is_set:
         return view.others
-    key, pods = view.validated, view.tasks_of(VALIDATION)
+    key, pods = view.keys.validated, view.tasks_of(VALIDATION)
     return [node for node in view.others if key in node.annotations or node.name in pods]
 
 
@@ -73,7 +73,7 @@ def _asked(case: Case, node: Node, settled: Set[str], *, is_wanted: bool, is_all
 
 
 def _records(view: DriverView) -> Records:
-    return Records(view.driver.key, view.validated)
+    return Records(view.driver.key, view.keys.validated)
 
 
 def _ended(view: DriverView, node: Node, *, keeps_record: bool = False) -> tuple[Change, ...]:

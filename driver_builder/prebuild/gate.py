@@ -17,10 +17,10 @@ from driver_builder.base.errors import ConfigurationError
 from driver_builder.base.reasons import Reason, TargetState, with_remedy
 from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.kernels import is_kernel_version
-from driver_builder.objects import loaded
 from driver_builder.rollout import image_trust
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.node_record import record_of
 from driver_builder.snapshot.snapshot import Snapshot
 from driver_builder.targets.desired_target import (
     BlockedTarget,
@@ -127,7 +127,7 @@ def _find(snapshot: Snapshot, node: Node, driver: DriverContainer, versions: Tem
 
 def may_be_on(node: Node, driver: DriverContainer) -> bool:
     """Return whether a node has a driver now, by its ready label or by the record of what is loaded."""
-    return driver.ready_label in node.labels or loaded.annotation(driver.key) in node.annotations
+    return record_of(node, driver.key).may_be_loaded
 
 
 def _without_image(item: SkippedTarget | BlockedTarget, *, is_there: bool) -> tuple[bool, str]:

@@ -31,11 +31,10 @@ from driver_builder.targets.desired_target import ImageTarget, TemplateVersions
 from driver_builder.targets.resolve_node import resolve_node
 from kube_api import names
 
-PREFIX = f"{names.GROUP}/ready-for."
 _NAME_LENGTH = 63 - len("ready-for.")
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_.-]")
 _READY_FOR: OfEach[Node, tuple[str, ...]] = OfEach(
-    lambda node: tuple(sorted(key for key in node.labels if key.startswith(PREFIX)))
+    lambda node: tuple(sorted(key for key in node.labels if key.startswith(names.READY_FOR_PREFIX)))
 )
 """The labels of this kind that nodes have: of a fleet's half a million labels hardly any."""
 
@@ -60,7 +59,7 @@ def ready_for_label(kernel: str) -> str:
     if len(name) > _NAME_LENGTH or not name[-1:].isalnum():
         digest = hashlib.sha256(kernel.encode()).hexdigest()[:8]
         name = f"{name[: _NAME_LENGTH - 9]}-{digest}"
-    return f"{PREFIX}{name}"
+    return f"{names.READY_FOR_PREFIX}{name}"
 
 
 def images_of_moves(snapshot: Snapshot, versions: TemplateVersions) -> Iterator[tuple[DriverContainer, ImageTarget]]:

@@ -13,12 +13,13 @@ from driver_builder.model.kernels import KernelTarget
 from driver_builder.nodes.changes import PatchNode, RunTask, Taking
 from driver_builder.nodes.evidence import Finding, judge
 from driver_builder.nodes.plan_view import DriverPlan
-from driver_builder.objects import loaded
-from driver_builder.objects.yielding import OUTSIDE, Yielding, has_yielded, is_held_out, label_of, yielding_of
-from driver_builder.rollout.drivers_on_nodes import DriversOnNodes, wave_label_of
+from driver_builder.objects.driver_keys import driver_keys
+from driver_builder.objects.yielding import OUTSIDE, Yielding, yielding_of
+from driver_builder.rollout.drivers_on_nodes import DriversOnNodes
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.by_driver import tasks_of
 from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.node_record import record_of
 from driver_builder.targets.dependencies import NONE, unload_order
 from driver_builder.targets.resolve_target import mapping_for
 from driver_builder.tasks.unload_pod import UNLOAD
@@ -76,10 +77,10 @@ class Clearance:
         left = tuple(key for key in begun if is_own and key not in known and not self.known.is_gone(node, key))
         every = (*left, *(key for key in known if key in found or key in begun))
         for key in every:
-            if not (is_own and has_yielded(node.labels, node.annotations, key)):
+            if not (is_own and record_of(node, key).has_yielded):
                 return Clearing(
                     record=Yielding(first=driver, drivers=every),
-                    label=label_of(key),
+                    label=driver_keys(key).yields,
                     words=f"unloading {key}, which depends on it, from {node.name}",
                 )
             if why := self._stuck(node, key):
@@ -99,7 +100,7 @@ class Clearance:
 
     def may_return(self, node: Node, driver: DriverKey) -> bool:
         """Return whether those that yield to a driver can be loaded again: it works there, or is gone for good."""
-        if is_held_out(node.labels, node.annotations, driver):
+        if record_of(node, driver).is_held_out:
             # It has what it had before, and theirs may be built for what its own wave is to bring.
             return False
         part = self.known.parts.get(driver)
@@ -108,7 +109,7 @@ class Clearance:
         pods = self.known.pods(node, driver)
         if any(judge(node, pod)[0] is Finding.WORKS for pod in pods):
             return True
-        return not pods and loaded.annotation(driver) not in node.annotations
+        return not pods and not record_of(node, driver).is_recorded
 
     def misfit(self, node: Node, driver: DriverKey) -> str:
         """Return which of those that yield cannot be loaded again before the driver is replaced there once more.
@@ -135,7 +136,7 @@ class Clearance:
         if record is None or back is None or not self.known.is_overtaken(node, driver):
             return None
         is_next = not any(self.known.is_behind(node, first) for first, _ in self.known.needs.get(driver, NONE).first)
-        yielded = (key for key in record.drivers if has_yielded(node.labels, node.annotations, key))
+        yielded = (key for key in record.drivers if record_of(node, key).has_yielded)
         yielding = [key for key in yielded if self.known.way_back(node, key)]
         unfit = (key for key in yielding if not (self._is_fit(node, key, driver) or self.known.has_wanted(node, key)))
         key = next((key for key in unfit if not is_next or self.known.placed(node, key) is None), None)
@@ -155,7 +156,7 @@ class Clearance:
         record = self.known.record(node, driver)
         if record is None:
             return Return()
-        labelled = [key for key in record.drivers if has_yielded(node.labels, node.annotations, key)]
+        labelled = [key for key in record.drivers if record_of(node, key).has_yielded]
         if ending := [key for key in reversed(labelled) if self._is_unloading(node, key)]:
             # A pod that loads beside it could be proven by modules that are about to go.
             return Return(words=f"{', '.join(ending)} is still being unloaded from {node.name}")
@@ -169,25 +170,25 @@ class Clearance:
             words = f"loading {', '.join(reversed(labelled))} again on {node.name}"
             there = _relabelled(node, lanes)
             kept = [key for key in labelled if is_kept and self.known.would_reload(there, key)]
-            labels = {label_of(key): OUTSIDE if key in kept else None for key in labelled}
+            labels = {driver_keys(key).yields: OUTSIDE if key in kept else None for key in labelled}
             return Return(labels={**lanes, **labels}, words=words)
         # One that is kept away until its own wave does not come back before.
-        coming = [key for key in reversed(record.drivers) if not is_held_out(node.labels, node.annotations, key)]
+        coming = [key for key in reversed(record.drivers) if not record_of(node, key).is_held_out]
         late = {key: why for key in coming if (why := self._why_not_back(node, key))}
         words = "; ".join(f"loading {key} again on {node.name}: {why}" for key, why in late.items())
         return Return(words=words, has_failed=bool(late) and all(self._has_failed(node, key) for key in late))
 
     def _moved(self, node: Node, record: Yielding, lanes: Mapping[str, str | None]) -> Return | None:
         """Let one yield as well that has to move and has not yielded: those that do may still use its modules."""
-        labelled = [key for key in record.drivers if has_yielded(node.labels, node.annotations, key)]
-        moved = (key for key in record.drivers if key not in labelled and wave_label_of(key) in lanes)
+        labelled = [key for key in record.drivers if record_of(node, key).has_yielded]
+        moved = (key for key in record.drivers if key not in labelled and driver_keys(key).wave in lanes)
         key = next((key for key in moved if self.known.is_loaded(node, key)), None)
         if key is None or any(self._stuck(node, other) for other in (key, *labelled)):
             return None
         words = f"unloading {key} from {node.name}, so that it gets the image of before"
         if not all(self.known.is_gone(node, other) for other in labelled):
             return Return(words=words)
-        return Return(labels={label_of(key): label_value(record.first.name)}, words=words)
+        return Return(labels={driver_keys(key).yields: label_value(record.first.name)}, words=words)
 
     def _lane(self, node: Node, driver: DriverKey) -> dict[str, str | None]:
         """Return the wave label with which a driver gets the image that fits those that it depends on."""
@@ -201,8 +202,8 @@ class Clearance:
             ends = next(((pair.moved.target_label, None) for pair in self.known.pairs_of_kernel(node, driver)), None)
         if ends is None:
             return {}
-        label, value = wave_label_of(driver), ends[goes_back]
-        return {} if node.labels.get(label) == value else {label: value}
+        found, value = record_of(node, driver), ends[goes_back]
+        return {} if found.wave == value else {found.keys.wave: value}
 
     def _why_not_back(self, node: Node, driver: DriverKey) -> str:
         """Return why a driver that has yielded is not proven again; empty if it is, or does not want the node."""
@@ -213,7 +214,7 @@ class Clearance:
         if any(finding is Finding.WORKS for finding, _ in said):
             # Without its plan it gets no label.
             is_planned = isinstance(part.driver.spec, DriverSpec) and not part.driver.paused
-            return "" if part.driver.ready_label in node.labels or not is_planned else "it is not proven yet"
+            return "" if record_of(node, driver).ready is not None or not is_planned else "it is not proven yet"
         return next((why for _, why in said), "") or "no driver pod yet"
 
     def _has_failed(self, node: Node, driver: DriverKey) -> bool:
@@ -241,12 +242,12 @@ class Clearance:
             return "it is not known what it should do"
         if part.driver.paused:
             return "it is paused"
-        known = loaded.parse(node.annotations.get(loaded.annotation(driver)))
+        known = record_of(node, driver).loaded
         return (known.given_up or known.held) if known is not None else ""
 
     def _is_given_up(self, node: Node, driver: DriverKey) -> bool:
         """Return whether the removal of a driver from a node does nothing more, or does nothing at all."""
-        part, known = self.known.parts.get(driver), loaded.parse(node.annotations.get(loaded.annotation(driver)))
+        part, known = self.known.parts.get(driver), record_of(node, driver).loaded
         is_at_work = part is not None and not part.driver.paused and known is not None
         return not is_at_work or bool(known is not None and known.given_up)
 

@@ -14,7 +14,8 @@ from driver_builder.api.rollout_settings import DrainSettings
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.permissions import DRAIN_NAMESPACES, allows_eviction
 from driver_builder.model.resource_claim import covers_any
-from driver_builder.objects.stage_labels import Stage, stage_label
+from driver_builder.objects.driver_keys import driver_keys
+from driver_builder.objects.stage_labels import Stage
 from driver_builder.rollout.draining import Draining
 from driver_builder.snapshot.node_pods import EvictionRefused, NodePod, NodePods
 from kube_api.text import first_few, printable
@@ -109,7 +110,7 @@ def _leaving(
     leaving = [pod for pod in pods if not pod.has_ended and not pod.is_ours]
     # The label of stages that says "may run here" goes as the drain begins, or with a plugin that leaves last after it.
     is_run_gone = driver and not settings.plugin_leaves_last
-    keys = (*settings.pause_labels, *([stage_label(driver, Stage.RUN)] if is_run_gone else []))
+    keys = (*settings.pause_labels, *([driver_keys(driver).stages[Stage.RUN]] if is_run_gone else []))
     daemons = [pod for pod in leaving if pod.is_daemon and not pod.node_selector.isdisjoint(keys)]
     return daemons, [pod for pod in leaving if pod not in daemons]
 

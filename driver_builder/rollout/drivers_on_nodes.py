@@ -14,16 +14,15 @@ from driver_builder.nodes.evidence import Finding, judge
 from driver_builder.nodes.kept_modules import KeptModules
 from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.nodes.standing import Placed
-from driver_builder.objects import loaded
 from driver_builder.objects.yielding import Yielding, yielding_of
 from driver_builder.snapshot import inventory, pairs
 from driver_builder.snapshot.by_driver import of_driver, pods_of, tasks_of
 from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.node_record import record_of
 from driver_builder.snapshot.pairs import Pair
 from driver_builder.snapshot.snapshot import DaemonSet, DriverPod, Snapshot
 from driver_builder.targets.dependencies import NONE, Dependencies, unload_order
 from driver_builder.tasks.unload_pod import UNLOAD
-from kube_api import names
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,7 @@ class DriversOnNodes:
     def daemon_set(self, node: Node, driver: DriverKey) -> DaemonSet | None:
         """Return the DaemonSet that a node gets a driver from."""
         for pair in self.pairs_of_kernel(node, driver):
-            return pair.of_node(node, wave_label_of(driver))
+            return pair.named(record_of(node, driver).wave)
         own = of_driver(self.snapshot.daemon_sets, driver)
         return next((item for item in own if item.kernel == node.kernel_version), None)
 
@@ -80,17 +79,17 @@ class DriversOnNodes:
         """Return whether a driver still has the image of before on a node, although another one is wanted."""
         if driver not in self.parts:
             return False
-        label, placed = wave_label_of(driver), self.placed(node, driver)
+        wave, placed = record_of(node, driver).wave, self.placed(node, driver)
         if placed is not None:
-            return not placed.is_written or not (placed.lanes is None or placed.lanes.has_in_front(node, label))
-        return any(pair.of_node(node, label) is not pair.moved for pair in self.pairs_of_kernel(node, driver))
+            return not placed.is_written or not (placed.lanes is None or placed.lanes.has_in_front(wave))
+        return any(pair.named(wave) is not pair.moved for pair in self.pairs_of_kernel(node, driver))
 
     def has_before(self, node: Node, driver: DriverKey) -> bool:
         """Return whether a node has the image of before of a driver: not where it has moved, whatever is wanted now."""
         placed = self.placed(node, driver)
         if placed is None or placed.lanes is None:
             return self.is_behind(node, driver)
-        return not placed.lanes.has_in_front(node, wave_label_of(driver))
+        return not placed.lanes.has_in_front(record_of(node, driver).wave)
 
     def fits(self, node: Node, driver: DriverKey, first: DriverKey) -> bool:
         """Return whether the wanted image of a driver is built for the modules that another one has on a node."""
@@ -103,25 +102,23 @@ class DriversOnNodes:
 
     def has_wanted(self, node: Node, driver: DriverKey) -> bool:
         """Return whether the modules that a node would get of a driver are loaded there, and nothing else of it."""
-        item, known = self.daemon_set(node, driver), loaded.parse(node.annotations.get(loaded.annotation(driver)))
-        if item is None or known is None or not item.expected:
+        item, loads = self.daemon_set(node, driver), record_of(node, driver).loads_now
+        if item is None or not item.expected:
             return False
-        loads = known.on_boot(node.boot_id).loads
         return bool(loads) and all(dict(load.modules) == item.expected for load in loads)
 
     def would_reload(self, node: Node, driver: DriverKey) -> bool:
         """Return whether modules of a driver are loaded on a node in place of which its pods would load others."""
-        known = loaded.parse(node.annotations.get(loaded.annotation(driver)))
-        is_live = known is not None and any(load.modules for load in known.on_boot(node.boot_id).loads)
+        is_live = any(load.modules for load in record_of(node, driver).loads_now)
         return is_live and self.daemon_set(node, driver) is not None and not self.has_wanted(node, driver)
 
     def way_back(self, node: Node, driver: DriverKey) -> PatchNode | None:
         """Return how a node gets the image of before that a wave has reached; None where it has that."""
-        label, placed = wave_label_of(driver), self.placed(node, driver)
+        wave, placed = record_of(node, driver).wave, self.placed(node, driver)
         if placed is None:
-            is_there = any(pair.of_node(node, label) is pair.moved for pair in self.pairs_of_kernel(node, driver))
+            is_there = any(pair.named(wave) is pair.moved for pair in self.pairs_of_kernel(node, driver))
             return move_node(node=node.name, driver=driver, value=None) if is_there else None
-        if placed.lanes is None or not placed.lanes.has_in_front(node, label):
+        if placed.lanes is None or not placed.lanes.has_in_front(wave):
             return None
         return move_node(node=node.name, driver=driver, value=placed.lanes.spare_value)
 
@@ -157,24 +154,16 @@ class DriversOnNodes:
 
     def is_loaded(self, node: Node, driver: DriverKey) -> bool:
         """Return whether a driver may have modules on a node."""
-        if self.parts[driver].driver.ready_label in node.labels:
-            return True
-        known = loaded.parse(node.annotations.get(loaded.annotation(driver)))
-        return known is not None and any(load.modules for load in known.on_boot(node.boot_id).loads)
+        found = record_of(node, driver)
+        return found.ready is not None or any(load.modules for load in found.loads_now)
 
     def is_gone(self, node: Node, driver: DriverKey) -> bool:
         """Return whether nothing of a driver is on a node, nor anything that could load it again."""
-        part = self.parts.get(driver)
-        has_label = part is not None and part.driver.ready_label in node.labels
-        if has_label or loaded.annotation(driver) in node.annotations:
+        found = record_of(node, driver)
+        if found.is_recorded or (driver in self.parts and found.ready is not None):
             return False
         if pods_of(self.snapshot.pods, driver).on(node.name):
             return False
         orphaned = (pod.node for pod in of_driver(self.snapshot.orphaned_pods, driver))
         unloading = (task.node for task in tasks_of(self.snapshot.tasks, driver, UNLOAD))
         return node.name not in {*orphaned, *unloading}
-
-
-def wave_label_of(driver: DriverKey) -> str:
-    """Return the label of nodes that a wave of a driver has reached."""
-    return names.wave_label(driver.namespace, driver.name)

@@ -15,12 +15,13 @@ from driver_builder.nodes.changes import Taking, takes_driver
 from driver_builder.nodes.evidence import Finding, judge
 from driver_builder.nodes.kept_modules import is_tidying
 from driver_builder.nodes.plan_view import DriverPlan
-from driver_builder.objects.yielding import is_held_out, label_of, yielding_of
+from driver_builder.objects.yielding import yielding_of
 from driver_builder.rollout.clearance import Clearance
 from driver_builder.rollout.drivers_on_nodes import DriversOnNodes
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.by_driver import of_driver
 from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.node_record import record_of
 from driver_builder.snapshot.snapshot import DaemonSet, DriverPod, Snapshot
 from driver_builder.targets.dependencies import Dependencies, unload_order
 
@@ -74,7 +75,7 @@ class Order:
         if needs is None or node is None or is_tidying(action, daemon_sets):
             return ""
         record = yielding_of(node.annotations)
-        if label_of(driver) in node.labels and record is not None and driver in record.drivers:
+        if record_of(node, driver).is_kept_away and record is not None and driver in record.drivers:
             return f"driver {record.first}, on which {driver} depends, is replaced on node {node.name}"
         if self.known.is_way_back(node, driver, action):
             for first, _ in needs.first:
@@ -114,7 +115,7 @@ class Order:
         part, placed = self.known.parts.get(driver), self.known.placed(node, driver)
         if part is None:
             return False
-        if is_held_out(node.labels, node.annotations, driver):
+        if record_of(node, driver).is_held_out:
             # It has returned to the selector, with what it had before.
             return True
         if placed is None:

@@ -19,7 +19,6 @@ from driver_builder.nodes.standing import (
     Placed,
     TargetStanding,
     Weighing,
-    had_driver,
     stand,
     without_image,
 )
@@ -31,7 +30,6 @@ from driver_builder.rollout.waves import Decision, next_nodes
 from driver_builder.snapshot.inventory import Node
 from driver_builder.targets.dependencies import NONE
 from driver_builder.targets.desired_target import DesiredTarget, SkippedTarget, TargetToBuild
-from kube_api.names import wanted_version_label
 
 _REASONS = {
     Phase.CANARY: Reason.WAITING_FOR_CANARY,
@@ -149,9 +147,6 @@ def _with_way_back(view: DriverView, part: TargetPart, before: Wave | None) -> T
         driver=view.driver.key,
         outdated=outdated,
         asking=frozenset(),
-        label=view.driver.ready_label,
-        record=view.record,
-        wave_label=view.wave_label,
         lanes=lanes,
     )
     standing = TargetStanding(
@@ -174,7 +169,7 @@ def _imageless(view: DriverView, parts: Iterable[TargetPart]) -> dict[str, tuple
         hashes[part.status.target]: tuple(
             without_image(view.nodes[name], hashes[part.status.target], found.why)
             for name, found in part.evidence.items()
-            if not found.works and had_driver(view.nodes[name], view.driver.ready_label, view.record)
+            if not found.works and view.on(view.nodes[name]).may_be_loaded
         )
         for part in parts
         if part.standing is None and part.status.target in hashes
@@ -194,11 +189,10 @@ def _with_nodes(view: DriverView, spec: DriverSpec, parts: Iterable[TargetPart],
     standing = {part.status.target for part in parts if part.standing is not None}
     items = (item for item in view.wanted if item.target.id in standing)
     every = [view.nodes[name] for item in items for name in item.nodes if name in view.nodes]
-    wants = wanted_version_label(view.driver.namespace, view.driver.name)
     return replace(
         seen,
         canary=frozenset(node.name for node in every if _is_selected(node, settings.canary_node_selector)),
-        wanted=frozenset(node.name for node in every if node.labels.get(wants) == spec.version),
+        wanted=frozenset(node.name for node in every if view.on(node).wants == spec.version),
     )
 
 

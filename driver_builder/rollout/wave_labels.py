@@ -39,7 +39,7 @@ def with_reached(
         return None
     reached = dict(before.reached) if before is not None else {}
     for node in view.snapshot.nodes:
-        value = node.labels.get(view.wave_label)
+        value = view.on(node).wave
         if node.name in kept_out:
             reached |= {node.name: Reached.of(OUTSIDE, node.boot_id)} if node.boot_id is not None else {}
         elif value is not None and node.boot_id is not None and _is_of_wave(view, value):
@@ -77,7 +77,7 @@ def moving(view: DriverView) -> frozenset[str]:
         node.name
         for node, it in found
         if node.boot_id is not None and it.is_on(node.boot_id)
-        if (value := node.labels.get(view.wave_label)) is not None and not _is_proven(view, node, value)
+        if (value := view.on(node).wave) is not None and not _is_proven(view, node, value)
     )
 
 
@@ -112,12 +112,12 @@ def _may_be_lost(view: DriverView, node: Node, found: Reached) -> bool:
 
 def _is_lost(view: DriverView, node: Node, found: Reached) -> bool:
     """Return whether a Node lost the label that a DaemonSet of now goes by."""
-    if view.wave_label in node.labels:
+    if view.on(node).wave is not None:
         return False
     if found.label == OUTSIDE:
         # Nothing is known of what a driver selects whose spec is invalid.
         is_selected = not view.wanted or any(node.name in item.nodes for item in view.wanted)
-        is_known = view.yield_label not in node.labels and is_selected
+        is_known = not view.on(node).is_kept_away and is_selected
     else:
         is_known = _is_of_wave(view, found.label)
     return is_known and _may_be_lost(view, node, found)
@@ -130,7 +130,7 @@ def _is_proven(view: DriverView, node: Node, label: str) -> bool:
 
 
 def _put_back(view: DriverView, node: Node, found: Reached) -> PatchNode:
-    label, value = (view.wave_label, found.label) if found.label != OUTSIDE else (view.yield_label, OUTSIDE)
+    label, value = (view.keys.wave, found.label) if found.label != OUTSIDE else (view.keys.yields, OUTSIDE)
     why = "the wave has reached it, or is to reach it, and its label was lost"
     return label_node(node=node.name, driver=view.driver.key, label=label, value=value, why=why)
 
@@ -142,7 +142,7 @@ def _has_others(view: DriverView, node: Node, label: str) -> bool:
     """
     proven = [pod for pod in view.own_pods.on(node.name) if pod.proof is not None]
     if label == OUTSIDE:
-        return bool(proven) or view.record in node.annotations
+        return bool(proven) or view.on(node).is_recorded
     target, slot = slots.parse_name(label)
     if any((pod.target, pod.slot) != (target, slot) for pod in proven):
         return True
@@ -152,7 +152,7 @@ def _has_others(view: DriverView, node: Node, label: str) -> bool:
 
 def _is_stale(view: DriverView, node: Node) -> bool:
     """Return whether a node's wave label names no DaemonSet that is for such nodes."""
-    value = node.labels.get(view.wave_label)
+    value = view.on(node).wave
     return value is not None and not _is_of_wave(view, value)
 
 
@@ -161,7 +161,7 @@ def _is_missed(view: DriverView, node: Node) -> bool:
 
     Where both are, the one for the other nodes may be made anew.
     """
-    target = slots.parse_name(node.labels[view.wave_label])[0]
+    target = slots.parse_name(view.on(node).wave or "")[0]
     left, wave = view.daemon_sets.get(target), previous_wave(view.driver.status)
     if left is None:
         return wave is not None and target in wave.targets

@@ -19,6 +19,7 @@ from driver_builder.objects import loaded
 from driver_builder.objects.loaded import plain
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.node_record import record_of
 from driver_builder.snapshot.snapshot import Snapshot
 from driver_builder.targets import permissions, resolve_target
 from kube_api.text import first_few
@@ -151,12 +152,12 @@ def _is_refused(
 
 def _is_live(driver: DriverContainer, node: Node, module: str) -> bool:
     """Return whether a driver's build is live on a node: by the Node's record, else by its ready label."""
-    known = loaded.parse(node.annotations.get(loaded.annotation(driver.key)))
+    found = record_of(node, driver.key)
+    known = found.loaded
     if known is None or known.given_up == loaded.UNREADABLE:
         is_loader = plain(module) in map(plain, _spec(driver).module.names)
-        return is_loader and driver.ready_label in node.labels
-    loads = known.on_boot(node.boot_id).loads
-    return any(plain(name) == plain(module) for load in loads for name, _ in load.modules)
+        return is_loader and found.ready is not None
+    return any(plain(name) == plain(module) for load in found.loads_now for name, _ in load.modules)
 
 
 def _spec(driver: DriverContainer) -> DriverSpec:

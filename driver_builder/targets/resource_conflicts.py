@@ -14,10 +14,11 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.model import resource_claim
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.permissions import Permissions
-from driver_builder.objects.stage_labels import Stage, stage_label
+from driver_builder.objects.stage_labels import Stage
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.by_driver import of_driver
 from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.node_record import record_of
 from driver_builder.snapshot.snapshot import Snapshot
 from driver_builder.targets import permissions
 from driver_builder.targets.conflicts import selected
@@ -114,8 +115,7 @@ def _nodes_of(driver: DriverContainer, snapshot: Snapshot) -> frozenset[str]:
     """Return the nodes of a driver; of one that is being deleted or cannot be read those that its stages are on."""
     if isinstance(driver.spec, DriverSpec) and not driver.deleting:
         return selected(driver.spec, snapshot.nodes)
-    label = stage_label(driver.key, Stage.RUN)
-    return frozenset(node.name for node in snapshot.nodes if label in node.labels)
+    return frozenset(node.name for node in snapshot.nodes if record_of(node, driver.key).has(Stage.RUN))
 
 
 def _is_refused(spec: object, allowed: Permissions, *, has_agent: bool) -> bool:
@@ -133,13 +133,13 @@ def _rank(driver: DriverContainer, node: Node, *, is_new: bool, is_refused: bool
     One that ``is_new`` has not offered the resource yet, whatever its labels say. A driver that is being replaced has
     its ready label, and a record of its stages, although these have left.
     """
-    run = stage_label(driver.key, Stage.RUN)
+    found = record_of(node, driver.key)
     if is_new:
         standing = 3
-    elif stage_label(driver.key, Stage.PLUG) in node.labels:
+    elif found.has(Stage.PLUG):
         standing = 0
-    elif run in node.labels:
+    elif found.has(Stage.RUN):
         standing = 1
     else:
-        standing = 2 if run in node.annotations and driver.ready_label in node.labels else 3
+        standing = 2 if found.record(Stage.RUN) is not None and found.ready is not None else 3
     return standing, is_refused, driver.created_at, driver.key

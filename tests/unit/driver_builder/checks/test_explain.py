@@ -19,8 +19,9 @@ from driver_builder.checks.explanation import CHECKS, Explanation
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Absent, Invalid, Unauthorized, Unreachable
 from driver_builder.objects import validated
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.load_report import LoadReport
-from driver_builder.objects.yielding import OUTSIDE, Yielding, label_of, render_yielding
+from driver_builder.objects.yielding import OUTSIDE, Yielding, render_yielding
 from driver_builder.plan.plan import plan
 from driver_builder.rollout.draining import Draining, render_draining
 from driver_builder.rollout.retries import next_try
@@ -75,7 +76,7 @@ def yielding(seen: Snapshot) -> Snapshot:
 def kept_out(seen: Snapshot) -> Snapshot:
     """Let the node have returned to the selector."""
     (first, *others) = seen.nodes
-    first = replace(first, labels={**first.labels, label_of(seen.drivers[0].key): OUTSIDE})
+    first = replace(first, labels={**first.labels, driver_keys(seen.drivers[0].key).yields: OUTSIDE})
     return replace(seen, nodes=(first, *others), pods=())
 
 

@@ -10,9 +10,10 @@ from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes import held_out
 from driver_builder.nodes.plan_view import DriverView
 from driver_builder.objects import loaded
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.objects.slots import SECOND, Place, Slot
-from driver_builder.objects.yielding import OUTSIDE, Yielding, label_of, render_yielding
+from driver_builder.objects.yielding import OUTSIDE, Yielding, render_yielding
 from driver_builder.snapshot.inventory import Node
 from kube_api import names
 from tests.support.driver_builder.factories import BOOT_ID, KERNEL, NAMESPACE, SETTINGS, daemon_set, driver, node
@@ -37,7 +38,7 @@ def kept_out(*loads: Load, first: str = "", **labels: str) -> Node:
         {names.YIELDING_ANNOTATION: render_yielding(Yielding(first=DriverKey(first), drivers=(KEY,)))} if first else {}
     )
     annotations = {**made.annotations, **record, loaded.annotation(KEY): loaded.render(Loaded(loads=loads))}
-    return replace(made, annotations=annotations, labels={**made.labels, label_of(KEY): OUTSIDE, **labels})
+    return replace(made, annotations=annotations, labels={**made.labels, driver_keys(KEY).yields: OUTSIDE, **labels})
 
 
 def waits(where: Node, *daemon_sets: Any, written: frozenset[str] = frozenset(), **changes: Any) -> bool:
@@ -65,8 +66,8 @@ def waits(where: Node, *daemon_sets: Any, written: frozenset[str] = frozenset(),
         pytest.param(kept_out(replace(LOAD, boot_id="before")), (OTHER,), {}, False, id="nothing is loaded"),
         pytest.param(kept_out(), (), {}, False, id="nothing was loaded"),
         pytest.param(kept_out(LOAD, first=f"{NAMESPACE}/ofed"), (OTHER,), {}, True, id="it is to yield later"),
-        pytest.param(kept_out(LOAD, first=f"{NAMESPACE}/ofed", **{label_of(KEY): "ofed"}), (OTHER,), {}, False,
-                     id="it yields"),
+        pytest.param(kept_out(LOAD, first=f"{NAMESPACE}/ofed", **{driver_keys(KEY).yields: "ofed"}), (OTHER,), {},
+                     False, id="it yields"),
         pytest.param(kept_out(LOAD, first=f"{NAMESPACE}/outside"), (OTHER,), {}, False,
                      id="it yields to one of that name"),
         pytest.param(node(), (OTHER,), {}, False, id="pods may come"),

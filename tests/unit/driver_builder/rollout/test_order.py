@@ -14,9 +14,10 @@ from driver_builder.nodes.changes import RunTask, Taking, move_node
 from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.nodes.standing import Lanes, Placed
 from driver_builder.objects import loaded
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.objects.slots import SECOND, Place, Slot
-from driver_builder.objects.yielding import OUTSIDE, Yielding, label_of, render_yielding
+from driver_builder.objects.yielding import OUTSIDE, Yielding, render_yielding
 from driver_builder.rollout.clearance import Clearing, Return
 from driver_builder.rollout.order import Order
 from driver_builder.snapshot.inventory import Node
@@ -89,7 +90,7 @@ def with_loads(
 
 def labelled(*drivers: DriverKey) -> dict[str, str]:
     """Return the labels that keep drivers away."""
-    return {label_of(key): "ofed" for key in drivers}
+    return {driver_keys(key).yields: "ofed" for key in drivers}
 
 
 # ---------------------------------------------------------------- who yields
@@ -101,12 +102,12 @@ def labelled(*drivers: DriverKey) -> dict[str, str]:
         pytest.param(with_loads(), Clearing(is_clear=True), id="none is loaded"),
         pytest.param(
             with_loads(MEM),
-            Clearing(record=Yielding(first=OFED, drivers=(MEM,)), label=label_of(MEM), words="mem"),
+            Clearing(record=Yielding(first=OFED, drivers=(MEM,)), label=driver_keys(MEM).yields, words="mem"),
             id="one that depends on it",
         ),
         pytest.param(
             with_loads(MEM, APP),
-            Clearing(record=Yielding(first=OFED, drivers=(APP, MEM)), label=label_of(APP), words="app"),
+            Clearing(record=Yielding(first=OFED, drivers=(APP, MEM)), label=driver_keys(APP).yields, words="app"),
             id="the last of the order first",
         ),
         pytest.param(
@@ -114,7 +115,7 @@ def labelled(*drivers: DriverKey) -> dict[str, str]:
         ),
         pytest.param(
             with_loads(MEM, first=OFED, yielding=(APP, MEM), **labelled(APP)),
-            Clearing(record=Yielding(first=OFED, drivers=(APP, MEM)), label=label_of(MEM), words="mem"),
+            Clearing(record=Yielding(first=OFED, drivers=(APP, MEM)), label=driver_keys(MEM).yields, words="mem"),
             id="it is gone, the next one",
         ),
         pytest.param(
@@ -158,7 +159,7 @@ def test_nobody_yields_where_the_modules_stay() -> None:
     quiet = seeing(quiet, daemon_sets=(OLD, same))
     assert quiet.clearance.clearing(where, OFED, MOVE).is_clear
     broken = seeing(quiet, pods=(pod(BUILT, contrary=pod(BUILT).proof),))
-    assert broken.clearance.clearing(where, OFED, MOVE).label == label_of(MEM)
+    assert broken.clearance.clearing(where, OFED, MOVE).label == driver_keys(MEM).yields
 
 
 # ---------------------------------------------------------------- who waits
@@ -199,7 +200,7 @@ def test_a_node_is_not_begun_before_all_can_be_loaded_again(mem: DriverPlan, exp
 
 BUSY = replaced_pod(namespace=NAMESPACE, name="pod", uid="uid", node="node-a")
 AHEAD: dict[str, Any] = {LABEL: NEW.target_label}
-AWAY: dict[str, Any] = {**AHEAD, label_of(OFED): OUTSIDE}
+AWAY: dict[str, Any] = {**AHEAD, driver_keys(OFED).yields: OUTSIDE}
 CURRENT = (replace(pod(BUILT), slot=SECOND, expected=NEW.expected),)
 
 
@@ -235,12 +236,12 @@ def test_all_may_come_back_at_once_each_with_what_fits() -> None:
     mem = part(needing("mem", "ofed"), replace(IN_WAVE, lanes=replace(LANES, front_value="mem-b")))
     found = order(where, pods=CURRENT, mem=mem).clearance.returning(where, OFED)
     wave = names.wave_label(NAMESPACE, "mem")
-    assert found.labels == {wave: "mem-b", label_of(APP): None, label_of(MEM): None}
+    assert found.labels == {wave: "mem-b", driver_keys(APP).yields: None, driver_keys(MEM).yields: None}
     back = replace(where, labels={**where.labels, LABEL: "", wave: "mem-b"})
     assert order(back, mem=mem).clearance.returning(back, OFED).labels == {
         wave: None,
-        label_of(APP): None,
-        label_of(MEM): None,
+        driver_keys(APP).yields: None,
+        driver_keys(MEM).yields: None,
     }
 
 
@@ -253,12 +254,12 @@ def test_one_that_has_not_yielded_and_has_to_move_yields_once_those_that_use_it_
     assert order(where, mem=mem).clearance.returning(where, OFED) == Return(words=words)
     gone = with_loads(MEM, first=OFED, yielding=(APP, MEM), **labelled(APP), **{wave: "mem-b"})
     found = order(gone, mem=mem).clearance.returning(gone, OFED)
-    assert found == Return(labels={label_of(MEM): "ofed"}, words=words)
+    assert found == Return(labels={driver_keys(MEM).yields: "ofed"}, words=words)
     known = loaded.parse(LOADED)
     assert known is not None
     held = {loaded.annotation(APP): loaded.render(replace(known, held="in use"))}
     stays = replace(where, annotations={**where.annotations, **held})
-    assert order(stays, mem=mem).clearance.returning(stays, OFED).labels == {wave: None, label_of(APP): None}
+    assert order(stays, mem=mem).clearance.returning(stays, OFED).labels == {wave: None, driver_keys(APP).yields: None}
 
 
 def test_where_the_first_one_has_moved_another_spec_brings_nobody_back_to_what_was_before() -> None:
@@ -341,6 +342,6 @@ def test_one_that_fails_to_load_again_is_named_and_keeps_no_lock() -> None:
 
 def test_a_driver_that_both_depend_on_takes_the_record_over() -> None:
     """With those that yield already: none of them comes back in between."""
-    where = with_loads(MEM, first=MEM, yielding=(APP,), **{label_of(APP): "mem"})
+    where = with_loads(MEM, first=MEM, yielding=(APP,), **{driver_keys(APP).yields: "mem"})
     found = order(where).clearance.clearing(where, OFED, MOVE)
-    assert (found.record, found.label) == (Yielding(first=OFED, drivers=(APP, MEM)), label_of(APP))
+    assert (found.record, found.label) == (Yielding(first=OFED, drivers=(APP, MEM)), driver_keys(APP).yields)

@@ -12,7 +12,8 @@ from driver_builder.base.reasons import Reason
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.changes import Change, PatchNode
 from driver_builder.nodes.plan_view import DriverPlan
-from driver_builder.objects.yielding import Yielding, label_of, render_yielding
+from driver_builder.objects.driver_keys import driver_keys
+from driver_builder.objects.yielding import Yielding, render_yielding
 from driver_builder.rollout.draining import PAUSED, Draining, parse_draining, render_draining
 from driver_builder.rollout.fleet import admit
 from driver_builder.rollout.holds import Holds
@@ -462,14 +463,14 @@ def yielding(first: str, *, by: str | None = KEY) -> Node:
     """Make a node where a driver yields to another one."""
     made = node() if by is None else locked(by)
     record = {names.YIELDING_ANNOTATION: render_yielding(Yielding(first=DriverKey(first), drivers=(MEM,)))}
-    labels = {**made.labels, label_of(MEM): "edu"}
+    labels = {**made.labels, driver_keys(MEM).yields: "edu"}
     return replace(made, annotations={**made.annotations, **record}, labels=labels)
 
 
 def test_where_the_driver_works_those_that_yield_come_back_before_the_node_is_released() -> None:
     """The lock is held until they are proven."""
     hold = only_hold(prepared(part(yielded={"node-a": True}), yielding(KEY)))
-    assert hold.labels == {label_of(MEM): None}
+    assert hold.labels == {driver_keys(MEM).yields: None}
     assert names.YIELDING_ANNOTATION not in hold.annotations
     assert hold.annotations[names.LOCK_ANNOTATION] is not None
 
@@ -488,5 +489,5 @@ def test_where_the_driver_does_not_work_nobody_comes_back(busy: frozenset[str], 
 def test_what_a_driver_that_is_gone_has_left_is_removed(first: str) -> None:
     """Nothing else would let those come back that yield to it."""
     (hold,) = prepare((part(),), snapshot(yielding(first, by=None))).released
-    assert hold.labels == {label_of(MEM): None}
+    assert hold.labels == {driver_keys(MEM).yields: None}
     assert hold.annotations == {names.YIELDING_ANNOTATION: None}

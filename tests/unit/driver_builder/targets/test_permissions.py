@@ -17,7 +17,6 @@ from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.nodes.changes import ApplyObject, DiscoverKernels, StartBuild
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.plan.plan import Plan, plan
-from driver_builder.prebuild import upgrade_labels
 from driver_builder.prebuild.prebuild import images_ahead
 from driver_builder.prebuild.preflight import Preflight, Verdict
 from driver_builder.prebuild.upgrade_labels import images_of_moves
@@ -27,6 +26,7 @@ from driver_builder.targets.desired_target import BlockedTarget, TemplateVersion
 from driver_builder.targets.resolve import resolve
 from driver_builder.targets.resolve_all import ResolveMemory, resolve_all
 from driver_builder.targets.resolve_target import ANY_KERNEL
+from kube_api.names import READY_FOR_PREFIX
 from tests.support.driver_builder.changes import done, label_in, patches, pods_replaced
 from tests.support.driver_builder.factories import (
     GONE,
@@ -292,7 +292,7 @@ def harm(made: Plan) -> set[str]:
     gone = (patch for patch in patches(made.actions, "label Node") if None in patch.labels.values())
     return {
         *map(str, taken),
-        *(str(patch) for patch in gone if not label_in(patch)[0].startswith(upgrade_labels.PREFIX)),
+        *(str(patch) for patch in gone if not label_in(patch)[0].startswith(READY_FOR_PREFIX)),
     }
 
 
