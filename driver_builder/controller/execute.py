@@ -169,17 +169,18 @@ class Executor:
         is_temporary = isinstance(error, KubeApiError) and error.is_temporary and not isinstance(error, Conflict)
         if error is None or is_temporary:
             return [(change, owner_of(change), error) for change in batch]
-        if len(batch) > 1:
-            return [found for change in batch for found in self._outcomes((change,), owner_of)]
-        (change,) = batch
-        parts, owner = parts_of(change), owner_of(change)
+        (change, *others) = batch
+        parts = batch if others else parts_of(change)
         if len(parts) == 1:
-            return [(change, owner, error)]
+            return [(change, owner_of(change), error)]
         outcomes: list[_Outcome] = []
-        for part in sorted(parts, key=lambda part: not (isinstance(part, PatchNode) and part.seen)):
-            is_unlocked = any(_is_lock(done) and error is not None for done, _, error in outcomes)
-            if not (is_unlocked and isinstance(part, PatchNode) and part.takes):
-                outcomes.append((part, owner, self._try((part,))))
+        unlocked: set[str] = set()
+        for part in sorted(parts, key=lambda part: not _is_lock(part)):
+            if isinstance(part, PatchNode) and part.takes and part.driver in unlocked:
+                continue
+            found = self._outcomes((part,), owner_of) if others else [(part, owner_of(change), self._try((part,)))]
+            unlocked |= {done.driver for done, _, error in found if _is_lock(done) and error is not None}
+            outcomes += found
         return outcomes
 
     def _try(self, batch: tuple[Change, ...]) -> Unwritten | None:
@@ -295,7 +296,7 @@ def _takes_pod(change: Change) -> TypeGuard[DeleteObject | EvictPod]:
     return isinstance(change, EvictPod) or (isinstance(change, DeleteObject) and change.takes)
 
 
-def _is_lock(change: Change) -> bool:
+def _is_lock(change: Change) -> TypeGuard[PatchNode]:
     return isinstance(change, PatchNode) and bool(change.seen)
 
 

@@ -7,6 +7,7 @@ import pytest
 from driver_builder.api.driver_container import FINALIZER
 from driver_builder.base.errors import InternalError
 from driver_builder.controller.execute import Executor, FailedChange
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Absent
 from driver_builder.nodes.changes import (
     DeleteObject,
@@ -15,7 +16,9 @@ from driver_builder.nodes.changes import (
     PatchObject,
     StartBuild,
     apply_daemon_set,
+    joined,
     label_node,
+    move_node,
 )
 from driver_builder.objects import manifests
 from driver_builder.plan.plan import plan
@@ -178,6 +181,19 @@ def test_without_its_lock_a_node_keeps_its_driver_pod(world: World) -> None:
     (failed,) = executor(world.client).perform((LOCK, REPLACE))
     assert failed.change is LOCK
     assert "deletionTimestamp" not in world.client.objects[path]["metadata"]
+
+
+@pytest.mark.parametrize("noted", [False, True])
+def test_without_its_lock_a_node_does_not_move_either(world: World, *, noted: bool) -> None:
+    """Also where only the status records the move, which is a patch of its own."""
+    path, driver = NODES.path(name="node-a"), DriverKey("ns/d")
+    world.client.patch(path, {"metadata": {"annotations": {names.LOCK_ANNOTATION: "theirs"}}})
+    move = move_node(node="node-a", driver=driver, value="new", noted=noted)
+    changes = (move, replace(LOCK, driver=driver), replace(LABEL, driver=driver))
+    assert executor(world.client).perform(joined(changes)) == ()
+    labels = world.client.get(path)["metadata"]["labels"]
+    assert labels["driverwright.io/x.ready"] == "1"
+    assert names.wave_label("ns", "d") not in labels
 
 
 @pytest.mark.parametrize(
