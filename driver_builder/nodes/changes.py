@@ -129,8 +129,9 @@ class PatchNode:
             verb = "taint" if any(self.taints.values()) else "untaint"
             return f"{verb} node {self.node}: {', '.join(self.taints)}{why}"
         for key, value in reversed(tuple(self.labels.items())):
-            is_set = value is not None
-            return f"{'label' if is_set else 'unlabel'} node {self.node}: {key}{f'={value}' if is_set else ''}{why}"
+            if value is None:
+                return f"unlabel node {self.node}: {key}{why}"
+            return f"label node {self.node}: {key}={value}{why if self.takes else ''}"
         verb = "forget" if None in self.annotations.values() else "remember"
         is_loaded = any(key.startswith(loaded.PREFIX) for key in self.annotations)
         what = f"what {self.driver} has loaded" if is_loaded else f"how the validation of {self.driver} ended"
