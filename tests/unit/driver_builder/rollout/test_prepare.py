@@ -347,6 +347,13 @@ def test_an_image_is_pulled_again_where_disk_space_was_short_since(changed: floa
     assert kinds(found) == expected
 
 
+def test_an_end_that_the_kubelet_does_not_say_is_not_held_against_the_disk() -> None:
+    """A container of which nothing is known has the time of its pod's creation, by the API server's clock."""
+    there = replace(node("node-a"), disk_changed=NOW + 60)
+    found = pulled(WAITS, pull(state=DONE, ended_at=NOW, created_at=NOW), nodes=(there,))
+    assert kinds(found) == ["hold Node a", "replace Pod a"]
+
+
 def test_a_node_that_runs_the_image_needs_no_pull() -> None:
     """Nor does one where nothing works: neither is among the images."""
     assert kinds(pulled(part(REPLACE))) == ["hold Node a", "replace Pod a"]

@@ -37,7 +37,7 @@ MENDS = {
 }
 """By mend, a seed that was red without it when it was made."""
 _RETURNS = "a driver returns to the previous image where another yields, although nothing shows that the node has it"
-LEFT = dict.fromkeys((29, 151), _RETURNS)
+LEFT = dict.fromkeys((29, 151, 158), _RETURNS)
 """Seeds whose history shows a fault that is left, with what it is."""
 PREMISES = {
     **dict.fromkeys(OF_WAVES, 8),
