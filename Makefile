@@ -61,9 +61,11 @@ format: $(READY) ## Format the code and apply automatic fixes
 records: $(READY) ## Take what the last test run (make test, make test-slice) ran on, and write the tables of what was tested
 	@$(BIN)/python -m tests.records_page
 
-docs: $(READY) ## Write docs/reasons.md and docs/settings.md from their tables
+docs: $(READY) ## Write docs/reasons.md, docs/settings.md, and fields and keys in docs/drivercontainer.md from their tables
 	@$(BIN)/python -m tests.reasons_page
 	@$(BIN)/python -m tests.settings_page
+	@$(BIN)/python -m tests.fields_page
+	@$(BIN)/python -m tests.node_keys_page
 
 manifests: $(READY) ## Render deploy/ from the Helm chart
 	@$(BIN)/python -m tools.manifests

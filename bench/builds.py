@@ -30,6 +30,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from driver_builder.model.driver_key import DriverKey
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
@@ -53,7 +55,7 @@ from driver_builder.model.build import (  # noqa: E402
 from driver_builder.model.images import ImageRef  # noqa: E402
 from driver_builder.model.kernels import KernelTarget, KernelVersion  # noqa: E402
 from driver_builder.model.toolchain import toolchain_image  # noqa: E402
-from driver_builder.nodes.actions import StartBuild  # noqa: E402
+from driver_builder.nodes.changes import StartBuild  # noqa: E402
 from driver_builder.registry.registry import RegistryClient  # noqa: E402
 from driver_builder.registry.registry_access import Registries  # noqa: E402
 from kube_api import names  # noqa: E402
@@ -246,7 +248,7 @@ class Line:
     def _action(self, driver: str, version: str) -> StartBuild:
         request = BuildRequest(
             recipe="bench:1",
-            driver=f"{NAMESPACE}/{driver}",
+            driver=DriverKey(f"{NAMESPACE}/{driver}"),
             version=version,
             target=self._target,
             template="debian",

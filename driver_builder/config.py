@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from driver_builder.api.driver_spec import BuilderKind
+from driver_builder.api.build_settings import BuilderKind
 from driver_builder.base.errors import ConfigurationError
 from driver_builder.model import defaults, quantities
 from driver_builder.model import setting_texts as texts
@@ -136,8 +136,9 @@ class Settings:
     """Folder with ca.pem, cert.pem and key.pem for an engine over TLS."""
     build_network: str = field(metadata=_engine(
         "--build-network", "MODE",
-        "network of builds in an engine: host, bridge, none, or the name of a network (default host)",
-        texts.network, "host",
+        "network of builds in an engine: host, bridge, none, or the name of a network"
+        f" (default {defaults.BUILD_NETWORK})",
+        texts.network, defaults.BUILD_NETWORK,
     ))
     job_image: str = field(metadata=_builder(
         "--job-image", "IMAGE", "image with buildah, for builds in Jobs", chart="images.buildah",

@@ -54,6 +54,38 @@ class Reader(Protocol):
         """Read one object."""
 
 
+class Collections(Reader, Protocol):
+    """Can also read and watch collections: a :class:`Client`, or objects that were read from one."""
+
+    def list(
+        self, path: str, *, label_selector: str = "", field_selector: str = "", metadata_only: bool = False
+    ) -> Listing:
+        """Read a collection."""
+
+    def pages(
+        self,
+        path: str,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        metadata_only: bool = False,
+        limit: int = 500,
+    ) -> Iterator[Listing]:
+        """Read a collection, page by page."""
+
+    def watch(
+        self,
+        path: str,
+        *,
+        resource_version: str,
+        label_selector: str = "",
+        field_selector: str = "",
+        metadata_only: bool = False,
+        seconds: int = 240,
+    ) -> Iterator[WatchEvent]:
+        """Give changes after a version."""
+
+
 class Writer(Reader, Protocol):
     """Can write objects: a :class:`Client`, or one that records what was written."""
 

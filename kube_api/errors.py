@@ -117,7 +117,7 @@ def from_response(request: str, status: int, body: str | bytes | None, retry_aft
     text = body.decode(errors="replace") if isinstance(body, bytes) else body or ""
     answer = _status_of(text)
     reason, message = _reason_and_message(answer, text)
-    kind = _BY_STATUS.get(status, ServerUnavailable if status >= 500 else KubeApiError)
+    kind = _kind_of(status)
     error = kind(
         f"{request}: {status} {reason or kind.__name__}: {message}",
         status=status,
@@ -127,6 +127,15 @@ def from_response(request: str, status: int, body: str | bytes | None, retry_aft
     if isinstance(error, Conflict) and answer is not None:
         error.owners = _owners(answer)
     return error
+
+
+def of_status(status: int, message: str) -> KubeApiError:
+    """Make the error that an API server answered with before."""
+    return _kind_of(status)(message, status=status)
+
+
+def _kind_of(status: int) -> type[KubeApiError]:
+    return _BY_STATUS.get(status, ServerUnavailable if status >= 500 else KubeApiError)
 
 
 def _seconds(retry_after: str | None) -> float | None:

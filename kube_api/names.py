@@ -63,6 +63,9 @@ UNDO_ROLLOUT_ANNOTATION = f"{GROUP}/undo-rollout"
 ACCEPT_DIGEST_ANNOTATION = f"{GROUP}/accept-digest"
 """On a DriverContainer, by an admin: comma-separated digests of images that tags may name from now on."""
 
+READY_FOR_PREFIX = f"{GROUP}/ready-for."
+"""Of the labels that say which kernel a node may boot."""
+
 YIELD_SUFFIX = ".yield"
 """How the labels end that keep pods away. It is no longer than ``.ready``: there is no room for more."""
 

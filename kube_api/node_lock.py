@@ -13,14 +13,12 @@ from dataclasses import dataclass
 
 from kube_api.names import LOCK_ANNOTATION
 from kube_api.text import printable
-from kube_api.timestamps import parse_timestamp, timestamp
+from kube_api.timestamps import LATEST, parse_timestamp, timestamp
 
 LOCK_SECONDS = 600.0
 """So long a lock is honoured after it was renewed."""
 RENEW_SECONDS = LOCK_SECONDS / 2
 
-_LATEST = 1 << 33
-"""Seconds since the epoch: the year 2242."""
 MAX_HOLDER = 317
 """Characters of a namespace and a name, with a slash between."""
 
@@ -54,7 +52,7 @@ def parse_lock(text: str) -> Lock:
         content = json.loads(text)
         renewed = parse_timestamp(content["renewTime"])
         holder = printable(str(content["holder"]), MAX_HOLDER)
-        if not holder or renewed is None or not 0 <= renewed < _LATEST:
+        if not holder or renewed is None or not 0 <= renewed < LATEST:
             return Lock()
         return Lock(holder=holder, boot_id=printable(str(content.get("bootID") or ""), 64), renewed=renewed)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):

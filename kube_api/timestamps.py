@@ -2,6 +2,9 @@
 
 from datetime import UTC, datetime
 
+LATEST = 1 << 33
+"""The year 2242, in seconds since the epoch: a later time was written by nobody."""
+
 
 def timestamp(seconds: float) -> str:
     """Write a time as Kubernetes does, to the second."""

@@ -6,6 +6,7 @@ Only for commands that end by themselves. Whatever keeps running is started by t
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -39,25 +40,33 @@ def run(
     check: bool = True,
     hint: str = "",
 ) -> str:
-    """Run a command and return what it printed (standard output and error together)."""
+    """Run a command and return what it printed (standard output and error together).
+
+    Raises:
+        CommandError: it ended with another status than 0, or not in time: then what it started has ended with it.
+    """
     words = [str(word) for word in argv]
-    try:
-        done = subprocess.run(
-            [*_DIE_WITH_PARENT, *words],
-            stdin=stdin if stdin is not None else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=timeout,
-            cwd=cwd,
-            env=environment(env),
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        output = (error.stdout or b"").decode(errors="replace")
-        raise CommandError(words, f"did not end within {timeout:.0f} s", output, hint=hint) from error
-    output = done.stdout.decode(errors="replace")
-    if check and done.returncode != 0:
-        raise CommandError(words, f"ended with status {done.returncode}", output, hint=hint)
+    with subprocess.Popen(
+        [*_DIE_WITH_PARENT, *words],
+        stdin=stdin if stdin is not None else subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=cwd,
+        env=environment(env),
+        process_group=0,
+    ) as child:
+        try:
+            printed, _ = child.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired as error:
+            output = (error.stdout or b"").decode(errors="replace")
+            raise CommandError(words, f"did not end within {timeout:.0f} s", output, hint=hint) from error
+        finally:
+            if child.returncode is None:
+                # The group: dpkg-deb's tar would go on writing.
+                os.killpg(child.pid, signal.SIGKILL)
+    output = printed.decode(errors="replace")
+    if check and child.returncode != 0:
+        raise CommandError(words, f"ended with status {child.returncode}", output, hint=hint)
     return output
 
 

@@ -277,4 +277,5 @@ def refreshed_apt(codename: str = "") -> PrivateApt:
 def unpack(deb: Path, folder: Path) -> None:
     """Unpack a package's files into `folder`; none of its scripts is run."""
     folder.mkdir(parents=True, exist_ok=True)
-    run(["dpkg-deb", "--extract", deb, folder])
+    # Ten thousands of files take minutes on a busy machine.
+    run(["dpkg-deb", "--extract", deb, folder], timeout=1800)

@@ -1,17 +1,21 @@
 """Renders the plain manifests of ``deploy/`` from the Helm chart, and what the chart has of them: ``make manifests``.
 
 The chart's templates have the names of the manifests: ``templates/nfd-worker/rbac.yaml`` is ``nfd-worker/rbac.yaml``.
-Of the definition and the admission policies the chart has copies. The table of its README comes from the schema.
+Of the definition and the admission policies the chart has copies. The definition's ``spec`` comes from the rows of
+``driver_builder.api.driver_spec``, the table of the chart's README from the schema of its values.
 """
 
 import json
 import re
 import sys
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from driver_builder.api.driver_spec import SPEC
 
 Json = dict[str, Any]
 
@@ -27,6 +31,9 @@ VALUES: Json = {
 ALONE: dict[str, Json] = {"driver-builder/dra.yaml": {"driverBuilder": {"draDriverAccounts": ["any/account"]}}}
 """Manifests that come with a value which others have in them: each is rendered by itself."""
 HEADER = "# Rendered from deploy/chart by `make manifests`: edit the template there.\n"
+DEFINITION = DEPLOY / "crds" / "drivercontainers.yaml"
+_SPEC = re.compile(r"(?<=# spec: begin\n).*(?= {12}# spec: end)", re.DOTALL)
+_WIDTH = 120
 _TEMPLATES = "driverwright/templates/"
 _TABLE = re.compile(r"(?<=<!-- values -->\n).*(?=<!-- end -->)", re.DOTALL)
 
@@ -53,9 +60,38 @@ def files(values: Json = VALUES) -> dict[Path, str]:
         for name, text in texts.items()
         if name.endswith(".yaml")
     }
-    sources = [DEPLOY / "crds" / "drivercontainers.yaml", *sorted((DEPLOY / "admission").glob("*.yaml"))]
-    copies = {CHART / source.relative_to(DEPLOY): source.read_text() for source in sources}
-    return {**rendered, **copies, CHART / "README.md": _readme()}
+    policies = {path: path.read_text() for path in sorted((DEPLOY / "admission").glob("*.yaml"))}
+    sources = {DEFINITION: definition(), **policies}
+    copies = {CHART / source.relative_to(DEPLOY): text for source, text in sources.items()}
+    return {**rendered, DEFINITION: sources[DEFINITION], **copies, CHART / "README.md": _readme()}
+
+
+def definition() -> str:
+    """Return the text of the definition with the schema of ``spec``."""
+    plain = json.loads(json.dumps({"spec": SPEC.schema()}))
+    schema = yaml.dump(plain, Dumper=_Dumper, sort_keys=False, width=_WIDTH, allow_unicode=True)
+    return _SPEC.sub(lambda _: textwrap.indent(schema, " " * 12), DEFINITION.read_text())
+
+
+class _Dumper(yaml.SafeDumper):
+    """Indents lists, and writes what fits into a line in one."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
+        super().increase_indent(flow, indentless=False)
+
+    def represent_mapping(self, tag: str, mapping: Any, flow_style: bool | None = None) -> yaml.MappingNode:  # noqa: ARG002
+        return super().represent_mapping(tag, mapping, flow_style=_is_short(mapping, mapping.values()))
+
+    def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> yaml.SequenceNode:  # noqa: ARG002
+        return super().represent_sequence(tag, sequence, flow_style=_is_short(sequence, sequence))
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
+        """Write what stands at several places at each."""
+        return True
+
+
+def _is_short(value: object, inner: Iterable[object]) -> bool:
+    return len(json.dumps(value)) <= _WIDTH - 30 and not any(isinstance(one, dict) for one in inner)
 
 
 def _readme() -> str:

@@ -20,6 +20,7 @@ import docker
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.builds.templates.templates import HEADERS_STAGE, render, templates_directory
 from driver_builder.model.build import BuildRequest, ModuleSpec, OwnTemplate, SourceFiles
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from testbed.base_image import base_image_archive, base_image_ref, ensure_base_image
 from testbed.errors import TestbedError
@@ -116,7 +117,7 @@ def _kernels(progress: Progress) -> list[KernelPackage]:
 def _request(kernel: KernelPackage) -> BuildRequest:
     return BuildRequest(
         recipe=f"headers-{kernel.release}",
-        driver="testbed/headers",
+        driver=DriverKey("testbed/headers"),
         version="1",
         target=KernelTarget(KernelVersion(kernel.release), "debian", _DEBIANS[kernel.codename], "amd64"),
         template="debian",

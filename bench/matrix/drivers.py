@@ -6,6 +6,7 @@ from pathlib import Path
 
 from driver_builder.builds.templates import templates
 from driver_builder.model.build import BuildRequest, ModuleSpec, Source, SourceFiles, SourcePackage
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from testbed.base_image import base_image_ref
 from testbed.errors import TestbedError
@@ -66,7 +67,7 @@ def request(driver: str, version: str, kernel: str, codename: str = "") -> Build
     """Ask for what the controller would ask for; the key changes with package, recipe, kernel and wanted modules."""
     target = KernelTarget(KernelVersion(kernel), "debian", DEBIANS[codename or release_codename()], "amd64")
     return BuildRequest(
-        driver=f"matrix/{driver}",
+        driver=DriverKey(f"matrix/{driver}"),
         version=re.sub(r"[^A-Za-z0-9_.-]", "_", version),
         target=target,
         template=TEMPLATE,

@@ -18,7 +18,8 @@ from driver_builder.tasks import pull_pod
 from kube_api import names
 from kube_api.resources import DAEMON_SETS, NODES, PODS
 from kube_api.timestamps import timestamp
-from tests.support.driver_builder.model_world import is_for, pod_status
+from tests.support.driver_builder.journal import is_for
+from tests.support.driver_builder.model_world import pod_status
 
 Json = dict[str, Any]
 
@@ -90,7 +91,7 @@ class Cluster:
         elif path == _DAEMON_SETS:
             self._daemon_sets[obj["metadata"]["uid"]] = obj
             self._after(REACTION_SECONDS, self._sync_all)
-        elif path == _PODS and pull_pod.PULL_LABEL in obj["metadata"]["labels"]:
+        elif path == _PODS and pull_pod.PULL.label in obj["metadata"]["labels"]:
             self._pods[_place_of(obj)] = obj["metadata"]["name"]
             self._after(STARTING_SECONDS, lambda: self._says(obj, {"phase": "Pending"}))
             self._after(PULL_SECONDS, lambda: self._says(obj, _pulled(obj, self.now)))
@@ -174,7 +175,7 @@ def _pulled(pod: Json, now: float) -> Json:
     image = pod["spec"]["containers"][0]["image"]
     return {
         "phase": "Succeeded",
-        "containerStatuses": [{"name": pull_pod.CONTAINER, "image": image, "imageID": image, "state": ended}],
+        "containerStatuses": [{"name": pull_pod.PULL.container, "image": image, "imageID": image, "state": ended}],
     }
 
 

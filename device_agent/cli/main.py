@@ -7,15 +7,14 @@ a profile or a MIG layout is refused, the cards or who has devices are not known
 import asyncio
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from device_agent.config.config_file import read_description
 from device_agent.config.options import OPTIONS, Flags, Settings, build_settings, run_flags
 from device_agent.errors import ConfigurationError
+from device_agent.stand_in import standing_in
 from kube_api.log_lines import LONGEST_MESSAGE, PrintableFormatter, follow_signals, set_up
 from kube_api.text import printable
 
@@ -92,7 +91,8 @@ def _run_with_settings(parsed: "argparse.Namespace", environment: Environment) -
 
 
 def _run(flags: Flags, environment: Environment) -> int:
-    with _without_pathlib():
+    # Of grpclib multidict imports it for one function that is not called; it would be 0.6 MiB.
+    with standing_in("pathlib", Path=object):
         from device_agent.agent import Agent  # noqa: PLC0415 - scan does not need it
 
     settings = _with_logging(build_settings(flags, environment))
@@ -101,22 +101,6 @@ def _run(flags: Flags, environment: Environment) -> int:
     own_node = partial(_own_node, settings.node_name, environment)
     asyncio.run(Agent(settings, load(), load, own_node=own_node, connect=partial(_connect, environment)).run())
     return 0
-
-
-@contextmanager
-def _without_pathlib() -> Iterator[None]:
-    """Make Python one without ``pathlib`` meanwhile: multidict, of grpclib, has it for one function that is not called.
-
-    It would cost the resident process 0.6 MiB.
-    """
-    stand_in = ModuleType("pathlib")
-    stand_in.Path = object  # type: ignore[attr-defined] # all that multidict imports of it
-    was = sys.modules.setdefault("pathlib", stand_in)
-    try:
-        yield
-    finally:
-        if was is stand_in:
-            del sys.modules["pathlib"]
 
 
 def _own_node(

@@ -17,7 +17,7 @@ from device_agent.gpu_state.state import CardState
 from device_agent.profiles.cards_file import LONGEST_FILE, parse_cards, plain_cards
 from device_agent.profiles.folder import Texts, read_profiles
 from device_agent.profiles.parse import parse_profile
-from device_agent.profiles.strategy import by_strategy
+from device_agent.profiles.strategy import Sorted
 from device_agent.profiles.summary import Line, lines_of
 from device_agent.sources.nvidia.client import USUAL, Heard, NvmlClient
 from device_agent.sources.nvidia.roster import EMPTY, after_state
@@ -40,7 +40,7 @@ def check_profiles(folder: str, cards_file: str | None, output: str) -> int:
     Raises:
         ConfigurationError: the folder or the file of cards cannot be read.
     """
-    cards = None if cards_file is None else parse_cards(read_input(cards_file, LONGEST_FILE), cards_file)
+    cards = None if cards_file is None else Sorted(parse_cards(read_input(cards_file, LONGEST_FILE), cards_file))
     texts = read_profiles(folder)
     checked = [_check(key, texts, cards) for key in texts.keys]
     if output == "json":
@@ -50,12 +50,12 @@ def check_profiles(folder: str, cards_file: str | None, output: str) -> int:
     return 1 if any(one.error for one in checked) else 0
 
 
-def _check(key: str, texts: Texts, cards: tuple[CardState, ...] | None) -> Checked:
+def _check(key: str, texts: Texts, cards: Sorted | None) -> Checked:
     try:
         profile = parse_profile(texts.text(key), key)
         remarks = tuple(f"{name} means nothing here, and is ignored" for name in profile.ignored)
         if cards is not None:
-            remarks += tuple(map(printable, by_strategy(cards, profile.mig_strategy or MigStrategy.NONE).reasons))
+            remarks += tuple(map(printable, cards.by(profile.mig_strategy or MigStrategy.NONE).reasons))
         return Checked(key, tuple(lines_of(profile, cards)), remarks=remarks)
     except ProfileRefused as error:
         whole = str(error)

@@ -75,6 +75,14 @@ def wanted_limits(limits: Iterable[PodLimit], pods: Mapping[str, str], folders: 
     )
 
 
+def container_limits(wanted: Iterable[CgroupLimit], folders: Folders) -> tuple[CgroupLimit, ...]:
+    """Return the limits of pods' folders for their containers: one with a limit of its own is not under its pod's."""
+    containers: dict[str, list[str]] = {}
+    for path in sorted(folders.paths):
+        containers.setdefault(path.rpartition("/")[0], []).append(path)
+    return tuple(limit._replace(folder=path) for limit in wanted for path in containers.get(limit.folder, ()))
+
+
 def limits_to_set(wanted: Iterable[CgroupLimit], read: Read) -> tuple[CgroupLimit, ...]:
     """Return the limits that are not in force yet, among them those that were changed."""
     return tuple(limit for limit in wanted if not _is_in_force(limit, read))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from device_agent.gpu_state.mig_change import DONE, IN_USE, MigChange
+from device_agent.gpu_state.mig_change import DONE, IN_USE, RESET_REQUIRED, MigChange
 from device_agent.gpu_state.state import State
 from device_agent.mig.values import Memory
 
@@ -36,7 +36,7 @@ def answered(memory: Memory, state: State, clock: float) -> Answered:
     if answer is None:
         is_awaited = state.read_at < sent.at + LATE_SECONDS and clock < sent.at + _LOST_SECONDS
         return Answered(memory=memory if is_awaited else replace(memory, sent=None), is_awaited=is_awaited)
-    if answer.outcome == DONE or _waits_for_boot(sent, state):
+    if answer.outcome == DONE or (answer.outcome == RESET_REQUIRED and _is_pending(sent, state)):
         return Answered(memory=replace(memory, sent=None, done=sent, tries=0, pause=0.0))
     tries = memory.tries + 1
     if tries >= (_MOST_IN_USE if answer.outcome == IN_USE else _MOST_FAILED):
@@ -49,7 +49,7 @@ def answered(memory: Memory, state: State, clock: float) -> Answered:
     return Answered(memory=replace(memory, sent=None, tries=tries, pause=pause))
 
 
-def _waits_for_boot(sent: MigChange, state: State) -> bool:
+def _is_pending(sent: MigChange, state: State) -> bool:
     """Return whether a boot brings the mode that was asked for: the card itself says so from now on."""
     card = next((card for card in state.cards if card.uuid == sent.card), None)
     return card is not None and card.mig_mode != card.mig_pending == sent.mode

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from device_agent.gpu_state.mig_change import RESET_REQUIRED
 from device_agent.mig.node_write import FAILED, PENDING, Said, renewal_of, write_of
-from device_agent.mig.record import BETWEEN, IDLE, RESTORING, Before, Record
+from device_agent.mig.record import BETWEEN, IDLE, REBOOTING, RESTORING, Before, Record
 from device_agent.mig.targets import Target
 from device_agent.mig.values import Holding, Layouts, Memory, NodeMig, Rest, Sight, Step
 
@@ -15,8 +16,9 @@ _FIRST_REST, _LONGEST_REST = 10.0, 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A sight. ``before``: of the record, of the cards that are still there. ``memory``: after the last answer.
+    """A sight. ``before``: of the record, without cards that are waited for no more. ``memory``: after the last answer.
 
+    ``lost``: why cards of ``before`` cannot be seen; empty if they can.
     ``refusal``: why what is asked for cannot be had; empty if it can.
     """
 
@@ -25,6 +27,7 @@ class Case:
     record: Record
     before: Before = field(default_factory=dict)
     memory: Memory
+    lost: str = ""
     refusal: str = ""
 
     @property
@@ -38,9 +41,24 @@ class Case:
         return not self.node.asked or bool(self.refusal) or self.restores
 
     @property
+    def is_new(self) -> bool:
+        """Return whether something else is asked for than what the record is about."""
+        return bool(self.node.asked) and self.node.asked != self.record.asked
+
+    @property
     def is_again(self) -> bool:
         """Return whether the layout was reached before, and has to be made again: after a boot, reset or reload."""
         return bool(self.record.applied) and self.record.applied == self.node.asked
+
+    def waits_for_boot(self, target: Target) -> bool:
+        """Return whether a boot brings the mode that a card is to have, and nothing else does.
+
+        The driver has said so, or the Node does. A switch that is pending for another reason is asked for again.
+        """
+        said = self.sight.state.mig_changes if self.sight.state is not None else ()
+        is_known = self.record.step == REBOOTING and target.card.uuid in self.record.before
+        wants_reset = any(one.card == target.card.uuid and one.outcome == RESET_REQUIRED for one in said)
+        return target.is_switching and (is_known or wants_reset)
 
     @property
     def question(self) -> Layouts:
@@ -86,7 +104,7 @@ class Case:
         ``begins``: what is to be changed at once. ``hides``: whether nothing may be registered meanwhile.
         ``renews``: False where nobody knows for how long: the lock ends then, and others may work on the node.
         """
-        at_once = frozenset(one.card.uuid for one in begins) if self.is_again else frozenset()
+        at_once = self._at_once(begins)
         return Step(
             write=renewal_of(self.node, self.sight.boot_id, self.sight.now) if renews else None,
             held=frozenset(self.before or self.record.before) or at_once,
@@ -107,13 +125,16 @@ class Case:
             memory=self.memory if memory is None else memory,
         )
 
-    def pends(self, why: str, memory: Memory | None = None) -> Step:
-        """Say what is waited for; nothing was touched, and nothing is held."""
-        said = Said(state=PENDING, record=self.new_record(IDLE, {}, why))
-        return replace(self.says(said, why, again=LATER, memory=memory), looks=True)
+    def pends(self, why: str, begins: Sequence[Target] = ()) -> Step:
+        """Say what is waited for; nothing was touched. ``begins``: as for :meth:`waits`."""
+        said, at_once = Said(state=PENDING, record=self.new_record(IDLE, {}, why)), self._at_once(begins)
+        return replace(self.says(said, why, again=LATER), looks=True, held=at_once, registers=not at_once)
+
+    def _at_once(self, begins: Sequence[Target]) -> frozenset[str]:
+        """Return the cards that are held before it is written down what they have: no device of them is right."""
+        return frozenset(one.card.uuid for one in begins) if self.is_again else frozenset()
 
     def stays_between(self, why: str, memory: Memory | None = None) -> Step:
         """Say that cards are neither as asked nor as before, and release the lock until the next try."""
-        before = self.before or self.record.before
-        said = Said(state=FAILED, record=self.new_record(BETWEEN, before, why))
+        said = Said(state=FAILED, record=self.new_record(BETWEEN, self.before, why))
         return self.says(said, why, again=LATER, memory=memory)

@@ -18,7 +18,7 @@ def change(case: Case, due: Sequence[Target]) -> Step:
     """Go one step. Nothing is touched before the Node, as it was read, says what was there."""
     sight, memory = case.sight, replace(case.memory, drains_since=None)
     before = {**{one.card.uuid: before_of(one.card) for one in due}, **case.before}
-    is_booting = all(one.waits_for_boot for one in due)
+    is_booting = all(map(case.waits_for_boot, due))
     said = _said(case, due, before, is_booting=is_booting)
     why = said.record.message if said.record is not None and said.record.message else "cards are changed"
     if (write := write_of(case.node, said, sight.boot_id, sight.now)) is not None:
@@ -31,7 +31,7 @@ def change(case: Case, due: Sequence[Target]) -> Step:
         return replace(waits, again=SOON, registers=False)
     if sight.clock < memory.pause:
         return replace(waits, again=memory.pause - sight.clock, registers=False)
-    asked = next(one for one in due if not one.waits_for_boot).change(sight.clock)
+    asked = next(one for one in due if not case.waits_for_boot(one)).change(sight.clock)
     return replace(waits, change=asked, again=SOON, registers=False, memory=replace(memory, sent=asked))
 
 
@@ -39,7 +39,8 @@ def _said(case: Case, due: Sequence[Target], before: Before, *, is_booting: bool
     step, message = CHANGING, ""
     if is_booting:
         cards = first_few((one.card.index for one in due), _MOST_NAMED)
-        step, message = WAITING_FOR_BOOT, f"reboot the node: card {cards} switches MIG mode with the boot"
+        why = f"; {case.lost}" if case.lost else ""
+        step, message = WAITING_FOR_BOOT, f"reboot the node: card {cards} switches MIG mode with the boot{why}"
     elif case.goes_back:
         step, message = RESTORING, case.refusal or case.record.message
     return Said(

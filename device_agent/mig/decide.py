@@ -11,7 +11,7 @@ the next step follows from the Node's annotation and from the cards::
     between: neither could be made; both are tried again
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from device_agent.errors import MigRefused, StateInvalid
@@ -21,7 +21,7 @@ from device_agent.mig.case import LATER, SOON, Case
 from device_agent.mig.change import change
 from device_agent.mig.drain import drain, is_draining
 from device_agent.mig.node_write import FAILED, PENDING, SUCCESS, Said, lock_of, write_of
-from device_agent.mig.record import BETWEEN, CHANGING, IDLE, RESTORING, Record, parse_record
+from device_agent.mig.record import BETWEEN, CHANGING, DRAINING, IDLE, RESTORING, Record, parse_record
 from device_agent.mig.targets import Target, described, targets_asked, targets_before
 from device_agent.mig.values import Memory, NodeMig, Sight, Step
 from kube_api.drain_contract import HOLDER
@@ -96,17 +96,25 @@ def _nothing(case: Case) -> Step:
 
 
 def _targeted(case: Case, state: State, failure: str) -> Step:
-    """Find what each card is to become."""
+    """Find what each card is to become.
+
+    A card of the change that cannot be seen is waited for, and the others go back by their UUIDs: without it NVML
+    counts the cards behind it anew, and what the file asks by index would be asked of others.
+    """
     cards = tuple(card for card in state.cards if card.uuid and not card.why)
     users = case.sight.users.units if case.sight.users is not None else {}
     known = {card.uuid for card in cards}
-    lost = next(
+    unread = next(
         (f"card {one.index} cannot be read: {one.why or 'it has no UUID'}" for one in state.cards if one not in cards),
         "",
     )
-    if lost and case.before.keys() - known:
-        return case.stays_between(lost)
-    case = replace(case, before={uuid: one for uuid, one in case.before.items() if uuid in known})
+    if not unread and (case.is_new or case.is_again):
+        case = replace(case, before={uuid: one for uuid, one in case.before.items() if uuid in known})
+    if missing := case.before.keys() - known:
+        case = replace(case, lost=unread or _unlisted(missing))
+        failure = "" if _was_sent(case.sight.memory, missing) else failure
+        if case.record.step in (DRAINING, CHANGING) and not case.is_again:
+            return case.stays_between(case.lost, case.rested())  # it may be back in a moment
     try:
         back = targets_before(cards, case.before, users)
     except MigRefused as error:
@@ -114,7 +122,7 @@ def _targeted(case: Case, state: State, failure: str) -> Step:
     layouts = case.sight.layouts
     if not case.node.asked or case.restores or layouts is None:
         return _towards(case, back, back, failure)
-    refusal = layouts.error or ("" if case.is_again else lost)
+    refusal = layouts.error or ("" if case.is_again else unread or case.lost)
     try:
         targets = back if refusal else targets_asked(cards, layouts.entries, case.before, users)
     except MigRefused as error:
@@ -122,12 +130,22 @@ def _targeted(case: Case, state: State, failure: str) -> Step:
     return _towards(replace(case, refusal=refusal), targets, back, failure)
 
 
+def _unlisted(missing: Collection[str]) -> str:
+    cards = first_few(sorted(missing), _MOST_NAMED)
+    return f"NVML lists {cards} no more: if it does not come back, ask for another layout, or remove the annotation"
+
+
+def _was_sent(memory: Memory, cards: Collection[str]) -> bool:
+    """Return whether the change that was asked for is one of these cards'."""
+    return memory.sent is not None and memory.sent.card in cards
+
+
 def _towards(case: Case, targets: Sequence[Target], back: Sequence[Target], failure: str) -> Step:
     """Go one step towards the targets. ``back``: what would be to do to have all as before."""
     due = tuple(one for one in targets if not one.is_reached)
     if not due:
-        return _end(case)
-    touched = frozenset(one.card.uuid for one in back if not one.is_reached)
+        return _end(case, seen={one.card.uuid for one in back})
+    touched = case.before.keys() - {one.card.uuid for one in back if one.is_reached}
     if failure := failure or _undone(case, due):
         return _give_up(case, due, failure, is_untouched=not touched)
     if (rest := _resting(case, due)) is not None:
@@ -135,7 +153,7 @@ def _towards(case: Case, targets: Sequence[Target], back: Sequence[Target], fail
     lock = lock_of(case.node)
     if lock is not None and lock.holder != HOLDER and not lock.is_expired(case.sight.now):
         if not case.before:
-            return case.pends(f"the node is locked by {lock.holder or 'an annotation that cannot be read'}")
+            return case.pends(f"the node is locked by {lock.holder or 'an annotation that cannot be read'}", begins=due)
         return case.waits(f"the node {lock}")
     return _with_users(case, due, touched)
 
@@ -144,7 +162,7 @@ def _undone(case: Case, due: Sequence[Target]) -> str:
     """Say that a card is not as asked although the driver has said so; to ask again and again would not help."""
     done = case.memory.done
     for one in due:
-        if done is not None and one.card.uuid == done.card and not one.waits_for_boot:
+        if done is not None and one.card.uuid == done.card and not case.waits_for_boot(one):
             again = one.change(0.0)
             if (again.mode, again.create) == (done.mode, done.create):
                 return f"card {one.card.index}: the driver said that it is done, and {described(one.card)}"
@@ -163,16 +181,16 @@ def _resting(case: Case, due: Sequence[Target]) -> Step | None:
     return case.waits(why, again=min(LATER, rest.until - case.sight.clock), looks=rest.users is not None)
 
 
-def _with_users(case: Case, due: tuple[Target, ...], touched: frozenset[str]) -> Step:
+def _with_users(case: Case, due: tuple[Target, ...], touched: Collection[str]) -> Step:
     """Wait until nobody has what goes, then change it. ``touched``: UUIDs of cards that are not as before."""
     sight = case.sight
     is_held = bool(case.before) and sight.shown.cards >= case.before.keys()
     if sight.unknown:
         why = f"it is not known who has devices: {sight.unknown}"
         return case.waits(why, looks=True, renews=False) if touched or is_draining(case) else case.pends(why)
-    is_booting = all(one.waits_for_boot for one in due)  # then nothing goes before the boot
+    is_booting = all(map(case.waits_for_boot, due))  # then nothing goes before the boot
     fresh = max(sight.shown.since if is_held else 0.0, 0.0 if is_booting else sight.clock - _FRESH_SECONDS)
-    if sight.users is None or sight.users.at < fresh:
+    if sight.users is None or sight.users.at <= fresh:
         return case.waits("users are being looked at", looks=True, begins=due, hides=bool(case.before))
     users = case.users(due)
     if not users:
@@ -190,8 +208,11 @@ def _with_users(case: Case, due: tuple[Target, ...], touched: frozenset[str]) ->
     return replace(case.says(said, why, again=LATER), looks=True)
 
 
-def _end(case: Case) -> Step:
-    """Say what was reached; all that was taken is given back in the same patch."""
+def _end(case: Case, seen: Collection[str]) -> Step:
+    """Say what was reached; all that was taken is given back in the same patch. ``seen``: cards of the change."""
+    if case.lost:
+        unseen = {uuid: one for uuid, one in case.before.items() if uuid not in seen}
+        return replace(case, before=unseen).stays_between(case.lost)
     if not case.node.asked:
         return case.says(Said(state=None, record=None), "", memory=Memory())
     if not case.goes_back:
@@ -208,6 +229,7 @@ def _give_up(case: Case, due: Sequence[Target], why: str, *, is_untouched: bool)
         record = case.new_record(IDLE, {}, why)
         return case.says(Said(state=FAILED, record=record), why, again=LATER, memory=case.rested())
     if case.goes_back:
+        why = f"{case.lost}; {why}" if case.lost else why
         there = first_few((described(one.card) for one in due), _MOST_NAMED, separator="; ")
         return case.stays_between(f"{why}; it could not be made as before: {there}", case.rested())
     record = case.new_record(RESTORING, case.before, why)

@@ -43,8 +43,8 @@ class Target:
         return self.card.mig_pending is not None and self.card.mig_pending != self.card.mig_mode
 
     @property
-    def waits_for_boot(self) -> bool:
-        """Return whether a reset or a boot brings the mode that it is to have."""
+    def is_switching(self) -> bool:
+        """Return whether the mode that it is to have is pending: with a boot, or while others use the card."""
         return self.has_switch and self.card.mig_pending == self.mode
 
     @property

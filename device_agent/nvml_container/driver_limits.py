@@ -8,6 +8,7 @@ from device_agent.gpu_state.limits import PodLimit
 from device_agent.gpu_state.use import MOST_DEVICES, KeptLimit
 from device_agent.memory_limits.driver import (
     CgroupLimit,
+    container_limits,
     divided_cards,
     kept_by_driver,
     limits_to_set,
@@ -77,8 +78,12 @@ class DriverLimits:
             return self._kept((), dict.fromkeys(self._cards(), why))
         folders = read_folders(self._cgroups)
         wanted = wanted_limits(self._wanted, pods, folders)
-        self._take_back(wanted, driver)
         read = {one[:2]: self._read(one, driver) for one in wanted}
+        for one in container_limits(wanted, folders):  # NVIDIA's toolkit sets it, by the pod's environment
+            found = self._read(one, driver)
+            if found or one[:2] in self._own:
+                wanted, read[one[:2]] = (*wanted, one), found
+        self._take_back(wanted, driver)
         refused: dict[str, str] = {}
         for one in limits_to_set(wanted, read):
             if self._is_stricter(one, read.get(one[:2])):

@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from types import ModuleType
 
 from device_agent.boot import read_boot_id
 from device_agent.errors import ConfigurationError, SocketUnusable
@@ -14,6 +13,7 @@ from device_agent.nvml_container.listen import listening
 from device_agent.nvml_container.log import Log
 from device_agent.nvml_container.settings import Settings, build_settings, read_flags
 from device_agent.nvml_container.supervisor import Supervisor, new_state
+from device_agent.stand_in import standing_in
 
 
 def run_nvml(arguments: Sequence[str], environment: Mapping[str, str]) -> int | None:
@@ -45,8 +45,9 @@ def supervise(settings: Settings) -> int:
     """Serve until SIGTERM; returns the exit status."""
     # Imported once before all children, which share it: one that imports it itself costs 2 MiB more. This process asks
     # NVML nothing, and does not load the driver's library.
-    without_search_for_libraries()
-    from device_agent.nvml_container.asking import Asking, ChangeMig  # noqa: PLC0415 - see above
+    # ctypes.util loads subprocess, tempfile and others, 1.3 MiB in two processes; pynvml uses it on Windows alone.
+    with standing_in("ctypes.util", find_library=None):
+        from device_agent.nvml_container.asking import Asking, ChangeMig  # noqa: PLC0415 - see above
 
     change_mig: ChangeMig | None = None
     if settings.changes_mig:
@@ -75,13 +76,3 @@ def supervise(settings: Settings) -> int:
         return 1
     log.info("stopped")
     return 0
-
-
-def without_search_for_libraries() -> None:
-    """Make Python one without ``ctypes.util``: it loads subprocess, tempfile and others, 1.3 MiB in two processes.
-
-    pynvml imports it, and uses it on Windows alone.
-    """
-    stand_in = ModuleType("ctypes.util")
-    stand_in.find_library = lambda _name: None  # type: ignore[attr-defined] # all that pynvml imports of it
-    sys.modules.setdefault("ctypes.util", stand_in)

@@ -8,7 +8,7 @@ from device_agent.errors import ProfileRefused
 from device_agent.gpu_state.state import CardState
 from device_agent.profiles.offered import Offered
 from device_agent.profiles.profile import Naming, Profile, Shared
-from device_agent.profiles.strategy import Part, by_strategy
+from device_agent.profiles.strategy import Part, Sorted
 from device_resources.kinds import Problem, shown
 from device_resources.nvidia import MigStrategy
 from device_resources.resource import NVIDIA_DOMAIN
@@ -19,14 +19,14 @@ _MOST_KNOWN = 10
 _LONGEST_MESSAGE = 2000
 
 
-def apply(profile: Profile, cards: Sequence[CardState], default: MigStrategy) -> tuple[Offered, ...]:
+def apply(profile: Profile, cards: Sorted, default: MigStrategy) -> tuple[Offered, ...]:
     """Offer each card or instance of the strategy for MIG once, by index; ``default`` counts if the profile has none.
 
     Raises:
         ProfileRefused: it does not fit these cards: names each device that is wrong, and the remedy.
     """
-    parts = _named(profile, by_strategy(cards, profile.mig_strategy or default).resources)
-    names = _names_of_devices(cards)
+    parts = _named(profile, cards.by(profile.mig_strategy or default).resources)
+    names = _names_of_devices(cards.cards)
     problems: list[Problem] = []
     shares: dict[str, Shared] = {}
     for index, entry in enumerate(profile.shared):
@@ -43,9 +43,9 @@ def apply(profile: Profile, cards: Sequence[CardState], default: MigStrategy) ->
     return offered
 
 
-def names_before_sharing(profile: Profile, cards: Sequence[CardState], default: MigStrategy) -> tuple[str, ...]:
+def names_before_sharing(profile: Profile, cards: Sorted, default: MigStrategy) -> tuple[str, ...]:
     """Name the resources of these cards by patterns and the strategy for MIG, each once, as entries of sharing do."""
-    parts = _named(profile, by_strategy(cards, profile.mig_strategy or default).resources)
+    parts = _named(profile, cards.by(profile.mig_strategy or default).resources)
     return tuple(dict.fromkeys(parts.values()))
 
 

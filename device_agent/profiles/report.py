@@ -1,11 +1,11 @@
 """What nfd-worker is to know of a profile that is in force: how each resource is shared, and how MIG is used. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import islice
 
-from device_agent.gpu_state.state import CardState
 from device_agent.profiles.apply import names_before_sharing
 from device_agent.profiles.profile import Profile, Shared
+from device_agent.profiles.strategy import Sorted
 from device_resources.gpu_sharing import (
     MOST_RESOURCES,
     NONE,
@@ -18,12 +18,12 @@ from device_resources.gpu_sharing import (
 from device_resources.nvidia import MigStrategy
 
 
-def report_of(profile: Profile, cards: Sequence[CardState], default: MigStrategy) -> bytes:
+def report_of(profile: Profile, cards: Sorted, default: MigStrategy) -> bytes:
     """Write the file of :func:`sharing_of`."""
     return format_sharing(sharing_of(profile, cards, default)).encode()
 
 
-def sharing_of(profile: Profile, cards: Sequence[CardState], default: MigStrategy) -> GpuSharing:
+def sharing_of(profile: Profile, cards: Sorted, default: MigStrategy) -> GpuSharing:
     """Say how these cards are shared by a profile that fits them; ``default`` as in :func:`apply`.
 
     As NVIDIA's labels do, the first entry of a resource speaks for all of its devices, also where it shares some of

@@ -36,6 +36,20 @@ class Parts:
     reasons: tuple[str, ...] = ()
 
 
+class Sorted:
+    """A node's cards, and their parts by each strategy for MIG that is asked for, sorted once."""
+
+    def __init__(self, cards: Sequence[CardState]) -> None:
+        self.cards = cards
+        self._parts: dict[MigStrategy, Parts] = {}
+
+    def by(self, strategy: MigStrategy) -> Parts:
+        """Return what is offered by a strategy."""
+        if strategy not in self._parts:
+            self._parts[strategy] = by_strategy(self.cards, strategy)
+        return self._parts[strategy]
+
+
 def by_strategy(cards: Sequence[CardState], strategy: MigStrategy) -> Parts:
     """Sort parts into resources. ``nvidia.com/gpu`` is always there, also without any part."""
     split = [card for card in cards if card.mig_mode == 1 and strategy is not MigStrategy.NONE]

@@ -1,12 +1,12 @@
 """What a profile would offer, as lines of a table: on a node with known cards, or on any node. Pure."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from device_agent.gpu_state.state import CardState
 from device_agent.profiles.apply import apply
 from device_agent.profiles.profile import Profile
+from device_agent.profiles.strategy import Sorted
 from device_resources.nvidia import FULL_CARD, MigStrategy
 from device_resources.resource import NVIDIA_DOMAIN
 
@@ -24,7 +24,7 @@ class Line(NamedTuple):
         return None if self.units is None else self.units * self.shares
 
 
-def lines_of(profile: Profile, cards: Sequence[CardState] | None) -> list[Line]:
+def lines_of(profile: Profile, cards: Sorted | None) -> list[Line]:
     """Summarize a profile, on a node with these cards or on any node.
 
     Raises:
@@ -34,7 +34,7 @@ def lines_of(profile: Profile, cards: Sequence[CardState] | None) -> list[Line]:
     return sorted(set(found), key=lambda line: (line.resource, line.shares, line.units or 0))
 
 
-def _of_node(profile: Profile, cards: Sequence[CardState]) -> Iterator[Line]:
+def _of_node(profile: Profile, cards: Sorted) -> Iterator[Line]:
     offered = apply(profile, cards, MigStrategy.NONE)
     for (resource, shares), units in Counter((one.resource, one.shares) for one in offered).items():
         yield Line(resource, units, shares)

@@ -9,11 +9,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from device_agent.errors import ProfileRefused
-from device_agent.gpu_state.state import CardState
 from device_agent.profiles.apply import apply
 from device_agent.profiles.current import Current
 from device_agent.profiles.offered import Offered
 from device_agent.profiles.profile import Profile
+from device_agent.profiles.strategy import Sorted
 from device_agent.profiles.transition import Held, Listing, held_before, transition, unknown, with_late
 from device_agent.profiles.verdict import Verdict
 from device_agent.sources.in_thread import in_thread
@@ -96,11 +96,11 @@ class Sharing:
         self._has_begun = True
         return True
 
-    def advance(self, current: Current, cards: Sequence[CardState], default: MigStrategy) -> None:
+    def advance(self, current: Current, cards: Sorted, default: MigStrategy) -> None:
         """Go one step with these cards, as :meth:`advance_on`."""
-        parent = {one.uuid: card.uuid for card in cards for one in card.instances}
-        units = [card.uuid for card in cards]
-        self.advance_on(Supply(lambda profile: apply(profile, cards, default), units, parent, bool(cards)), current)
+        parent = {one.uuid: card.uuid for card in cards.cards for one in card.instances}
+        units = [card.uuid for card in cards.cards]
+        self.advance_on(Supply(lambda profile: apply(profile, cards, default), units, parent, bool(units)), current)
 
     def advance_on(self, supply: Supply, current: Current) -> None:
         """Go one step towards what is asked for; the users wake whoever calls when there may be another one."""

@@ -15,6 +15,7 @@ from driver_builder.api.spec_cache import SpecCache
 from driver_builder.api.spec_parser import parse_spec
 from driver_builder.base.boundary import contained
 from driver_builder.base.errors import InvalidDriver
+from driver_builder.model.driver_key import DriverKey, driver_key
 from kube_api import names
 from kube_api.text import bounded_token
 
@@ -53,9 +54,9 @@ class DriverContainer:
     """Fingerprints of what an admin does not want on nodes, although the spec says so."""
 
     @property
-    def key(self) -> str:
+    def key(self) -> DriverKey:
         """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
+        return driver_key(self.namespace, self.name)
 
     @property
     def ready_label(self) -> str:
@@ -122,8 +123,8 @@ def _spec(obj: Json) -> DriverSpec | InvalidDriver:
             return error
 
     metadata = obj["metadata"]
-    name = f"{metadata['namespace']}/{metadata['name']}"
-    return contained("driver", name, read, lambda error: InvalidDriver(f"spec: {error}"))
+    key = driver_key(metadata["namespace"], metadata["name"])
+    return contained("driver", key, read, lambda error: InvalidDriver(f"spec: {error}"))
 
 
 def check_names(metadata: Json) -> None:

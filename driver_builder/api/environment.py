@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from driver_builder.api.spec_kinds import Kind, Row, converted, needed, objects, table, text
 from driver_builder.api.spec_reader import Reader
 from driver_builder.api.spec_rules import TEXT, Rule
 
@@ -18,12 +19,13 @@ class EnvironmentVariable:
         return {"name": self.name, **({"value": self.value} if self.value else {})}
 
 
-def read_env(container: Reader, names: Rule) -> tuple[EnvironmentVariable, ...]:
-    """Read ``env``; ``names`` says what a variable may be called."""
-    found = tuple(
-        EnvironmentVariable(name=item.needed("name", names), value=item.text("value", TEXT) or "")
-        for item in container.objects("env")
-    )
+def environment(names: Rule) -> Kind[tuple[EnvironmentVariable, ...]]:
+    """Return the kind of ``env``; ``names`` says what a variable may be called."""
+    value = Row(text(TEXT), "Its value; empty without it.")
+    return converted(objects(table(EnvironmentVariable, name=Row(needed(names)), value=value)), _each_once)
+
+
+def _each_once(found: tuple[EnvironmentVariable, ...], parent: Reader, name: str) -> tuple[EnvironmentVariable, ...]:
     if len({item.name for item in found}) < len(found):
-        container.wrong("names a variable twice: name each once", "env")
+        parent.wrong("names a variable twice: name each once", name)
     return found

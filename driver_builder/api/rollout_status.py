@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from kube_api.text import bounded_message
-from kube_api.timestamps import parse_timestamp, timestamp
+from kube_api.timestamps import LATEST, parse_timestamp, timestamp
 
 Json = dict[str, Any]
 
@@ -127,13 +127,11 @@ def previous_wave(status: Mapping[str, Any]) -> Wave | None:
 
 def _time(text: str | None) -> float | None:
     seconds = parse_timestamp(text)
-    if seconds is not None and not 0 <= seconds < _LATEST:
+    if seconds is not None and not 0 <= seconds < LATEST:
         raise ValueError("no time")
     return seconds
 
 
-_LATEST = 1 << 33
-"""Seconds since the epoch: the year 2242."""
 COUNTS = {
     "nodes": "nodes",
     "updated": "updatedNodes",

@@ -81,6 +81,11 @@ class Reader:
         """Return whether a field is given; null is not."""
         return self.given.get(name) is not None
 
+    def has_items(self, name: str) -> bool:
+        """Return whether a field is a list with entries."""
+        value = self.given.get(name)
+        return isinstance(value, list) and bool(value)
+
     def raw(self, name: str) -> Any:
         """Return a field's value as it is, None without one."""
         self.asked.add(name)

@@ -8,9 +8,14 @@ from typing import Any
 
 from device_resources.resource import NVIDIA_DOMAIN
 from driver_builder.api.environment import EnvironmentVariable
+from driver_builder.api.spec_kinds import duration, needed, number, row, text, texts
+from driver_builder.api.spec_rules import EXTENDED_RESOURCE, IMAGE, TEXT
 from driver_builder.model import resource_claim
 
 Json = dict[str, Any]
+
+MAX_RETRIES = 10
+"""Of a command that failed, here and of a driver's validation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +119,6 @@ class DevicePluginSettings:
         )
 
 
-DEADLINE_SECONDS, RETRIES = 300.0, 2
-"""Of a plugin's validation whose spec names none."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginValidationSettings:
     """``pluginValidation``: ``command`` runs in ``image`` once per node and boot, in a pod that requests the resource.
@@ -125,11 +126,22 @@ class PluginValidationSettings:
     It may take ``deadline_seconds``, and is tried again ``retries`` times.
     """
 
-    image: str
-    command: tuple[str, ...]
-    resource_name: str
-    deadline_seconds: float = DEADLINE_SECONDS
-    retries: int = RETRIES
+    image: str = row(needed(IMAGE), "Image of the pod.")
+    command: tuple[str, ...] = row(
+        texts(TEXT, least=1), "Program and arguments. The plugin is validated when it ends with 0.", is_required=True
+    )
+    resource_name: str = row(
+        text(EXTENDED_RESOURCE), "The resource that the pod requests; that of the plugin without it.", default=""
+    )
+    deadline_seconds: float = row(
+        duration(), "How long the pod may take, with the pull of its image; 5m without it.", name="deadline",
+        default=300.0,
+    )  # fmt: skip
+    retries: int = row(
+        number(0, MAX_RETRIES),
+        "How often a command that failed is run again, with growing waits; 2 without it.",
+        default=2,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,12 +4,11 @@ Both are fields of the agent's configuration, read by the same tables. What is s
 a spec with ``enabled: false`` makes the same pods as one that says nothing.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from device_resources.exporter import EXPORTER_FIELDS, parse_exporter
 from device_resources.memory_limits import MEMORY_FIELDS, MemoryMode, parse_memory
-from driver_builder.api.spec_reader import Reader
+from driver_builder.api.spec_kinds import Cel, described
 from driver_builder.api.stage_settings import UseSettings
 
 Json = dict[str, Any]
@@ -17,34 +16,43 @@ Json = dict[str, Any]
 OWN_PORT = 8080
 """Of the agent's own pages, in the pod that the exporter serves in."""
 
-FIELDS_OF_USE = {"exporter": EXPORTER_FIELDS, "memory": MEMORY_FIELDS}
+EXPORTER = described(
+    EXPORTER_FIELDS,
+    {
+        "enabled": "Serve the metrics. Default is false.",
+        "port": "Port of the pods. Default is 9400.",
+        "perPod": "Also how much of a shared card each pod uses. The pods use the node's process ids (hostPID), and "
+        "have a privileged container with any driver. Default is false.",
+        "hostnameLabel": "Label with the node's name. Default is Hostname.",
+    },
+    (Cel(f"!has(self.port) || self.port != {OWN_PORT}", f"port {OWN_PORT} is that of the agent's own pages"),),
+)
+MEMORY = described(
+    MEMORY_FIELDS,
+    {
+        "mode": "Who keeps a limit: nobody, the agent by ending a process of a pod that is over it, or the card's "
+        "driver. Default is off.",
+        "limits": "By resource, bytes of a device that a pod may use, such as 10Gi.",
+        "default": "Limit of resources that limits does not name: the pod's share of the card, or none. Default is "
+        "share.",
+        "graceSeconds": "How long a pod may be over its limit. Default is 10.",
+        "dryRun": "Only say what would be ended. Default is false.",
+    },
+)
 
 
-def read_use(plugin: Reader) -> UseSettings | None:
-    """Read ``exporter`` and ``memory``; None where neither is switched on.
-
-    Problems are noted; what is wrong is left out.
-    """
-    given = {name: plugin.raw(name) for name in FIELDS_OF_USE}
-    good = {name: value for name, value in given.items() if value is not None and _is_good(plugin, name, value)}
-    exporter, memory = parse_exporter(good.get("exporter", {})), parse_memory(good.get("memory", {}))
-    if exporter.port == OWN_PORT:
-        plugin.wrong(f"{OWN_PORT} is the port of the agent's own pages: write another one", "exporter", "port")
-    on = {"exporter": exporter.enabled, "memory": memory.is_on}
-    if not any(on.values()):
+def use(exporter_given: Json | None, memory_given: Json | None) -> UseSettings | None:
+    """Return what is switched on of ``exporter`` and ``memory``; None where neither is."""
+    exporter, memory = parse_exporter(exporter_given or {}), parse_memory(memory_given or {})
+    given = {"exporter": exporter_given if exporter.enabled else None, "memory": memory_given if memory.is_on else None}
+    config = {name: value for name, value in given.items() if value is not None}
+    if not config:
         return None
     return UseSettings(
-        config={name: dict(good[name]) for name, is_on in on.items() if is_on},
+        config=config,
         port=exporter.port if exporter.enabled else None,
         sees_processes=memory.is_on or (exporter.enabled and exporter.per_pod),
         limits_memory=memory.is_on,
         writes_cgroups=memory.mode is MemoryMode.DRIVER,
         ends_processes=memory.is_on and not memory.dry_run,
     )
-
-
-def _is_good(plugin: Reader, name: str, value: object) -> bool:
-    problems = FIELDS_OF_USE[name].check(value, ())
-    for problem in problems:
-        plugin.wrong(problem.message, name, *problem.path)
-    return not problems and isinstance(value, Mapping)

@@ -25,6 +25,7 @@ from driver_builder.archives.image_files import MAX_IMAGE, ImageFile, files_of
 from driver_builder.archives.image_layers import Layer, absolute, invalid_image, store_layer
 from driver_builder.archives.saved_tar import SavedTar
 
+INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
 LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar+gzip"

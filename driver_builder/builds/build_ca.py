@@ -3,7 +3,7 @@
 Place in the flow: an engine is given them with the build; a Job has the ConfigMap mounted. Both read it first.
 """
 
-from driver_builder.api.driver_spec import ConfigMapKey
+from driver_builder.api.build_settings import ConfigMapKey
 from driver_builder.base.errors import BuildFailed, ConfigurationError, TemporaryError
 from driver_builder.base.reasons import Reason
 from driver_builder.model.build_proxy import CA_FIELD

@@ -19,8 +19,7 @@ from typing import Any
 from driver_builder.builds.bounded_log import packed
 from driver_builder.builds.build_output import cut, plain
 from driver_builder.builds.linear_patterns import compiled
-from driver_builder.model import driver_key
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.objects.manifests import DRIVER_LABEL, KERNEL_ANNOTATION, TARGET_LABEL
 from driver_builder.registry.credentials import Credentials
 from driver_builder.snapshot.snapshot import FailedBuild
@@ -121,7 +120,7 @@ def log_name(driver: str, key: str) -> str:
 def log_manifest(action: StartBuild, failure: FailedBuild, lines: Sequence[str], *, uid: str) -> Json:
     """Build the ConfigMap of a failed build; its owner is the DriverContainer with this ``uid``."""
     request = action.request
-    driver = driver_key.name_of(request.driver)
+    driver = request.driver.name
     return {
         "apiVersion": CONFIG_MAPS.api_version,
         "kind": CONFIG_MAPS.kind,
@@ -197,7 +196,7 @@ class BuildLogs:
             logger.warning("build %s: log not stored: %s", action.request.key, error)
 
     def _replace(self, action: StartBuild, failure: FailedBuild, lines: Sequence[str]) -> None:
-        name = driver_key.name_of(action.request.driver)
+        name = action.request.driver.name
         owner = self._client.get(DRIVER_CONTAINERS.path(namespace=action.namespace, name=name))
         new = log_manifest(action, failure, lines, uid=owner["metadata"]["uid"])
         collection = CONFIG_MAPS.path(namespace=action.namespace)

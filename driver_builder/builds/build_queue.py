@@ -27,7 +27,8 @@ from driver_builder.builds.circuit_breaker import EVERYBODY, Breaker
 from driver_builder.builds.failures import reason_of
 from driver_builder.builds.own_disk import own_disk
 from driver_builder.model.build import LogSink
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.model.driver_key import DriverKey
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.snapshot.snapshot import FailedBuild, Suspension
 from kube_api.errors import KubeApiError
 
@@ -67,7 +68,7 @@ class QueuedBuild:
         return self.action.request.key
 
     @property
-    def driver(self) -> str:
+    def driver(self) -> DriverKey:
         """Key of the driver that is built."""
         return self.action.request.driver
 
@@ -193,7 +194,7 @@ class BuildQueue:
                 self._running[key] = running = _Running(action=action, started=now)
                 self._pool.submit(self._run, action, running)
 
-    def _may_start(self, driver: str, now: float) -> bool:
+    def _may_start(self, driver: DriverKey, now: float) -> bool:
         """Ask the breaker for all drivers and that of the driver."""
         of_driver = sum(running.action.request.driver == driver for running in self._running.values())
         return all(
@@ -201,7 +202,7 @@ class BuildQueue:
             for owner, running in ((EVERYBODY, len(self._running)), (driver, of_driver))
         )
 
-    def _take_turn(self, driver: str, now: float) -> None:
+    def _take_turn(self, driver: DriverKey, now: float) -> None:
         self._started += 1
         self._turns.pop(driver, None)
         self._turns[driver] = self._started
@@ -217,7 +218,7 @@ class BuildQueue:
                 if self._failed.get(key) == failure:
                     del self._failed[key]
 
-    def forget_drivers(self, is_gone: Callable[[str], bool]) -> None:
+    def forget_drivers(self, is_gone: Callable[[DriverKey], bool]) -> None:
         """Drop the failures of drivers that no longer exist: no status will report them."""
         with self._lock:
             self._failed = {key: failure for key, failure in self._failed.items() if not is_gone(failure.driver)}
@@ -296,7 +297,7 @@ class BuildQueue:
         self.dispatch()
         self._wake()
 
-    def _remember(self, driver: str, key: str, failure: FailedBuild) -> None:
+    def _remember(self, driver: DriverKey, key: str, failure: FailedBuild) -> None:
         is_outside = bool(suspends(failure.reason))
         # A fault of the driver itself ends both rows of failures.
         owners = [circuit_breaker.owner_of(failure.reason, driver)] if is_outside else [EVERYBODY, driver]

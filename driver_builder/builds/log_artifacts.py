@@ -11,7 +11,7 @@ from driver_builder.archives.image_archive import canonical_json, sha256
 from driver_builder.base.errors import DriverBuilderError, RegistryRefused
 from driver_builder.builds.bounded_log import packed
 from driver_builder.builds.build_logs import printable
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.registry.referrers import push_referrer
 from driver_builder.registry.registry_access import Registries
 from kube_api.errors import KubeApiError

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from driver_builder.checks.finding import Finding, Unread, counted, failed, named, not_read, ok, unknown, warning
+from driver_builder.base.check_result import CheckResult, failed, ok, unknown, warning
+from driver_builder.checks.finding import Unread, counted, named, not_read
 from driver_builder.objects.tolerations import with_ours
 from driver_builder.snapshot.inventory import Node
 from kube_api import names
@@ -27,7 +28,7 @@ class Engine:
     free: int | None = None
 
 
-def check_engine(address: str, found: Engine | Unread) -> Finding:
+def check_engine(address: str, found: Engine | Unread) -> CheckResult:
     """Judge an engine that was asked."""
     if isinstance(found, Unread):
         return failed(
@@ -48,7 +49,7 @@ def check_engine(address: str, found: Engine | Unread) -> Finding:
     return ok("engine", f"{address}: {words}; {free}")
 
 
-def engine_not_asked(address: str, controller: str) -> Finding:
+def engine_not_asked(address: str, controller: str) -> CheckResult:
     """Report an engine that only the controller's node can reach."""
     return unknown(
         "engine",
@@ -68,7 +69,7 @@ class JobSetup:
     accounts: Mapping[str, Json | Unread | None] = field(default_factory=dict)
 
 
-def check_jobs(setup: JobSetup, nodes: tuple[Node, ...] | Unread) -> Iterator[Finding]:
+def check_jobs(setup: JobSetup, nodes: tuple[Node, ...] | Unread) -> Iterator[CheckResult]:
     """Report what build Jobs lack: images, service accounts, nodes."""
     unset = [
         flag
@@ -95,7 +96,7 @@ def check_jobs(setup: JobSetup, nodes: tuple[Node, ...] | Unread) -> Iterator[Fi
         )
 
 
-def _without_builders(setup: JobSetup, nodes: tuple[Node, ...]) -> Iterator[Finding]:
+def _without_builders(setup: JobSetup, nodes: tuple[Node, ...]) -> Iterator[CheckResult]:
     """Report each architecture of the cluster that no node may build for."""
     builders = _builders(setup, nodes)
     for architecture in sorted({node.labels.get(names.ARCHITECTURE_LABEL, "") for node in nodes}):

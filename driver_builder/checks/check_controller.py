@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from driver_builder.base.check_result import CheckResult, failed, ok, unknown, warning
 from driver_builder.checks.deployed import DEPLOYMENT, container_of
-from driver_builder.checks.finding import Finding, Unread, counted, failed, named, not_read, ok, unknown, warning
+from driver_builder.checks.finding import Unread, counted, named, not_read
 from kube_api.text import printable
 
 Json = Mapping[str, Any]
@@ -16,7 +17,7 @@ _DEPLOY = "kubectl apply -k deploy (docs/operations.md)"
 
 def check_deployment(
     found: Json | Unread | None, pods: Iterable[Json] | Unread, *, namespaces: Iterable[str]
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Report a controller that is missing or does not run, and why its pods do not."""
     if isinstance(found, Unread):
         yield not_read(_CHECK, f"Deployment {DEPLOYMENT}", found)
@@ -45,7 +46,7 @@ def check_deployment(
         yield ok(_CHECK, f"{name}: {available} of {wanted} available, image {image}")
 
 
-def check_setup(*, loader_image: str) -> Iterator[Finding]:
+def check_setup(*, loader_image: str) -> Iterator[CheckResult]:
     """Report a setting without which no driver can be rolled out."""
     if not loader_image:
         yield failed(
@@ -53,7 +54,7 @@ def check_setup(*, loader_image: str) -> Iterator[Finding]:
         )
 
 
-def check_version(check: str, own: str, running: Iterable[str], image: str) -> Finding:
+def check_version(check: str, own: str, running: Iterable[str], image: str) -> CheckResult:
     """Compare the versions that run with the one of this program; without an answer, the tag of the image."""
     versions = sorted(set(running))
     if others := [version for version in versions if version != own]:
@@ -74,7 +75,7 @@ def check_version(check: str, own: str, running: Iterable[str], image: str) -> F
     )
 
 
-def check_lease(lease: Json | Unread | None, now: float, *, name: str) -> Finding:
+def check_lease(lease: Json | Unread | None, now: float, *, name: str) -> CheckResult:
     """Report who holds the Lease, and whether it is renewed; ``now`` in seconds since the epoch."""
     check = "lease"
     if isinstance(lease, Unread):

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from driver_builder.base.check_result import CheckResult, failed, ok, warning
 from driver_builder.checks.check_server import CEL_MINOR
-from driver_builder.checks.finding import Finding, Unread, failed, named, not_read, ok, warning
+from driver_builder.checks.finding import Unread, named, not_read
 from kube_api.resources import Resource
 
 Json = Mapping[str, Any]
@@ -13,7 +14,7 @@ _CHECK = "definitions"
 _RULES = "x-kubernetes-validations"
 
 
-def check_own(resource: Resource, found: Json | Unread | None, shipped: Json, minor: int | None) -> Finding:
+def check_own(resource: Resource, found: Json | Unread | None, shipped: Json, minor: int | None) -> CheckResult:
     """Compare a definition of ours with the one that this version ships; ``minor`` is the server's version."""
     has_rules = minor is None or minor >= CEL_MINOR
     # Before that, kubectl refuses the rules as an unknown field.
@@ -45,7 +46,7 @@ def check_own(resource: Resource, found: Json | Unread | None, shipped: Json, mi
     return ok(_CHECK, f"{name} {resource.version} is the one of this version")
 
 
-def check_foreign(resource: Resource, found: Json | Unread | None, *, without: str, flag: str) -> Finding:
+def check_foreign(resource: Resource, found: Json | Unread | None, *, without: str, flag: str) -> CheckResult:
     """Check that a definition that other projects install as well is served; whose it is does not matter.
 
     ``without`` says what happens where it is not, and ``flag`` is for those to whom that is right.

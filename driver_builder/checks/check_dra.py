@@ -6,9 +6,10 @@ All of them are warnings: the drivers are loaded without.
 from collections.abc import Iterable, Iterator, Mapping, Set
 
 from driver_builder.api.driver_container import DriverContainer
+from driver_builder.base.check_result import CheckResult, ok, unknown, warning
 from driver_builder.base.reasons import Reason, remedy_of
 from driver_builder.checks.check_rights import Right
-from driver_builder.checks.finding import Finding, Unread, named, not_read, ok, unknown, warning
+from driver_builder.checks.finding import Unread, named, not_read
 
 MANIFEST = "deploy/driver-builder/dra.yaml"
 _RIGHTS, _SERVER = "rights", "server"
@@ -19,7 +20,7 @@ def with_dra(drivers: Iterable[DriverContainer]) -> tuple[DriverContainer, ...]:
     return tuple(driver for driver in drivers if driver.dra_driver)
 
 
-def check_api(drivers: Iterable[DriverContainer], unserved: str | Unread) -> Finding:
+def check_api(drivers: Iterable[DriverContainer], unserved: str | Unread) -> CheckResult:
     """Report whether the API server has ResourceSlices; ``unserved`` says what it has in their place, empty if so."""
     keys = named(driver.key for driver in drivers)
     if isinstance(unserved, Unread):
@@ -32,7 +33,7 @@ def check_api(drivers: Iterable[DriverContainer], unserved: str | Unread) -> Fin
 
 def check_rights_of_dra(
     answers: Mapping[Right, bool | Unread], who: str, drivers: Iterable[DriverContainer]
-) -> Finding:
+) -> CheckResult:
     """Report whether ``who`` may follow ResourceSlices."""
     keys = named(driver.key for driver in drivers)
     refused = [str(right) for right, answer in answers.items() if answer is False]
@@ -49,7 +50,7 @@ def check_rights_of_dra(
     return ok(_RIGHTS, f"{who} may read ResourceSlices, as stages.devicePlugin.dra of {keys} needs")
 
 
-def check_accounts(drivers: Iterable[DriverContainer], allowed: Set[str]) -> Iterator[Finding]:
+def check_accounts(drivers: Iterable[DriverContainer], allowed: Set[str]) -> Iterator[CheckResult]:
     """Report accounts that the controller does not let DRA drivers have."""
     wrong = [driver for driver in drivers if driver.plugin_account not in allowed]
     if wrong:

@@ -3,15 +3,16 @@
 from collections.abc import Iterable, Iterator
 
 from driver_builder.api.driver_container import DriverContainer
+from driver_builder.base.check_result import CheckResult, failed, ok
 from driver_builder.base.errors import InvalidDriver
 from driver_builder.base.reasons import Reason, remedy_of
-from driver_builder.checks.finding import Finding, counted, failed, ok
+from driver_builder.checks.finding import counted
 from kube_api.text import printable
 
 _CHECK = "drivers"
 
 
-def check_drivers(drivers: Iterable[DriverContainer]) -> Iterator[Finding]:
+def check_drivers(drivers: Iterable[DriverContainer]) -> Iterator[CheckResult]:
     """Report each driver whose spec is invalid, and how many are well."""
     every = tuple(drivers)
     wrong = [driver for driver in every if isinstance(driver.spec, InvalidDriver)]

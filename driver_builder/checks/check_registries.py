@@ -6,8 +6,9 @@ from typing import assert_never
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec, RegistrySettings
+from driver_builder.base.check_result import CheckResult, failed, ok, unknown, warning
 from driver_builder.base.reasons import remedy_of
-from driver_builder.checks.finding import Finding, failed, named, ok, unknown, warning
+from driver_builder.checks.finding import named
 from driver_builder.model.image_state import Absent, ImageState, Invalid, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.images import ImageRepository
 
@@ -45,7 +46,7 @@ def places(drivers: Iterable[DriverContainer]) -> Mapping[Place, tuple[str, ...]
     return {place: tuple(sorted(keys)) for place, keys in found.items()}
 
 
-def check_registry(place: Place, drivers: Iterable[str], answer: Answer) -> Finding:
+def check_registry(place: Place, drivers: Iterable[str], answer: Answer) -> CheckResult:
     """Judge what a registry answered about the repository of these drivers."""
     whose = named(drivers)
     name = f"{place.repository}" + (f" ({whose})" if whose else "")
@@ -64,7 +65,7 @@ def check_registry(place: Place, drivers: Iterable[str], answer: Answer) -> Find
             assert_never(never)
 
 
-def _reached(place: Place, name: str, granted: frozenset[str] | None) -> Finding:
+def _reached(place: Place, name: str, granted: frozenset[str] | None) -> CheckResult:
     secret = place.settings.secret
     login = f"the password of Secret {place.namespace}/{secret} is accepted" if secret else "it asks for no password"
     if granted is None:
@@ -78,7 +79,7 @@ def _reached(place: Place, name: str, granted: frozenset[str] | None) -> Finding
     )
 
 
-def check_no_places(count: int) -> Iterator[Finding]:
+def check_no_places(count: int) -> Iterator[CheckResult]:
     """Report that no registry was checked, or not all were."""
     if not count:
         yield unknown(

@@ -7,17 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from driver_builder.checks.finding import (
-    MOST_NAMED,
-    Finding,
-    Unread,
-    counted,
-    failed,
-    named,
-    ok,
-    unknown,
-    warning,
-)
+from driver_builder.base.check_result import CheckResult, failed, ok, unknown, warning
+from driver_builder.checks.finding import MOST_NAMED, Unread, counted, named
+from driver_builder.rollout import drain
 from kube_api.resources import RESOURCE_CLAIMS
 
 Json = dict[str, Any]
@@ -26,7 +18,6 @@ DRIVERS_ROLE = "driver-builder"
 RULES_ROLE = "driver-builder-feature-rules"
 NODE_FEATURES_ROLE = "driver-builder-node-features"
 MANIFEST = "deploy/driver-builder/rbac.yaml"
-DRAIN_MANIFEST = "deploy/driver-builder/drain.yaml"
 _CHECK = "rights"
 _LEASES = "coordination.k8s.io"
 
@@ -120,7 +111,7 @@ def _namespaces(role: Json, scope: Scope) -> tuple[str, ...]:
     return ()
 
 
-def check_rights(answers: Mapping[Right, bool | Unread], who: str) -> Iterator[Finding]:
+def check_rights(answers: Mapping[Right, bool | Unread], who: str) -> Iterator[CheckResult]:
     """Report what ``who`` may not do, place by place; one line where nothing is missing."""
     unread = {right: answer for right, answer in answers.items() if isinstance(answer, Unread)}
     refused = [right for right, answer in answers.items() if answer is False]
@@ -144,7 +135,7 @@ def check_rights(answers: Mapping[Right, bool | Unread], who: str) -> Iterator[F
         )
 
 
-def check_drain(answers: Mapping[Right, bool | Unread], who: str, drivers: Iterable[str]) -> Finding:
+def check_drain(answers: Mapping[Right, bool | Unread], who: str, drivers: Iterable[str]) -> CheckResult:
     """Report whether ``who`` may drain nodes, as ``spec.rollout.drain`` of these drivers asks.
 
     ``answers`` have rights to ResourceClaims only where one of them names ``draDrivers``.
@@ -157,7 +148,7 @@ def check_drain(answers: Mapping[Right, bool | Unread], who: str, drivers: Itera
         return warning(
             _CHECK,
             f"{who} may not, in all namespaces: {_listed([str(right) for right in refused])}; {lacks}",
-            f"kubectl apply -f {DRAIN_MANIFEST}; another service account has to be named in its ClusterRoleBinding",
+            f"kubectl apply -f {drain.MANIFEST}; another service account has to be named in its ClusterRoleBinding",
         )
     if unread is not None:
         what = f"whether {who} may drain nodes could not be asked: {unread.message}"

@@ -5,7 +5,8 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from driver_builder.checks.finding import Finding, Unread, failed, named, not_read, ok, unknown, warning
+from driver_builder.base.check_result import CheckResult, failed, ok, unknown, warning
+from driver_builder.checks.finding import Unread, named, not_read
 from driver_builder.model.server_version import minor_of
 from kube_api.text import printable
 
@@ -17,7 +18,7 @@ MAX_SKEW_SECONDS = 5.0
 ENFORCED = "pod-security.kubernetes.io/enforce"
 
 
-def check_version(version: Json) -> Finding:
+def check_version(version: Json) -> CheckResult:
     """Report the server's version, and what this program does not get from it."""
     found, minor = f"Kubernetes {printable(str(version.get('gitVersion', '?')), 63)}", minor_of(version)
     if minor is None:
@@ -36,7 +37,7 @@ def check_version(version: Json) -> Finding:
     )
 
 
-def check_clock(date: str, now: float) -> Finding:
+def check_clock(date: str, now: float) -> CheckResult:
     """Compare the ``Date`` of a response with the clock here, in seconds since the epoch."""
     try:
         sent = parsedate_to_datetime(date)
@@ -53,7 +54,7 @@ def check_clock(date: str, now: float) -> Finding:
     )
 
 
-def check_namespaces(namespaces: Mapping[str, Json | Unread | None]) -> Iterable[Finding]:
+def check_namespaces(namespaces: Mapping[str, Json | Unread | None]) -> Iterable[CheckResult]:
     """Report namespaces that do not exist, are being deleted, or refuse the pods that load drivers."""
     missing = [name for name, found in namespaces.items() if found is None]
     if missing:
@@ -75,7 +76,7 @@ def check_namespaces(namespaces: Mapping[str, Json | Unread | None]) -> Iterable
         yield ok("namespaces", f"{named(good)}: present, pods that load drivers are allowed")
 
 
-def _of_namespace(name: str, found: Json) -> Iterable[Finding]:
+def _of_namespace(name: str, found: Json) -> Iterable[CheckResult]:
     metadata = found["metadata"]
     if "deletionTimestamp" in metadata:
         yield failed("namespaces", f"{name} is being deleted", "Wait until it is gone, and create it again")

@@ -5,9 +5,10 @@ from typing import Any
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.base.check_result import CheckResult, failed, ok, warning
 from driver_builder.checks.check_controller import troubles
 from driver_builder.checks.deployed import WORKERS
-from driver_builder.checks.finding import Finding, Unread, counted, failed, named, not_read, ok, warning
+from driver_builder.checks.finding import Unread, counted, named, not_read
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.inventory import Node
@@ -18,7 +19,9 @@ _CHECK = "workers"
 _OS_LABEL = "kubernetes.io/os"
 
 
-def check_workers(found: Json | Unread | None, pods: Iterable[Json] | Unread, *, namespace: str) -> Iterator[Finding]:
+def check_workers(
+    found: Json | Unread | None, pods: Iterable[Json] | Unread, *, namespace: str
+) -> Iterator[CheckResult]:
     """Report a DaemonSet that is missing, and pods of it that are not ready."""
     if isinstance(found, Unread):
         yield not_read(_CHECK, f"DaemonSet {namespace}/{WORKERS}", found)
@@ -53,7 +56,7 @@ def check_workers(found: Json | Unread | None, pods: Iterable[Json] | Unread, *,
 
 def check_labels(
     nodes: tuple[Node, ...] | Unread, drivers: Iterable[DriverContainer], *, namespace: str
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Report nodes whose labels name no target; it fails where a driver selects such a node."""
     if isinstance(nodes, Unread):
         yield not_read("labels", "Nodes", nodes)

@@ -12,9 +12,10 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.status import Trouble
 from driver_builder.base.boundary import contained
+from driver_builder.base.check_result import CheckResult, Status, unknown
 from driver_builder.base.reasons import Reason, with_remedy
 from driver_builder.checks import explain_driver, explain_image, explain_node, explain_stages
-from driver_builder.checks.explanation import CHECKS, Context, Explanation, Step, Verdict, unknown
+from driver_builder.checks.explanation import CHECKS, Context, Explanation
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.plan.plan import plan
@@ -41,10 +42,10 @@ def explain(snapshot: Snapshot, node: Node, driver: DriverContainer, settings: P
 def _walk(snapshot: Snapshot, node: Node, driver: DriverContainer, settings: PlanSettings) -> Explanation:
     steps = [explain_driver.driver_check(driver)]
     spec = driver.spec
-    if steps[0].verdict is not Verdict.OK or not isinstance(spec, DriverSpec):
+    if not steps[0].is_ok or not isinstance(spec, DriverSpec):
         return _explanation(node, driver, steps)
     steps = [*steps, explain_image.selector_check(spec, node)]
-    if steps[1].verdict is not Verdict.OK:
+    if not steps[1].is_ok:
         return _explanation(node, driver, steps)
     steps.append(explain_image.kernel_check(node))
     target = _target(snapshot, node, driver, spec)
@@ -69,7 +70,7 @@ def _walk(snapshot: Snapshot, node: Node, driver: DriverContainer, settings: Pla
         resource_kept=_resource_kept(snapshot, settings, driver),
     )
     steps += _to_the_first_that_breaks(_checks(context))
-    if any(step.verdict is Verdict.WAITING for step in steps):
+    if any(step.status is Status.WAITING for step in steps):
         trouble = explain_driver.trouble_of(driver)
         if driver.paused:
             steps = [explain_driver.paused_check(driver), *steps[1:-1]]
@@ -85,7 +86,7 @@ def _in_trouble(snapshot: Snapshot, node: Node, driver: DriverContainer, trouble
     steps = [explain_driver.trouble_check(driver, trouble)]
     if isinstance(driver.spec, DriverSpec):
         steps.append(explain_image.selector_check(driver.spec, node))
-    return _explanation(node, driver, steps, selected=steps[-1].verdict is Verdict.OK, serving=serving)
+    return _explanation(node, driver, steps, selected=steps[-1].is_ok, serving=serving)
 
 
 def _conflict(
@@ -120,7 +121,7 @@ def _coming(context: Context) -> str:
     return ""
 
 
-def _checks(context: Context) -> Iterator[Step]:
+def _checks(context: Context) -> Iterator[CheckResult]:
     yield explain_image.mapping_check(context.spec, context.target)
     items = resolve(context.snapshot, context.driver, context.spec, context.settings.template_versions).targets
     item = next(item for item in items if item.target == context.target)
@@ -136,19 +137,19 @@ def _checks(context: Context) -> Iterator[Step]:
         yield from explain_stages.stage_checks(context)
 
 
-def _to_the_first_that_breaks(checks: Iterator[Step]) -> list[Step]:
-    taken: list[Step] = []
+def _to_the_first_that_breaks(checks: Iterator[CheckResult]) -> list[CheckResult]:
+    taken: list[CheckResult] = []
     for step in checks:
         taken.append(step)
-        if step.verdict in (Verdict.BROKEN, Verdict.WAITING):
+        if step.status in (Status.FAILED, Status.WAITING):
             break
     return taken
 
 
 def _explanation(
-    node: Node, driver: DriverContainer, steps: Iterable[Step], *, selected: bool = False, serving: str = ""
+    node: Node, driver: DriverContainer, steps: Iterable[CheckResult], *, selected: bool = False, serving: str = ""
 ) -> Explanation:
-    done = {step.name: step for step in steps}
+    done = {step.check: step for step in steps}
     stages = driver.spec.stages if isinstance(driver.spec, DriverSpec) else None
     names = (*CHECKS, *explain_stages.names_of(stages))
     walked = tuple(done.get(name, unknown(name, "not checked: it needs the one before")) for name in names)

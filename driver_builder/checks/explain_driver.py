@@ -6,22 +6,22 @@ from typing import Any
 from driver_builder.api import unloading
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.status import Trouble
+from driver_builder.base.check_result import CheckResult, failed, ok
 from driver_builder.base.errors import InvalidDriver
 from driver_builder.base.reasons import Reason, remedy_of, without_remedy
-from driver_builder.checks.explanation import Step, broken, ok
 from kube_api import names
 
 _UNDECIDED = frozenset({Reason.INTERNAL_ERROR, Reason.NAMESPACE_FORBIDDEN})
 """Reasons for which nothing is decided for a driver."""
 
 
-def driver_check(driver: DriverContainer) -> Step:
+def driver_check(driver: DriverContainer) -> CheckResult:
     """Check whether the DriverContainer is valid."""
     if driver.deleting:
         return _deleted(driver)
     if isinstance(driver.spec, InvalidDriver):
         edit = f"kubectl -n {driver.namespace} edit drivercontainer {driver.name}"
-        return broken("driver", f"its spec is invalid: {driver.spec}", edit)
+        return failed("driver", f"its spec is invalid: {driver.spec}", edit)
     paused = ", and is paused: what is missing stays missing" if driver.paused else ""
     words = f"DriverContainer {driver.key} wants version {driver.spec.version}{paused}"
     trouble = trouble_of(driver)
@@ -30,9 +30,9 @@ def driver_check(driver: DriverContainer) -> Step:
     return ok("driver", words)
 
 
-def paused_check(driver: DriverContainer) -> Step:
+def paused_check(driver: DriverContainer) -> CheckResult:
     """Report that the driver is paused, so that waiting does not help."""
-    return broken(
+    return failed(
         "driver",
         f"DriverContainer {driver.key} is paused: nothing is built, rolled out or labelled",
         f"kubectl -n {driver.namespace} annotate drivercontainer {driver.name} {names.PAUSE_ANNOTATION}-",
@@ -48,10 +48,10 @@ def trouble_of(driver: DriverContainer) -> Trouble | None:
     return None
 
 
-def trouble_check(driver: DriverContainer, trouble: Trouble) -> Step:
+def trouble_check(driver: DriverContainer, trouble: Trouble) -> CheckResult:
     """Report that nothing can be decided for a driver, so that waiting does not help."""
     words = f"DriverContainer {driver.key} is {_words(trouble)}; what it has stays as it is"
-    return broken("driver", words, remedy_of(trouble.reason))
+    return failed("driver", words, remedy_of(trouble.reason))
 
 
 def controller_hint(driver: DriverContainer) -> str:
@@ -64,13 +64,13 @@ def controller_hint(driver: DriverContainer) -> str:
     return "Wait; if it lasts, check that the controller runs: kubectl get lease,deployments -A | grep driver-builder"
 
 
-def _deleted(driver: DriverContainer) -> Step:
+def _deleted(driver: DriverContainer) -> CheckResult:
     words, step = f"DriverContainer {driver.key} is being deleted", "Wait until it is gone, then create it again"
     for condition in driver.status.get("conditions") or ():
         if condition.get("type") == unloading.CONDITION:
             words = f"{words}; {condition.get('reason')}: {_fact(condition)}"
             step = "; ".join(filter(None, [remedy_of(str(condition.get("reason"))), step]))
-    return broken("driver", words, step)
+    return failed("driver", words, step)
 
 
 def _fact(condition: Mapping[str, Any]) -> str:

@@ -5,24 +5,29 @@ import re
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_status import previous_wave
+from driver_builder.base.check_result import CheckResult, failed, ok, waiting
 from driver_builder.base.reasons import Reason, TargetState, remedy_of
 from driver_builder.checks.explain_driver import controller_hint
-from driver_builder.checks.explanation import Context, Step, broken, ok, waiting
+from driver_builder.checks.explanation import Context
 from driver_builder.nodes import evidence
-from driver_builder.nodes.actions import ApplyDaemonSet
+from driver_builder.nodes.changes import ApplyObject
 from driver_builder.nodes.evidence import Finding, ValidationState, is_current
 from driver_builder.nodes.plan_labels import validation_of
 from driver_builder.nodes.plan_view import DriverView
-from driver_builder.objects import load_report, manifests, validated, vendor_pod
+from driver_builder.objects import load_report, manifests, vendor_pod
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.tolerations import of_pending, with_ours
-from driver_builder.objects.yielding import is_held_out, yielding_of
+from driver_builder.objects.yielding import yielding_of
 from driver_builder.rollout.draining import draining_of
 from driver_builder.rollout.node_lock import lock_of
 from driver_builder.snapshot import pairs
 from driver_builder.snapshot.inventory import Node, Taint
+from driver_builder.snapshot.node_record import record_of
 from driver_builder.snapshot.snapshot import DriverPod, Snapshot
-from driver_builder.tasks import validation_pod
-from driver_builder.tasks.pull_pod import PullPod
+from driver_builder.tasks.node_task import NodeTask
+from driver_builder.tasks.pull_pod import PULL
+from driver_builder.tasks.task_kind import State
+from driver_builder.tasks.validation_pod import VALIDATION
 from kube_api import names
 from kube_api.timestamps import timestamp
 
@@ -70,19 +75,19 @@ _OF_DAEMON_SETS = tuple(
 """What the DaemonSet controller adds to pods on the host's network (kubernetes/pkg/controller/daemon/util)."""
 
 
-def rollout_check(context: Context) -> Step:
+def rollout_check(context: Context) -> CheckResult:
     """Check whether the target has the wanted DaemonSet, or report why not."""
     next_name = next(
         (
             action.name
             for action in context.decided.actions
-            if isinstance(action, ApplyDaemonSet) and action.target == context.target.id
+            if isinstance(action, ApplyObject) and action.target == context.target.id
         ),
         None,
     )
     if context.conflict is not None and (context.daemon_set is None or next_name is not None):
         words = f"{TargetState.BLOCKED}: {Reason.MODULE_CONFLICT}: {context.conflict}; that driver keeps it there"
-        return broken("rollout", words, remedy_of(Reason.MODULE_CONFLICT))
+        return failed("rollout", words, remedy_of(Reason.MODULE_CONFLICT))
     if context.daemon_set is None:
         words = f"there is no DaemonSet for {context.target.kernel_version} yet: it is created next"
         return waiting("rollout", words, controller_hint(context.driver))
@@ -92,7 +97,7 @@ def rollout_check(context: Context) -> Step:
     return ok("rollout", f"DaemonSet {context.daemon_set.name} has the image")
 
 
-def pull_check(context: Context) -> Step:
+def pull_check(context: Context) -> CheckResult:
     """Check whether a wanted pod is on the node and has its image."""
     pod = context.pod
     if pod is None:
@@ -103,12 +108,12 @@ def pull_check(context: Context) -> Step:
         return _of_before(context, f"pod {pod.name} runs the previous image")
     if pod.proof is None and _PULL_FAILED.match(pod.message):
         step = _advice(_PULL_ADVICE, pod.message) or "Check that the node reaches the registry"
-        return broken("pull", f"pod {pod.name}: {pod.message}", f"{step}; {_describe(pod)}")
+        return failed("pull", f"pod {pod.name}: {pod.message}", f"{step}; {_describe(pod)}")
     lock = lock_of(context.node)
     return ok("pull", f"pod {pod.name} is on the node" + (f"; the node {lock}" if lock else ""))
 
 
-def _of_before(context: Context, words: str) -> Step:
+def _of_before(context: Context, words: str) -> CheckResult:
     """Say why a node still has what it had before."""
     node, lock = context.node, lock_of(context.node)
     if node.annotations.get(names.SKIP_ROLLOUT_ANNOTATION) == "true":
@@ -122,29 +127,34 @@ def _of_before(context: Context, words: str) -> Step:
         reason = Reason.DEPENDENT_NOT_UNLOADED if record.dependent else Reason.DRAIN_TIMEOUT
         words += f": {reason}: {'' if record.dependent else 'the node could not be drained: '}{record.failed}"
         words += f"; it is tried again at {timestamp(record.retry_at)}"
-        return broken("pull", words, remedy_of(reason))
-    pull = next((item for item in context.snapshot.pull_pods if _is_pull_for(item, context)), None)
-    if pull is not None and not pull.is_proven:
+        return failed("pull", words, remedy_of(reason))
+    pull = next((item for item in context.snapshot.tasks if _is_pull_for(item, context)), None)
+    if pull is not None and pull.state is not State.SUCCEEDED:
         look = f"kubectl -n {pull.namespace} describe pod {pull.name}"
         if not pull.message:
             return waiting("pull", f"{words}: pod {pull.name} brings the next one", look)
         step = _advice(_PULL_ADVICE, pull.message) or "Check that the node reaches the registry"
-        return broken("pull", f"{words}: the next one cannot be pulled: {pull.message}", f"{step}; {look}")
+        return failed("pull", f"{words}: the next one cannot be pulled: {pull.message}", f"{step}; {look}")
     # What all drivers together hold back is in the status alone.
     wave = previous_wave(context.driver.status) or context.decided.wave
     words += f"; {wave.phase}: {wave.message}" if wave else ""
     return waiting("pull", words, "Wait; driver-builder plan names the pods that are next")
 
 
-def _is_pull_for(pod: PullPod, context: Context) -> bool:
-    return (pod.driver, pod.node, pod.deleting) == (context.driver.key, context.node.name, False)
+def _is_pull_for(task: NodeTask, context: Context) -> bool:
+    return (task.kind, task.driver, task.node, task.deleting) == (
+        PULL.name,
+        context.driver.key,
+        context.node.name,
+        False,
+    )
 
 
-def _no_pod(context: Context) -> Step:
+def _no_pod(context: Context) -> CheckResult:
     if (record := yielding_of(context.node.annotations)) is not None and context.driver.key in record.drivers:
         words = f"driver {record.first}, on which it depends, is replaced on the node; it is loaded again after that"
         return waiting("pull", words, f"driver-builder explain {context.node.name} says how far {record.first} is")
-    if is_held_out(context.node.labels, context.node.annotations, context.driver.key):
+    if record_of(context.node, context.driver.key).is_held_out:
         return _of_before(context, "no DaemonSet selected the node for a while, and it has the modules of before")
     homeless = [pod.name for pod in context.pods if not pod.node]
     name = context.daemon_set.name if context.daemon_set else ""
@@ -154,7 +164,7 @@ def _no_pod(context: Context) -> Step:
         return waiting("pull", f"{len(homeless)} of its pods are not scheduled yet", step)
     if (taint := _not_tolerated(context)) is not None:
         words = f"there is no pod on the node: spec.tolerations does not tolerate its taint {taint}"
-        return broken("pull", words, "Add a toleration for it, or let spec.nodeSelector leave the node out")
+        return failed("pull", words, "Add a toleration for it, or let spec.nodeSelector leave the node out")
     if not context.node.ready:
         return waiting("pull", "there is no pod on the node, which is not Ready", _see_kubelet(context.node))
     return waiting("pull", "there is no pod on the node yet", f"Wait for the kubelet; {daemon_set}")
@@ -176,7 +186,7 @@ def _see_kubelet(node: Node) -> str:
     return f"See why its kubelet does not report: kubectl describe node {node.name}"
 
 
-def load_check(context: Context, pod: DriverPod) -> Step:
+def load_check(context: Context, pod: DriverPod) -> CheckResult:
     """Report what the loader found, and whether that is still true on this boot."""
     logs = _logs_of(pod)
     node, verdict = context.node, pod.proof
@@ -184,7 +194,7 @@ def load_check(context: Context, pod: DriverPod) -> Step:
     if finding is Finding.WORKS:
         return ok("load", f"{_modules(pod)} on this boot of the node")
     if verdict is None and pod.message:
-        return broken("load", f"pod {pod.name}: {pod.message}", f"{logs}; {_describe(pod)}")
+        return failed("load", f"pod {pod.name}: {pod.message}", f"{logs}; {_describe(pod)}")
     if verdict is None:
         is_running = pod.program is not None and pod.program.started_at is not None
         words = f"pod {pod.name} has not reported yet: it pulls its image or loads"
@@ -193,7 +203,7 @@ def load_check(context: Context, pod: DriverPod) -> Step:
         return waiting("load", words, logs if is_running else _describe(pod))
     if pod.contrary is not None:
         step = f"{remedy_of(pod.contrary.result)}; kubectl -n {pod.namespace} logs {pod.name} -c hold --previous"
-        return broken("load", why, step)
+        return failed("load", why, step)
     if finding is Finding.SILENT:
         words = f"{why}: this does not refute the driver, and a ready label stays"
         step = f"See the kubelet of {node.name}; {_describe(pod)}" if node.ready else _see_kubelet(node)
@@ -207,7 +217,7 @@ def _logs_of(pod: DriverPod) -> str:
     return f"kubectl -n {pod.namespace} logs {pod.name} -c {container}"
 
 
-def _doubted(context: Context, pod: DriverPod, result: str, why: str) -> Step:
+def _doubted(context: Context, pod: DriverPod, result: str, why: str) -> CheckResult:
     kernel = context.node.kernel_version
     verdict = pod.proof
     assert verdict is not None  # noqa: S101  # load_check asks only about a verdict
@@ -220,15 +230,15 @@ def _doubted(context: Context, pod: DriverPod, result: str, why: str) -> Step:
         is_of_device = result in (Reason.NO_DEVICE, Reason.DEVICE_NODE_MISSING)
         known = remedy_of(result) if is_of_device else _advice(_LOAD_ADVICE, verdict.message)
         logs = _logs_of(pod)
-        return broken("load", why, known or "; ".join(filter(None, [remedy_of(result), logs])))
+        return failed("load", why, known or "; ".join(filter(None, [remedy_of(result), logs])))
     if verdict.kernel != kernel:
         return waiting("load", why, "Wait: the pod and the labels follow the reboot of the node")
     if not context.node.is_on_boot(verdict.boot_id):
         return waiting("load", "the node was rebooted since: the pod loads again", "Wait for the kubelet of the node")
-    return broken("load", why, f"{remedy_of(Reason.OTHER_BUILD)}: kubectl -n {pod.namespace} delete pod {pod.name}")
+    return failed("load", why, f"{remedy_of(Reason.OTHER_BUILD)}: kubectl -n {pod.namespace} delete pod {pod.name}")
 
 
-def label_check(context: Context, pod: DriverPod) -> Step:
+def label_check(context: Context, pod: DriverPod) -> CheckResult:
     """Check whether the node has the ready label of what is proven there."""
     label = context.driver.ready_label
     there = context.node.labels.get(label)
@@ -241,18 +251,18 @@ def label_check(context: Context, pod: DriverPod) -> Step:
     return waiting("label", f"the node has no {label}={version} yet{was}", controller_hint(context.driver))
 
 
-def _unvalidated(context: Context) -> Step | None:
+def _unvalidated(context: Context) -> CheckResult | None:
     """Say why a driver that is loaded is not validated; None if it is."""
     driver, node = context.driver, context.node
     found = validation_of(DriverView.of(context.snapshot, driver, context.settings), node)
     if found is None or found.state is ValidationState.VALIDATED:
         return None
-    name = validation_pod.name_of(driver.key, node.name)
+    name = VALIDATION.name_of(driver.key, node.name)
     if found.state is ValidationState.FAILED:
         logs = f"kubectl -n {driver.namespace} logs {name}"
         again = f"kubectl -n {driver.namespace} delete pod {name}; kubectl annotate node {node.name} "
-        again += f"{validated.annotation(driver.key)}-"
-        return broken("label", found.why, f"{logs}; once its cause is gone, run it again: {again}")
+        again += f"{driver_keys(driver.key).validated}-"
+        return failed("label", found.why, f"{logs}; once its cause is gone, run it again: {again}")
     step = f"kubectl -n {driver.namespace} describe pod {name}" if found.progress is not None else "Wait"
     return waiting("label", found.why, step)
 
@@ -260,7 +270,7 @@ def _unvalidated(context: Context) -> Step | None:
 def serving(snapshot: Snapshot, node: Node, driver: DriverContainer) -> str:
     """Return the version that is proven on the node, of whatever image; empty for none."""
     spec = driver.spec
-    if isinstance(spec, DriverSpec) and spec.validation.is_set and driver.ready_label not in node.labels:
+    if isinstance(spec, DriverSpec) and spec.validation.is_set and record_of(node, driver.key).ready is None:
         return ""
     daemon_sets = pairs.by_target(item for item in snapshot.daemon_sets if item.driver == driver.key)
     for pod in snapshot.pods:

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.status import TargetStatus
+from driver_builder.base.check_result import CheckResult, Status
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.nodes.plan_view import DriverPlan, PlanSettings
 from driver_builder.snapshot import pairs
@@ -17,25 +17,7 @@ from driver_builder.targets.resource_conflicts import Kept
 
 CHECKS = ("driver", "selector", "kernel", "mapping", "image", "build", "rollout", "pull", "load", "label")
 """Every check, in its order: each needs the one before."""
-
-
-class Verdict(StrEnum):
-    """A result: ``waiting`` resolves itself, ``broken`` needs a person, ``unknown`` could not be checked."""
-
-    OK = "ok"
-    BROKEN = "broken"
-    WAITING = "waiting"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One check: a sentence with its result, and what to do if it does not hold."""
-
-    name: str
-    verdict: Verdict
-    sentence: str
-    next_step: str = ""
+_NAMES = {"check": "name", "status": "verdict", "message": "sentence", "remedy": "nextStep"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,18 +33,18 @@ class Explanation:
     driver: str
     selected: bool
     serving: str
-    steps: tuple[Step, ...]
+    steps: tuple[CheckResult, ...]
     coming: str = ""
 
     @property
     def is_ready(self) -> bool:
         """Whether all checks hold, up to the ready label; a check that could not be made does not count."""
-        return self.first_broken is None and self.steps[-1].verdict is Verdict.OK
+        return self.first_broken is None and self.steps[-1].is_ok
 
     @property
-    def first_broken(self) -> Step | None:
+    def first_broken(self) -> CheckResult | None:
         """The first check that is broken or waiting."""
-        return next((step for step in self.steps if step.verdict in (Verdict.BROKEN, Verdict.WAITING)), None)
+        return next((step for step in self.steps if step.status in (Status.FAILED, Status.WAITING)), None)
 
     @property
     def sentence(self) -> str:
@@ -71,7 +53,7 @@ class Explanation:
         if step is None:
             return "ready" if self.is_ready else "not known to be ready"
         meanwhile = f" (meanwhile version {self.serving} works there)" if self.serving else ""
-        return f"not ready: {step.name}: {step.sentence}{meanwhile}"
+        return f"not ready: {step.check}: {step.message}{meanwhile}"
 
     def as_document(self) -> Mapping[str, object]:
         """Return plain data, for programs."""
@@ -82,19 +64,11 @@ class Explanation:
             "ready": self.is_ready,
             "selected": self.selected,
             "serving": self.serving,
-            "firstBroken": first.name if first else None,
+            "firstBroken": first.check if first else None,
             "sentence": self.sentence,
             "coming": self.coming,
-            "nextStep": first.next_step if first else "",
-            "steps": [
-                {
-                    "name": step.name,
-                    "verdict": step.verdict.value,
-                    "sentence": step.sentence,
-                    "nextStep": step.next_step,
-                }
-                for step in self.steps
-            ],
+            "nextStep": first.remedy if first else "",
+            "steps": [step.as_document(_NAMES, "broken") for step in self.steps],
         }
 
 
@@ -142,23 +116,3 @@ class Context:
     def pod(self) -> DriverPod | None:
         """The pod on the node."""
         return next((pod for pod in self.pods if pod.node == self.node.name), None)
-
-
-def ok(name: str, sentence: str, next_step: str = "") -> Step:
-    """Return a check that holds."""
-    return Step(name=name, verdict=Verdict.OK, sentence=sentence, next_step=next_step)
-
-
-def broken(name: str, sentence: str, next_step: str) -> Step:
-    """Return a check that a person has to fix."""
-    return Step(name=name, verdict=Verdict.BROKEN, sentence=sentence, next_step=next_step)
-
-
-def waiting(name: str, sentence: str, next_step: str) -> Step:
-    """Return a check that does not hold yet, and will without help."""
-    return Step(name=name, verdict=Verdict.WAITING, sentence=sentence, next_step=next_step)
-
-
-def unknown(name: str, sentence: str, next_step: str = "") -> Step:
-    """Return a check that could not be made."""
-    return Step(name=name, verdict=Verdict.UNKNOWN, sentence=sentence, next_step=next_step)

@@ -6,7 +6,6 @@ unknown fields, mappings that never apply, several kernels for one image.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from driver_builder.api.driver_container import check_names
@@ -14,6 +13,7 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.spec_parser import DEPRECATED, deprecated, read_spec
 from driver_builder.api.spec_reader import Notes, Path, Reader, dotted
 from driver_builder.api.spec_rules import OBJECT_NAME
+from driver_builder.base.check_result import CheckResult, Status
 from driver_builder.base.errors import InvalidDriver
 from driver_builder.base.reasons import Reason
 from driver_builder.checks.lint_files import Document
@@ -23,7 +23,7 @@ from driver_builder.checks.lint_packages import without_packages
 from driver_builder.checks.lint_signing import unsigned
 from driver_builder.checks.lint_stages import without_devices, without_drain
 from driver_builder.checks.lint_templates import without_tools_image
-from driver_builder.model.driver_key import namespace_of
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.permissions import Permissions
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.inventory import Node
@@ -37,23 +37,13 @@ _EVERY_NODE = (
 )
 
 
-class Severity(StrEnum):
-    """An error keeps the driver from working; a warning is something to know."""
-
-    ERROR = "error"
-    WARNING = "warning"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One problem of one driver; ``driver`` is empty for a problem of the file itself."""
+class Finding(CheckResult):
+    """One problem of a field of one driver; ``driver`` and ``check`` are empty for a problem of the file itself."""
 
     file: str
     line: int
-    severity: Severity
-    driver: str
-    field: str
-    message: str
+    driver: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,18 +52,18 @@ class Fleet:
 
     nodes: tuple[Node, ...] | None = None
     kernels: tuple[str, ...] | None = None
-    drivers: Mapping[str, DriverSpec] = field(default_factory=dict)
+    drivers: Mapping[DriverKey, DriverSpec] = field(default_factory=dict)
     """By ``namespace/name``: those of the snapshot, and those that are checked."""
     permissions: Permissions = field(default_factory=Permissions)
     config_maps: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By ``namespace/name``: the data of those among the files."""
 
-    def template_of(self, key: str, spec: DriverSpec) -> str | None:
+    def template_of(self, key: DriverKey, spec: DriverSpec) -> str | None:
         """Return the text of a driver's custom template, None if it is not among the files."""
         place = spec.build.template_config_map
         if place is None:
             return None
-        text = self.config_maps.get(f"{namespace_of(key)}/{place.name}", {}).get(place.key)
+        text = self.config_maps.get(f"{key.namespace}/{place.name}", {}).get(place.key)
         return text if isinstance(text, str) else None
 
     def kernels_of(self, spec: DriverSpec) -> tuple[str, ...] | None:
@@ -89,11 +79,11 @@ class Fleet:
         return tuple(target.kernel_version for target in targets)
 
 
-def key_of(value: Mapping[str, Any]) -> str:
+def key_of(value: Mapping[str, Any]) -> DriverKey:
     """Return ``namespace/name`` of an object."""
     metadata = value.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
-    return f"{metadata.get('namespace') or 'default'}/{metadata.get('name', '')}"
+    return DriverKey(f"{metadata.get('namespace') or 'default'}/{metadata.get('name', '')}")
 
 
 def drivers(
@@ -122,17 +112,17 @@ def lint(document: Document, value: Mapping[str, Any], path: Path, fleet: Fleet)
         Finding(
             file=document.file,
             line=document.line((*path, *field)),
-            severity=severity,
+            status=status,
             driver=name,
-            field=dotted(field),
+            check=dotted(field),
             message=message,
         )
-        for severity, field, message in (*_object(value), *_spec(key_of(value), value.get("spec"), fleet))
+        for status, field, message in (*_object(value), *_spec(key_of(value), value.get("spec"), fleet))
     ]
     return sorted(findings, key=lambda finding: finding.line)
 
 
-_Said = tuple[Severity, Path, str]
+_Said = tuple[Status, Path, str]
 
 
 def _object(value: Mapping[str, Any]) -> Iterator[_Said]:
@@ -151,29 +141,29 @@ def _object(value: Mapping[str, Any]) -> Iterator[_Said]:
     except InvalidDriver as error:
         metadata.wrong(str(error).partition(": ")[2], "name")
     for problem in notes.problems:
-        yield Severity.ERROR, problem.path, problem.message
+        yield Status.FAILED, problem.path, problem.message
     yield from _unknown(notes.unknown)
 
 
-def _spec(key: str, spec: object, fleet: Fleet) -> Iterator[_Said]:
+def _spec(key: DriverKey, spec: object, fleet: Fleet) -> Iterator[_Said]:
     reading = read_spec(spec)
     for problem in reading.problems:
-        yield Severity.ERROR, problem.path, problem.message
+        yield Status.FAILED, problem.path, problem.message
     yield from _unknown(reading.unknown)
     if reading.spec is None:
         return
     if isinstance(spec, Mapping) and spec.get("nodeSelector") is None:
-        yield Severity.WARNING, ("spec", "nodeSelector"), _EVERY_NODE
+        yield Status.WARNING, ("spec", "nodeSelector"), _EVERY_NODE
     for unused in dict.fromkeys((*reading.spec.unused, *deprecated(spec))):
         words = "is deprecated, and ignored since 0.2: remove it" if unused in DEPRECATED else _WITHOUT_IMAGE
-        yield Severity.WARNING, tuple(unused.split(".")), words
+        yield Status.WARNING, tuple(unused.split(".")), words
     for index, message in repeated(reading.spec.module.names):
-        yield Severity.ERROR, ("spec", "module", "names", index), message
+        yield Status.FAILED, ("spec", "module", "names", index), message
     secrets = permissions.protected_secrets(key, reading.spec, fleet.drivers.items, fleet.permissions)
     for refusal in permissions.of_spec(reading.spec, fleet.permissions, secrets):
-        yield Severity.ERROR, refusal.path, refusal.message
+        yield Status.FAILED, refusal.path, refusal.message
     for message in without_tools_image(reading.spec, fleet.template_of(key, reading.spec)):
-        yield Severity.ERROR, ("spec", "build", "toolsImage"), message
+        yield Status.FAILED, ("spec", "build", "toolsImage"), message
     warnings: Iterable[tuple[Path, Iterable[str]]] = (
         (("spec", "signing"), unsigned(reading.spec, fleet.nodes or ())),
         (("spec", "build", "packages"), without_packages(reading.spec, fleet.nodes or ())),
@@ -181,23 +171,23 @@ def _spec(key: str, spec: object, fleet: Fleet) -> Iterator[_Said]:
         (("spec", "stages", "devicePlugin"), shared_resource(key, reading.spec, fleet.drivers, fleet.nodes or ())),
     )
     for path, messages in warnings:
-        yield from ((Severity.WARNING, path, message) for message in messages)
+        yield from ((Status.WARNING, path, message) for message in messages)
     of_stages = (*without_devices(reading.spec), *without_drain(reading.spec))
-    yield from ((Severity.WARNING, path, message) for path, message in of_stages)
+    yield from ((Status.WARNING, path, message) for path, message in of_stages)
     for obstacle in dependencies.obstacles(key, reading.spec, fleet.drivers):
         # The manifest of a missing driver may be elsewhere.
-        severity = Severity.ERROR if obstacle.reason is Reason.DEPENDENCY_CYCLE else Severity.WARNING
-        yield severity, ("spec", "dependsOn"), obstacle.message
+        status = Status.FAILED if obstacle.reason is Reason.DEPENDENCY_CYCLE else Status.WARNING
+        yield status, ("spec", "dependsOn"), obstacle.message
     of_mappings = oddities(reading.spec.kernel_mappings, fleet.kernels_of(reading.spec))
     for oddity in (*of_mappings, *untrusted(reading.spec), *undrained(reading.spec)):
-        severity = Severity.ERROR if oddity.is_error else Severity.WARNING
-        yield severity, ("spec", "kernelMappings", oddity.index), oddity.message
+        status = Status.FAILED if oddity.is_error else Status.WARNING
+        yield status, ("spec", "kernelMappings", oddity.index), oddity.message
 
 
 def _unknown(paths: Iterable[Path]) -> Iterator[_Said]:
     for path in paths:
         yield (
-            Severity.ERROR,
+            Status.FAILED,
             path,
             "is not a field of a DriverContainer; the API server would drop it: look for a misspelling",
         )

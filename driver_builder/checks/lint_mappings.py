@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from driver_builder.api.driver_spec import DriverSpec, KernelMapping, LoadedBy
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.mapping_settings import KernelMapping, LoadedBy
 
 _SAFE = re.compile(r"[A-Za-z0-9_~:,@=%&/ -]")
 _ESCAPED = re.compile(r"\\([^A-Za-z0-9])|\[([^\\^\]])\]")

@@ -6,6 +6,7 @@ Place in the flow: ``lint`` calls it, for the latter if it knows the nodes. The 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.resource_claim import overlap, words
 from driver_builder.objects.loaded import plain
 from driver_builder.snapshot.inventory import Node
@@ -22,7 +23,7 @@ def repeated(names: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def shared_modules(
-    driver: str, spec: DriverSpec, others: Mapping[str, DriverSpec], nodes: Iterable[Node]
+    driver: DriverKey, spec: DriverSpec, others: Mapping[DriverKey, DriverSpec], nodes: Iterable[Node]
 ) -> Iterator[str]:
     """Return which module another driver names as well, to load or to remove it, and on which nodes both are."""
     nodes = tuple(nodes)
@@ -34,7 +35,7 @@ def shared_modules(
 
 
 def shared_resource(
-    driver: str, spec: DriverSpec, others: Mapping[str, DriverSpec], nodes: Iterable[Node]
+    driver: DriverKey, spec: DriverSpec, others: Mapping[DriverKey, DriverSpec], nodes: Iterable[Node]
 ) -> Iterator[str]:
     """Return which other driver offers the same resource by its device plugin, and on which nodes both are."""
     nodes, claim = tuple(nodes), resource_conflicts.offered(spec)

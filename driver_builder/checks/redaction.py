@@ -31,17 +31,20 @@ _LABELS = re.compile(r"(?:[\w.-]+\.)?kubernetes\.io/.*")
 """Labels of features, and of kernel, architecture and host by the kubelet."""
 
 
-def redacted(value: Any, redact: Redact) -> Any:
-    """Return a copy of plain data without secrets: every text redacted, and no value of a field named like a secret."""
+def redacted(value: Any, redact: Redact, *, hides_variables: bool = True) -> Any:
+    """Return a copy of plain data without secrets: every text redacted, and no value of a field named like a secret.
+
+    Without ``hides_variables`` those that are in it may be there.
+    """
     if isinstance(value, str):
         return _text(value, redact)
     if isinstance(value, list | tuple):
-        return [redacted(item, redact) for item in value]
+        return [redacted(item, redact, hides_variables=hides_variables) for item in value]
     if isinstance(value, Mapping):
-        if isinstance(value.get("name"), str) and isinstance(value.get("value"), str):
+        if hides_variables and isinstance(value.get("name"), str) and isinstance(value.get("value"), str):
             return {**value, "value": variable(value["name"], value["value"], redact)}
         return {
-            _text(str(key), redact): _field(str(key), item, redact)
+            _text(str(key), redact): _field(str(key), item, redact, hides_variables=hides_variables)
             for key, item in value.items()
             if key not in _DROPPED
         }
@@ -92,12 +95,12 @@ def node(obj: Json) -> Json:
     }
 
 
-def _field(key: str, value: Any, redact: Redact) -> Any:
+def _field(key: str, value: Any, redact: Redact, *, hides_variables: bool) -> Any:
     if isinstance(value, str) and _SECRET.search(key) and not _REFERENCES.fullmatch(key):
         return HIDDEN
     if key in ("args", "command") and isinstance(value, list):
         return arguments([str(word) for word in value], redact)
-    return redacted(value, redact)
+    return redacted(value, redact, hides_variables=hides_variables)
 
 
 def _text(text: str, redact: Redact) -> str:

@@ -4,12 +4,13 @@ import gzip
 import io
 import json
 import tarfile
-import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from driver_builder.checks.finding import Finding, Unread, Verdict, summary
+from driver_builder.base import check_result
+from driver_builder.base.check_result import CheckResult, Status, summary
+from driver_builder.checks.finding import Unread
 from driver_builder.checks.redaction import Redact, redacted
 from kube_api.timestamps import timestamp
 
@@ -18,8 +19,9 @@ MAX_FILE = 16 << 20
 MAX_ARCHIVE = 128 << 20
 """Bytes of all files; those that do not fit are named in README.txt."""
 
-_COLUMN, _CHECKS = max(len(verdict) for verdict in Verdict), len("definitions")
-_LEAST_ROOM = 30
+_COLUMN, _CHECKS = max(len(status) for status in Status), len("definitions")
+NAMES = {"check": "check", "status": "verdict", "message": "found", "remedy": "remedy"}
+"""The fields of a finding, and how programs read them."""
 _ABOUT = """\
 Report of driver-builder doctor {version}, {time}.
 
@@ -37,9 +39,9 @@ class File:
     content: bytes
 
 
-def document_file(name: str, data: Any, redact: Redact) -> File:
-    """Make a file of plain data."""
-    return File(name=name, content=_json(redacted(data, redact)))
+def document_file(name: str, data: Any, redact: Redact, *, hides_variables: bool = True) -> File:
+    """Make a file of plain data; see :func:`redacted`."""
+    return File(name=name, content=_json(redacted(data, redact, hides_variables=hides_variables)))
 
 
 def list_file(name: str, items: Iterable[Any], redact: Redact) -> File:
@@ -62,28 +64,20 @@ def text_file(name: str, text: str, redact: Redact) -> File:
     return File(name=name, content=content[-MAX_FILE:])
 
 
-def findings_files(findings: Iterable[Finding], redact: Redact) -> tuple[File, File]:
+def findings_files(findings: Iterable[CheckResult], redact: Redact) -> tuple[File, File]:
     """Make the files of the findings, for people and for programs."""
     every = tuple(findings)
     text = "\n".join((*(line for finding in every for line in lines(finding)), "", summary(every)))
     return (
         text_file("findings.txt", text, redact),
-        document_file("findings.json", [finding.as_document() for finding in every], redact),
+        document_file("findings.json", [finding.as_document(NAMES) for finding in every], redact),
     )
 
 
-def lines(finding: Finding, width: int = 0) -> tuple[str, ...]:
-    """Write a finding for people, with its remedy below; with a ``width`` folded to it."""
-    blank = " " * (_COLUMN + _CHECKS + 4)
-    texts = [finding.found, *([f"next: {finding.remedy}"] if finding.remedy else [])]
-    room = width - len(blank)
-    folded = [line for text in texts for line in (_folded(text, room) if room >= _LEAST_ROOM else [text])]
-    head, *rest = folded or [""]
-    return (f"{finding.verdict:<{_COLUMN}}  {finding.check:<{_CHECKS}}  {head}", *(f"{blank}{line}" for line in rest))
-
-
-def _folded(text: str, room: int) -> list[str]:
-    return textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
+def lines(finding: CheckResult, width: int = 0) -> list[str]:
+    """Write a finding for people; with a ``width`` folded to it."""
+    head = f"{finding.status:<{_COLUMN}}  {finding.check:<{_CHECKS}}  "
+    return check_result.lines(head, finding, width=width)
 
 
 def archive(files: Iterable[File], unread: Mapping[str, Unread], *, version: str, now: float) -> bytes:

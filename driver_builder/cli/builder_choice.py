@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from driver_builder.api.driver_spec import BuilderKind
+from driver_builder.api.build_settings import BuilderKind
 from driver_builder.base.errors import BuildFailed, ConfigurationError, DriverBuilderError, TemporaryError
 from driver_builder.builds.build_ca import read_build_ca
 from driver_builder.builds.job.job_builder import JobBuilder
@@ -22,7 +22,7 @@ from driver_builder.builds.signing_secrets import SigningSecrets
 from driver_builder.config import Settings
 from driver_builder.model.build import Builder, LogSink
 from driver_builder.model.build_proxy import variables
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.registry.named_objects import ReferenceNotFound, read_secret
 from driver_builder.registry.registry_access import PUSH_PATIENCE, Registries
 from driver_builder.registry.registry_ca import read_ca

@@ -9,6 +9,7 @@ from typing import Any, TextIO
 import yaml
 
 from driver_builder.base.reasons import remedy_of
+from driver_builder.model.driver_key import DriverKey
 
 FORMATS = ("table", "json", "yaml")
 _BARS, _PLAIN_BARS = "█░", "#."
@@ -61,6 +62,9 @@ def with_remedies(text: str, reasons: Iterable[str]) -> str:
     """Add the remedies to a table: a line for each reason in it."""
     remedies = [f"{reason}: {remedy_of(reason)}" for reason in dict.fromkeys(reasons) if remedy_of(reason)]
     return "\n\n".join(filter(None, [text, "\n".join(remedies)]))
+
+
+yaml.SafeDumper.add_representer(DriverKey, yaml.SafeDumper.represent_str)
 
 
 def document(data: Any, form: str) -> str:

@@ -12,33 +12,24 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.status import TargetStatus
 from driver_builder.base.reasons import TargetState, with_remedy
-from driver_builder.nodes.actions import (
-    Action,
-    ApplyDaemonSet,
+from driver_builder.nodes.changes import (
+    ApplyObject,
     CancelBuild,
-    DeleteConfigMap,
-    DeleteDaemonSet,
-    DeletePod,
+    Change,
+    DeleteObject,
     DiscoverKernels,
     EvictPod,
-    HoldNode,
-    LabelNode,
-    MakeConfigMap,
-    MoveNode,
-    PlaceDaemonSet,
-    RememberLoaded,
-    ReplacePod,
-    SetFinalizer,
+    PatchNode,
+    PatchObject,
+    RunTask,
     StartBuild,
-    StartPod,
-    TaintNode,
-    WidenDaemonSet,
+    parts_of,
 )
 from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.plan.plan import Plan
 from driver_builder.snapshot.snapshot import Snapshot
 from driver_builder.targets.resolve import stock_of
-from driver_builder.tasks.bound_pod import PodKind
+from kube_api.resources import DAEMON_SETS
 
 NOTHING, WAIT = "nothing", "wait"
 VERBS = ("look up", "build", "cancel", "roll out", "prepare", "replace", "label", "unlabel", "remove", "unload",
@@ -46,11 +37,12 @@ VERBS = ("look up", "build", "cancel", "roll out", "prepare", "replace", "label"
          "keep tidy")  # fmt: skip
 """What an action does, in the order of a plan."""
 
-_STARTS = {
-    PodKind.UNLOAD: "unload",
-    PodKind.VALIDATION: "validate",
-    PodKind.PROOF: "validate",
-    PodKind.PULL: "prepare",
+_OTHERS: Mapping[type, str] = {
+    StartBuild: "build",
+    CancelBuild: "cancel",
+    DiscoverKernels: "look up",
+    EvictPod: "prepare",
+    PatchObject: "keep tidy",
 }
 _SETTLED = (TargetState.READY, TargetState.SKIPPED, TargetState.NOT_APPLICABLE)
 
@@ -73,8 +65,8 @@ class DriverSummary:
 
     driver: DriverContainer
     targets: tuple[TargetSummary, ...]
-    actions: tuple[Action, ...]
-    others: tuple[Action, ...]
+    actions: tuple[Change, ...]
+    others: tuple[Change, ...]
     unknown: Mapping[str, str]
     ahead: tuple[TargetSummary, ...] = ()
     trouble: str = ""
@@ -85,38 +77,37 @@ def summarise(snapshot: Snapshot, decided: Plan) -> tuple[DriverSummary, ...]:
     return tuple(_driver(snapshot, part) for part in decided.drivers)
 
 
-def verb(action: Action) -> str:  # noqa: PLR0911  # one for each action
-    """Name what an action does, by one of :data:`VERBS`."""
-    match action:
-        case StartBuild():
-            return "build"
-        case CancelBuild():
-            return "cancel"
-        case DiscoverKernels():
-            return "look up"
-        case ApplyDaemonSet() | MakeConfigMap():
+def verb(change: Change) -> str:
+    """Name what a change does, by one of :data:`VERBS`."""
+    match change:
+        case PatchNode():
+            return _on_node(change)
+        case ApplyObject():
             return "roll out"
-        case HoldNode() | EvictPod():
-            return "prepare"
-        case ReplacePod() | MoveNode():
+        case DeleteObject(takes=True):
             return "replace"
-        case LabelNode(version=version):
-            return "unlabel" if version is None else "label"
-        case TaintNode(is_wanted=is_wanted):
-            return "taint" if is_wanted else "untaint"
-        case DeleteDaemonSet():
-            return "remove"
-        case StartPod():
-            return _STARTS[action.kind]
-        case SetFinalizer() | RememberLoaded() | DeletePod() | WidenDaemonSet() | PlaceDaemonSet() | DeleteConfigMap():
-            return "keep tidy"
-        case _ as never:
-            assert_never(never)
+        case DeleteObject(resource=resource):
+            return "remove" if resource is DAEMON_SETS else "keep tidy"
+        case RunTask():
+            return change.kind.group
+        case _:
+            return _OTHERS[type(change)]
 
 
-def counted(actions: Iterable[Action]) -> str:
+def _on_node(patch: PatchNode) -> str:
+    if patch.takes:
+        return "replace"
+    if patch.seen:
+        return "prepare"
+    word, values = ("taint", patch.taints) if patch.taints else ("label", patch.labels)
+    if not values:
+        return "keep tidy"
+    return word if any(value is not None for value in values.values()) else f"un{word}"
+
+
+def counted(actions: Iterable[Change]) -> str:
     """Count actions by what they do: ``build 1, label 2``; ``nothing`` for none."""
-    found = Counter(verb(action) for action in actions)
+    found = Counter(map(verb, actions))
     return ", ".join(f"{word} {found[word]}" for word in VERBS if found[word]) or NOTHING
 
 
@@ -130,24 +121,11 @@ def as_document(summary: DriverSummary) -> dict[str, Any]:
         ],
         "ahead": [{**_as_document(item), "nodesOnOlder": item.status.nodes} for item in summary.ahead],
         "actions": [
-            {"action": name_of(action), "verb": verb(action), "what": str(action)} for action in summary.actions
+            {"action": type(action).__name__, "verb": verb(action), "what": str(action)} for action in summary.actions
         ],
         "nodesWithoutTarget": dict(summary.unknown),
         **({"trouble": summary.trouble} if summary.trouble else {}),
     }
-
-
-def name_of(action: Action) -> str:
-    """Name the kind of an action, as programs that read the output know it."""
-    match action:
-        case DiscoverKernels():
-            return "LookUpKernels"
-        case StartPod():
-            return "PullImage" if action.kind is PodKind.PULL else f"Start{action.kind.capitalize()}"
-        case DeletePod():
-            return f"Delete{action.kind.capitalize()}Pod"
-        case _:
-            return type(action).__name__
 
 
 def _as_document(item: TargetSummary) -> dict[str, Any]:
@@ -171,8 +149,9 @@ def _driver(snapshot: Snapshot, part: DriverPlan) -> DriverSummary:
     homes = {name: target for target, names in places.items() for name in names}
     coming = [entry.target for entry in part.ahead or () if entry.target.nodes]
     shown = {status.target for status in (*part.targets, *coming)}
-    at: dict[str, list[Action]] = {}
-    for action in part.actions:
+    at: dict[str, list[Change]] = {}
+    actions = tuple(item for change in part.actions for item in parts_of(change))
+    for action in actions:
         target = _target(action, homes)
         at.setdefault(target if target in shown else "", []).append(action)
     targets = tuple(
@@ -192,33 +171,29 @@ def _driver(snapshot: Snapshot, part: DriverPlan) -> DriverSummary:
     return DriverSummary(
         driver=part.driver,
         targets=targets,
-        actions=part.actions,
+        actions=actions,
         others=tuple(at.get("", ())),
         unknown=part.unknown,
         ahead=ahead,
     )
 
 
-def _target(action: Action, homes: Mapping[str, str]) -> str:
+def _target(action: Change, homes: Mapping[str, str]) -> str:
     """Return the target of an action, empty for the driver as a whole."""
     match action:
         case StartBuild():
             return action.request.target.id
-        case ApplyDaemonSet() | WidenDaemonSet() | PlaceDaemonSet():
+        case ApplyObject() | PatchObject():
             return action.target
-        case ReplacePod() | MoveNode() | LabelNode() | RememberLoaded() | HoldNode() | TaintNode():
+        case PatchNode() | DeleteObject() | RunTask() | EvictPod():
             return homes.get(action.node, "")
-        case StartPod() | DeletePod() | EvictPod():
-            return homes.get(action.node, "")
-        case (
-            CancelBuild() | DiscoverKernels() | DeleteDaemonSet() | SetFinalizer() | MakeConfigMap() | DeleteConfigMap()
-        ):
+        case CancelBuild() | DiscoverKernels():
             return ""
         case _ as never:
             assert_never(never)
 
 
-def _next(status: TargetStatus, actions: Iterable[Action]) -> str:
+def _next(status: TargetStatus, actions: Iterable[Change]) -> str:
     words = counted(actions)
     if words != NOTHING:
         return words

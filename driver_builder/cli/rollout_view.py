@@ -12,6 +12,7 @@ from driver_builder.api.rollout_status import COUNTS, NodeCounts
 from driver_builder.api.status import TargetStatus, previous_targets
 from driver_builder.base.reasons import WITHOUT_DRIVER, TargetState
 from driver_builder.cli import output
+from driver_builder.model.driver_key import DriverKey, driver_key
 from kube_api import names
 from kube_api.text import printable
 
@@ -53,7 +54,7 @@ class RolloutView:
     ``note`` is the message of the condition Ready or Degraded, which says more where no target does.
     """
 
-    driver: str
+    driver: DriverKey
     version: str
     is_paused: bool
     is_observed: bool
@@ -131,7 +132,7 @@ def parse(obj: Json) -> RolloutView:
     annotations = metadata.get("annotations") or {}
     targets = previous_targets(status).values()
     return RolloutView(
-        driver=f"{metadata['namespace']}/{metadata['name']}",
+        driver=driver_key(metadata["namespace"], metadata["name"]),
         version=printable(str((obj.get("spec") or {}).get("version", "?")), 63),
         is_paused=annotations.get(names.PAUSE_ANNOTATION) == "true",
         is_observed=int(status.get("observedGeneration") or 0) >= int(metadata.get("generation") or 1),

@@ -10,7 +10,6 @@ from driver_builder.api.status import TargetStatus
 from driver_builder.base.reasons import WITHOUT_DRIVER, TargetState
 from driver_builder.cli import output
 from driver_builder.cli.rollout_view import Outcome, RolloutView, WaveView
-from driver_builder.model import driver_key
 from kube_api.text import printable
 
 ROW_WIDTHS = (12, 12, 24, 13, 5, 5, 11, 12, 7)
@@ -44,7 +43,7 @@ def rows_of(views: Iterable[RolloutView]) -> dict[Row, Row]:
     """Write a row for each target and each wave, by what it is about."""
     rows: dict[Row, Row] = {}
     for view in views:
-        name = driver_key.split(view.driver)
+        name = (view.driver.namespace, view.driver.name)
         if view.wave is not None:
             rows[(*name, "wave", "-")] = (str(view.wave.nodes), str(view.wave.updated), *_wave_cells(view.wave))
         for target in view.targets:

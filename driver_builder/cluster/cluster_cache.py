@@ -24,7 +24,7 @@ from driver_builder.cluster.read_pods import OwnedPod, read_owned_pod
 from driver_builder.cluster.resource_slices import SliceCache
 from driver_builder.objects import manifests
 from driver_builder.snapshot.inventory import Node, read_node
-from kube_api.client import Client, Object
+from kube_api.client import Collections, Object
 from kube_api.errors import Forbidden
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
 
@@ -44,7 +44,7 @@ class Version:
 class NamespaceCache:
     """What one namespace holds for the controller."""
 
-    def __init__(self, client: Client, namespace: str, specs: SpecCache, clock: Callable[[], float]) -> None:
+    def __init__(self, client: Collections, namespace: str, specs: SpecCache, clock: Callable[[], float]) -> None:
         self.namespace = namespace
         ours = manifests.DRIVER_LABEL
         self.drivers: Follower[DriverContainer] = Follower(
@@ -103,7 +103,7 @@ class ClusterCache:
     """All nodes, and what the given namespaces hold; ``clock`` counts seconds."""
 
     def __init__(
-        self, client: Client, *, namespaces: Iterable[str], clock: Callable[[], float] = time.monotonic
+        self, client: Collections, *, namespaces: Iterable[str], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.specs = SpecCache()
         self.nodes: Follower[Node] = Follower(

@@ -8,11 +8,13 @@ import base64
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
+from driver_builder.api.build_settings import ConfigMapKey, ConfigMapSource, SourceSpec
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.api.driver_spec import ConfigMapKey, ConfigMapSource, DriverSpec, SourceSpec
+from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.base.boundary import contained
 from driver_builder.builds.signing_secrets import SigningSecrets
 from driver_builder.model.build import OwnTemplate, SourceFiles
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.registry.named_objects import ReferenceNotFound, read_config_map, read_text
 from driver_builder.snapshot.snapshot import Certificate, CertificateMissing, Source, SourceMissing
 from kube_api.client import Object, Reader
@@ -26,13 +28,13 @@ class DriverInputs:
         self._files: dict[str, tuple[Object, SourceFiles | SourceMissing]] = {}
         """The files of ConfigMaps, by namespace and name, with the objects that they were read from."""
 
-    def sources(self, drivers: Iterable[DriverContainer]) -> Iterator[tuple[str, Source]]:
+    def sources(self, drivers: Iterable[DriverContainer]) -> Iterator[tuple[DriverKey, Source]]:
         """Give the sources, by driver key."""
         for driver in drivers:
             if isinstance(driver.spec, DriverSpec):
                 yield driver.key, self._source(driver, driver.spec.source)
 
-    def templates(self, drivers: Iterable[DriverContainer]) -> Iterator[tuple[str, OwnTemplate | SourceMissing]]:
+    def templates(self, drivers: Iterable[DriverContainer]) -> Iterator[tuple[DriverKey, OwnTemplate | SourceMissing]]:
         """Give the custom templates, by driver key."""
         for driver in drivers:
             if isinstance(driver.spec, DriverSpec) and driver.spec.build.template_config_map is not None:
@@ -54,7 +56,7 @@ class DriverInputs:
                     ),
                 )
 
-    def sweep(self, sources: Mapping[str, Source]) -> None:
+    def sweep(self, sources: Mapping[DriverKey, Source]) -> None:
         """Forget the files of ConfigMaps that are none of these sources."""
         in_use = set(map(id, sources.values()))
         self._files = {place: known for place, known in self._files.items() if id(known[1]) in in_use}

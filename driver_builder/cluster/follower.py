@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from driver_builder.base import free_memory, telemetry
-from driver_builder.base.backoff import Backoff
+from driver_builder.base.retry import Backoff
 from driver_builder.cluster.collection import Collection, Json, WentBack
-from kube_api.client import Client
+from kube_api.client import Collections
 from kube_api.errors import Gone, KubeApiError, NotFound
 from kube_api.resources import Resource
 
@@ -69,7 +69,7 @@ class Follower(Generic[Value]):
 
     def __init__(
         self,
-        client: Client,
+        client: Collections,
         source: Source,
         read: Callable[[Json], Value | None],
         *,

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 from driver_builder.cluster.read_claims import with_claims
 from driver_builder.cluster.read_node_pods import read_node_pods
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.rollout.next_drains import NextDrains
 from driver_builder.snapshot.snapshot import Snapshot
-from kube_api.client import Client
+from kube_api.client import Collections
 from kube_api.errors import KubeApiError
 
 logger = logging.getLogger(__name__)
@@ -23,12 +24,12 @@ REMEMBERED_SECONDS = 60.0
 class LookAhead:
     """Reads the pods of nodes that could be drained next."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Collections) -> None:
         self._client = client
-        self._known: dict[str, dict[str, tuple[float, bool]]] = {}
+        self._known: dict[DriverKey, dict[str, tuple[float, bool]]] = {}
         """By driver and node, when its pods were read, and whether a drain would wait for some."""
 
-    def drained_last(self, now: float) -> Mapping[str, frozenset[str]]:
+    def drained_last(self, now: float) -> Mapping[DriverKey, frozenset[str]]:
         """Return by driver the nodes that are known to have pods that a drain would wait for."""
         self._known = {
             driver: kept

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from driver_builder.cluster.cluster_cache import ClusterCache, NamespaceCache
-from kube_api.client import Client, Object
+from kube_api.client import Object, Reader
 from kube_api.errors import Forbidden, KubeApiError, NotFound
 from kube_api.resources import CONFIG_MAPS
 
@@ -30,7 +30,7 @@ class NamedContents:
 
     def __init__(
         self,
-        client: Client,
+        client: Reader,
         cache: ClusterCache,
         *,
         seconds: float = 0.0,

@@ -25,6 +25,7 @@ from driver_builder.cluster.read_claims import with_claims
 from driver_builder.cluster.read_daemon_sets import read_plugin_config, read_stray_set
 from driver_builder.cluster.read_node_pods import drained, read_node_pods
 from driver_builder.model.agent_drains import AgentDrains
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.objects import plugin
 from driver_builder.objects.plugin import PluginConfig, PluginSet, StraySet
 from driver_builder.plan.plugin_validation import NextNodes
@@ -35,7 +36,7 @@ from driver_builder.rollout.node_lock import from_the_future
 from driver_builder.snapshot.inventory import held
 from driver_builder.snapshot.node_pods import EvictionRefused, NodePods
 from driver_builder.snapshot.snapshot import DaemonSet, Snapshot
-from kube_api.client import Client
+from kube_api.client import Collections
 from kube_api.errors import Forbidden, NotFound
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, NAMESPACES
 
@@ -55,7 +56,7 @@ class Observer:
 
     def __init__(
         self,
-        client: Client,
+        client: Collections,
         *,
         namespaces: Iterable[str] = (),
         cache: ClusterCache | None = None,
@@ -127,10 +128,7 @@ class Observer:
             daemon_sets=daemon_sets,
             pods=found.pods,
             orphaned_pods=found.orphaned,
-            unload_pods=found.unload_pods,
-            validation_pods=found.validation_pods,
-            proof_pods=found.proof_pods,
-            pull_pods=found.pull_pods,
+            tasks=found.tasks,
             plugin_sets=plugin_sets,
             plugin_pods=found.plugin_pods,
             plugin_configs=dict(self._plugin_configs(drivers, plugin_sets)),
@@ -138,7 +136,6 @@ class Observer:
             plugin_accounts=self._accounts.read(drivers),
             node_slices=node_slices,
             slices_unread=slices_unread,
-            plugin_validation_pods=found.plugin_validation_pods,
             terminating_namespaces=frozenset(self._terminating(drivers)),
             node_pods=node_pods,
             drained_last=self._look_ahead.drained_last(now),
@@ -188,7 +185,7 @@ class Observer:
 
     def _plugin_configs(
         self, drivers: Iterable[DriverContainer], plugin_sets: Iterable[PluginSet]
-    ) -> Iterator[tuple[str, PluginConfig]]:
+    ) -> Iterator[tuple[DriverKey, PluginConfig]]:
         """Read the ConfigMaps of device plugins that are wanted, or were."""
         known = {item.driver for item in plugin_sets}
         for driver in drivers:
@@ -203,7 +200,7 @@ class Observer:
 
     def _plugin_strays(
         self, drivers: Iterable[DriverContainer], plugin_sets: Iterable[PluginSet]
-    ) -> Iterator[tuple[str, StraySet]]:
+    ) -> Iterator[tuple[DriverKey, StraySet]]:
         """Read the DaemonSets with the names of plugins' that are wanted and not there: somebody else may have one.
 
         It is asked when the driver or its DaemonSet has changed, and otherwise from time to time: an apply that makes

@@ -8,14 +8,13 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.base.persistent import Pieces
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.read_pods import OwnedPod
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.proofs import with_proof
 from driver_builder.objects.plugin import PluginPod
 from driver_builder.snapshot.by_driver import NO_PODS, PodsByDriver, PodsOfDriver
 from driver_builder.snapshot.snapshot import DaemonSet, DriverPod, OrphanedPod
-from driver_builder.tasks.proof_pod import ProofPod
-from driver_builder.tasks.pull_pod import PullPod
-from driver_builder.tasks.unload_pod import UnloadPod
-from driver_builder.tasks.validation_pod import ValidationPod
+from driver_builder.tasks.node_task import NodeTask
+from driver_builder.tasks.proof_pod import PROOF
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,12 +23,8 @@ class Pods:
 
     pods: PodsByDriver
     orphaned: tuple[OrphanedPod, ...]
-    unload_pods: tuple[UnloadPod, ...]
-    validation_pods: tuple[ValidationPod, ...]
-    pull_pods: tuple[PullPod, ...]
-    proof_pods: tuple[ProofPod, ...] = ()
+    tasks: tuple[NodeTask, ...]
     plugin_pods: tuple[PluginPod, ...] = ()
-    plugin_validation_pods: tuple[ValidationPod, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +34,8 @@ class _Piece:
     owned: tuple[OwnedPod, ...]
     pods: tuple[DriverPod, ...]
     orphaned: tuple[OrphanedPod, ...]
-    own: tuple[OwnedPod, ...]
-    """Unload, validation, proof and pull pods."""
+    tasks: tuple[tuple[str, NodeTask], ...]
+    """Each with its owner's uid."""
     plugins: tuple[PluginPod, ...]
 
 
@@ -52,7 +47,7 @@ class _Group:
     pieces: tuple[_Piece, ...] = ()
     pods: PodsOfDriver = NO_PODS
     orphaned: tuple[OrphanedPod, ...] = ()
-    own: tuple[OwnedPod, ...] = ()
+    tasks: tuple[tuple[str, NodeTask], ...] = ()
     plugins: tuple[PluginPod, ...] = ()
 
 
@@ -63,14 +58,14 @@ class PodReader:
     """Sorts the pods of a cache, and again only the pieces that changed."""
 
     def __init__(self) -> None:
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[DriverKey, _Group] = {}
         self._owners: frozenset[str] = frozenset()
         """The DaemonSets that they were sorted by."""
         self._plugins: tuple[list[tuple[PluginPod, ...]], tuple[PluginPod, ...]] = ([], ())
         """The pods of plugins by group, and all of them."""
-        self._proven: dict[str, PodsOfDriver] = {}
+        self._proven: dict[DriverKey, PodsOfDriver] = {}
         """By driver, pods with the reports of their proof pods."""
-        self._joins: dict[str, tuple[DriverPod, tuple[ProofPod, ...], DriverPod]] = {}
+        self._joins: dict[str, tuple[DriverPod, tuple[NodeTask, ...], DriverPod]] = {}
         """By uid, a pod, its proof pods, and the pod with their report: while they are the same, so is it."""
 
     def read(self, cache: ClusterCache, drivers: Iterable[DriverContainer], daemon_sets: Iterable[DaemonSet]) -> Pods:
@@ -78,20 +73,17 @@ class PodReader:
         uids = {driver.key: driver.uid for driver in drivers}
         owners = frozenset(item.uid for item in daemon_sets)
         changed, self._owners = owners ^ self._owners, owners
-        found = {driver: owned for item in cache.namespaces for driver, owned in item.pods.collection.groups().items()}
+        found = {
+            DriverKey(key): owned for item in cache.namespaces for key, owned in item.pods.collection.groups().items()
+        }
         self._groups = {driver: self._group(driver, owned, changed) for driver, owned in sorted(found.items())}
-        own = [item.pod for group in self._groups.values() for item in group.own
-               if item.owner == uids.get(item.pod.driver)]  # fmt: skip
-        proofs = tuple(pod for pod in own if isinstance(pod, ProofPod))
+        tasks = tuple(task for group in self._groups.values() for owner, task in group.tasks
+                      if owner == uids.get(task.driver))  # fmt: skip
         return Pods(
-            pods=PodsByDriver(self._with_proofs(proofs)),
-            proof_pods=proofs,
+            pods=PodsByDriver(self._with_proofs(task for task in tasks if task.kind == PROOF.name)),
             orphaned=tuple(pod for group in self._groups.values() for pod in group.orphaned),
-            unload_pods=tuple(pod for pod in own if isinstance(pod, UnloadPod)),
-            validation_pods=tuple(pod for pod in own if isinstance(pod, ValidationPod) and not pod.of_plugin),
+            tasks=tasks,
             plugin_pods=self._plugin_pods(),
-            plugin_validation_pods=tuple(pod for pod in own if isinstance(pod, ValidationPod) and pod.of_plugin),
-            pull_pods=tuple(pod for pod in own if isinstance(pod, PullPod)),
         )
 
     def _plugin_pods(self) -> tuple[PluginPod, ...]:
@@ -101,11 +93,11 @@ class PodReader:
             self._plugins = (groups, tuple(chain.from_iterable(groups)))
         return self._plugins[1]
 
-    def _with_proofs(self, proofs: tuple[ProofPod, ...]) -> dict[str, PodsOfDriver]:
+    def _with_proofs(self, proofs: Iterable[NodeTask]) -> dict[DriverKey, PodsOfDriver]:
         """Return the pods of each driver, those that proof pods prove with what these report."""
-        found: dict[str, dict[str, list[ProofPod]]] = {}
+        found: dict[DriverKey, dict[str, list[NodeTask]]] = {}
         for proof in proofs:
-            found.setdefault(proof.driver, {}).setdefault(proof.of_pod, []).append(proof)
+            found.setdefault(proof.driver, {}).setdefault(proof.subject, []).append(proof)
         self._proven, before = {}, self._proven
         self._joins, joins = {}, self._joins
         pods = {driver: group.pods for driver, group in self._groups.items() if group.pods}
@@ -117,8 +109,8 @@ class PodReader:
     def _joined(
         self,
         piece: tuple[DriverPod, ...],
-        proofs: Mapping[str, list[ProofPod]],
-        before: Mapping[str, tuple[DriverPod, tuple[ProofPod, ...], DriverPod]],
+        proofs: Mapping[str, list[NodeTask]],
+        before: Mapping[str, tuple[DriverPod, tuple[NodeTask, ...], DriverPod]],
     ) -> tuple[DriverPod, ...]:
         if not any(pod.uid in proofs for pod in piece):
             return piece
@@ -127,8 +119,8 @@ class PodReader:
     def _join(
         self,
         pod: DriverPod,
-        proofs: tuple[ProofPod, ...],
-        before: tuple[DriverPod, tuple[ProofPod, ...], DriverPod] | None,
+        proofs: tuple[NodeTask, ...],
+        before: tuple[DriverPod, tuple[NodeTask, ...], DriverPod] | None,
     ) -> DriverPod:
         if not proofs:
             return pod
@@ -137,7 +129,7 @@ class PodReader:
         self._joins[pod.uid] = before
         return before[2]
 
-    def _group(self, driver: str, owned: Pieces[OwnedPod], changed: frozenset[str]) -> _Group:
+    def _group(self, driver: DriverKey, owned: Pieces[OwnedPod], changed: frozenset[str]) -> _Group:
         """Sort the pods of a group; ``changed`` are the DaemonSets that came or went."""
         known = self._groups.get(driver, _NOTHING)
         if known.owned is owned and not changed:
@@ -150,7 +142,7 @@ class PodReader:
             pieces,
             pods=PodsOfDriver.of(Pieces(tuple([piece.pods for piece in pieces])), known.pods),
             orphaned=tuple(pod for piece in pieces for pod in piece.orphaned),
-            own=tuple(item for piece in pieces for item in piece.own),
+            tasks=tuple(item for piece in pieces for item in piece.tasks),
             plugins=tuple(pod for piece in pieces for pod in piece.plugins),
         )
 
@@ -164,6 +156,6 @@ def _piece(owned: tuple[OwnedPod, ...], owners: frozenset[str]) -> _Piece:
         orphaned=tuple(
             OrphanedPod(driver=pod.driver, node=pod.node) for owner, pod in of_drivers if owner not in owners
         ),
-        own=tuple(item for item in owned if not isinstance(item.pod, DriverPod | PluginPod)),
+        tasks=tuple((item.owner, item.pod) for item in owned if isinstance(item.pod, NodeTask)),
         plugins=tuple(item.pod for item in owned if isinstance(item.pod, PluginPod)),
     )

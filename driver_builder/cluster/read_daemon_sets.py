@@ -6,13 +6,13 @@ from driver_builder.base.boundary import contained
 from driver_builder.cluster.read_metadata import (
     Json,
     controller_of,
-    driver_key,
+    driver_of,
     expected_modules,
     needed_modules,
     place,
 )
-from driver_builder.model.driver_key import split
 from driver_builder.objects import manifests, plugin, slots, vendor_pod
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.plugin import PluginConfig, PluginSet, StraySet
 from driver_builder.objects.slots import Slot
 from driver_builder.snapshot.snapshot import DaemonSet
@@ -42,7 +42,7 @@ def read_plugin_set(obj: Json) -> PluginSet:
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
-        driver=driver_key(metadata),
+        driver=driver_of(metadata),
         spec=obj["spec"],
         resource=(metadata.get("annotations") or {}).get(plugin.RESOURCE_ANNOTATION, ""),
         written=tuple(
@@ -66,7 +66,7 @@ def read_plugin_config(obj: Json, owner: str) -> PluginConfig:
     """Read the ConfigMap of a device plugin; ``owner`` is the uid of the driver that should control it."""
     return PluginConfig(
         uid=obj["metadata"]["uid"],
-        text=str((obj.get("data") or {}).get(plugin.CONFIG_KEY, "")),
+        digest=plugin.config_digest(str((obj.get("data") or {}).get(plugin.CONFIG_KEY, ""))),
         is_own=controller_of(obj).get("uid") == owner,
     )
 
@@ -80,8 +80,8 @@ def read_daemon_set(obj: Json) -> DaemonSet:
     selector = pod_spec.get("nodeSelector") or {}
     basis, kept = manifests.parse_kept(annotations)
     target, slot = slots.parse_name(metadata["labels"].get(manifests.TARGET_LABEL, ""))
-    driver = driver_key(metadata)
-    label = names.wave_label(*split(driver))
+    driver = driver_of(metadata)
+    label = driver_keys(driver).wave
     return DaemonSet(
         namespace=metadata["namespace"],
         name=metadata["name"],

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from driver_builder.base.memo import remembers_texts
+from driver_builder.model.driver_key import DriverKey, driver_key
 from driver_builder.objects import manifests
 
 Json = dict[str, Any]
@@ -17,9 +18,9 @@ def place(obj: Json) -> str:
     return f"{metadata.get('namespace')}/{metadata.get('name')}"
 
 
-def driver_key(metadata: Json) -> str:
+def driver_of(metadata: Json) -> DriverKey:
     """Name the driver that an object of ours is labelled with."""
-    return shared(f"{metadata['namespace']}/{metadata['labels'][manifests.DRIVER_LABEL]}")
+    return driver_key(metadata["namespace"], metadata["labels"][manifests.DRIVER_LABEL])
 
 
 def shared(text: str) -> str:

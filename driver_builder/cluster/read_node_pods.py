@@ -8,7 +8,7 @@ from driver_builder.cluster.read_metadata import controller_of, place
 from driver_builder.rollout.draining import draining_of
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.node_pods import NodePod, NodePods
-from kube_api.client import Client
+from kube_api.client import Collections
 from kube_api.errors import Forbidden
 from kube_api.resources import DAEMON_SETS, PODS
 from kube_api.text import printable
@@ -31,7 +31,7 @@ def drained(nodes: Iterable[Node], drivers: Iterable[str]) -> tuple[str, ...]:
 
 
 def read_node_pods(
-    client: Client, nodes: Iterable[str], ours: Set[tuple[str, str]] = frozenset()
+    client: Collections, nodes: Iterable[str], ours: Set[tuple[str, str]] = frozenset()
 ) -> Mapping[str, NodePods]:
     """List the pods of each node; where that is not allowed, say so.
 

@@ -14,7 +14,7 @@ from driver_builder.cluster import resource_api
 from driver_builder.cluster.collection import Json
 from driver_builder.cluster.follower import Follower, Source, Stopping
 from driver_builder.snapshot.resource_slices import NodeSlice, SlicesUnread, read_slice
-from kube_api.client import Client
+from kube_api.client import Collections
 from kube_api.errors import KubeApiError, NotFound, Unreachable
 from kube_api.resources import RESOURCE_SLICES
 
@@ -32,7 +32,7 @@ Known = Mapping[str, Sequence[NodeSlice]]
 class SliceCache:
     """Knows the slices of the DRA drivers that are plugins; ``clock`` counts seconds."""
 
-    def __init__(self, client: Client, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, client: Collections, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
         self._clock = clock
         self._drivers: frozenset[str] = frozenset()

@@ -10,9 +10,9 @@ import threading
 import time
 
 from driver_builder.base import free_memory, telemetry
-from driver_builder.base.backoff import Backoff
 from driver_builder.base.boundary import contained
 from driver_builder.base.errors import InternalError
+from driver_builder.base.retry import Backoff
 from driver_builder.base.telemetry import Heartbeat
 from driver_builder.controller.reconcile import Reconciler
 from kube_api.errors import KubeApiError

@@ -6,7 +6,7 @@ it, names it, and tries again. It is in memory alone: after a restart the next t
 
 import logging
 
-from driver_builder.nodes.actions import EvictPod
+from driver_builder.nodes.changes import EvictPod
 from driver_builder.snapshot.node_pods import EvictionRefused
 from kube_api.client import Writer
 from kube_api.errors import Conflict, Forbidden, KubeApiError, NotFound, Unreachable

@@ -1,51 +1,18 @@
-"""What the controller writes to Nodes, for an admission policy. Pure.
+"""What the controller writes to Nodes, for an admission policy: its keys in the table, and those of others. Pure.
 
-Labels that say which driver is proven and which stages follow, which image a node gets in a wave and which kernel it
-may boot; third parties' labels, where these are honoured; and annotations that say in which boot it was proven, what is
-loaded, how validations ended, who works there, and what became of a drain that a device agent asked for. While a driver
-is replaced or not proven yet: our taints. While it is replaced: labels that keep the DaemonSets of others away, and
-those of drivers that depend on it. On nodes outside its selector: the label that keeps its own pods away. Everything
-else in ``spec``, and ``status``, is never written.
+Others' are third parties' labels, where these are honoured, and the labels by which operators deploy. Everything else
+in ``spec``, and ``status``, is never written.
 """
 
 from textwrap import indent
 
-from driver_builder.api.rollout_settings import PAUSE_LABEL
+from driver_builder.api.spec_rules import PAUSE_LABEL
 from driver_builder.model import third_party_labels
-from driver_builder.objects import loaded, validated
-from driver_builder.objects.stage_labels import Stage
-from driver_builder.prebuild import upgrade_labels
+from driver_builder.objects.node_keys import NODE_KEYS, Kind, Writer
 from feature_rules.keys.label_policy import keys_of_namespaces, label_keys
-from kube_api.names import (
-    DRAIN_REQUEST_ANNOTATION,
-    DRAIN_STATE_ANNOTATION,
-    DRAINING_ANNOTATION,
-    GROUP,
-    LOCK_ANNOTATION,
-    PENDING_PREFIX,
-    UPGRADING_TAINT,
-    YIELDING_ANNOTATION,
-)
-from kube_api.node_policy import Keys, NodeRights, any_of, literal, matches, text_list
+from kube_api.node_policy import Keys, NodeRights, any_of, matches, text_list
 
-PROGRAM = "driver-builder"
-
-_READY = f"{literal(GROUP)}/[^/]+[.]ready$"
-_WAVE = f"{literal(GROUP)}/[^/]+[.]wave$"
-_YIELD = f"{literal(GROUP)}/[^/]+[.]yield$"
-_READY_FOR = f"{literal(upgrade_labels.PREFIX)}[^/]+$"
-_STAGES = f"{literal(GROUP)}/[^/]+[.]({'|'.join(Stage)})$"
-_STAGE_RECORDS = f"{literal(GROUP)}/[^/]+[.]({Stage.RUN}|{Stage.PLUG}|{Stage.PLGOK})$"
-_LOADED = f"{literal(loaded.PREFIX)}[^/]+$"
-_VALIDATED = f"{literal(validated.PREFIX)}[^/]+$"
-_LOCK = f"{literal(LOCK_ANNOTATION)}$"
-_DRAINING = f"{literal(DRAINING_ANNOTATION)}$"
-_DRAIN_STATE = f"{literal(DRAIN_STATE_ANNOTATION)}$"
-_DRAIN_REQUEST = f"{literal(DRAIN_REQUEST_ANNOTATION)}$"
-_YIELDING = f"{literal(YIELDING_ANNOTATION)}$"
-_PENDING = f"{literal(PENDING_PREFIX)}[^/]+$"
-_PENDING_TAINT = f"{literal(GROUP)}/[^/.]+[.][^/]+$"
-_PAUSE = f"{PAUSE_LABEL}$"
+PROGRAM = Writer.BUILDER.value
 
 
 def _of_third_parties(keys: str) -> str:
@@ -60,17 +27,23 @@ _THIRD_PARTIES = Keys(
 
 def node_rights(*, third_parties: bool) -> NodeRights:
     """Return what the controller may change of any Node; ``third_parties`` says whether it sets their labels."""
-    own = matches(_READY, _WAVE, _YIELD, _STAGES, _READY_FOR, _PAUSE)
+    own = matches(*_written(Kind.LABEL), f"{PAUSE_LABEL}$")
     labels = Keys(own, own)
     if third_parties:
         labels = Keys(any_of(own, _THIRD_PARTIES.change), any_of(own, _THIRD_PARTIES.remove))
-    own_annotations = (_READY, _STAGE_RECORDS, _LOADED, _VALIDATED, _LOCK, _DRAINING, _DRAIN_STATE, _YIELDING, _PENDING)
-    annotations = matches(*own_annotations)
-    taints = matches(f"{literal(UPGRADING_TAINT)}$", _PENDING_TAINT)
+    annotations, taints = _written(Kind.ANNOTATION), matches(*_written(Kind.TAINT))
     return NodeRights(
         program=PROGRAM,
         labels=labels,
         # A request that a device agent has left goes with the lock that it left.
-        annotations=Keys(annotations, matches(*own_annotations, _DRAIN_REQUEST)),
+        annotations=Keys(matches(*annotations), matches(*annotations, *_removed(Kind.ANNOTATION))),
         taints=Keys(taints, taints),
     )
+
+
+def _written(kind: Kind) -> tuple[str, ...]:
+    return tuple(row.pattern for row in NODE_KEYS if row.kind is kind and Writer.BUILDER in row.writers)
+
+
+def _removed(kind: Kind) -> tuple[str, ...]:
+    return tuple(row.pattern for row in NODE_KEYS if row.kind is kind and Writer.BUILDER in row.removers)

@@ -15,6 +15,7 @@ from functools import partial
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.base.boundary import contained
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Absent, ImageState, Invalid, NotAsked, Present
 from driver_builder.model.images import ImageRef
 from driver_builder.prebuild.prebuild import images_ahead
@@ -46,9 +47,9 @@ class _Given:
 class _Together:
     """The images of all drivers, as a snapshot has them, and what they were put together of."""
 
-    states: Mapping[str, States]
+    states: Mapping[DriverKey, States]
     images: States
-    images_of: Mapping[str, States]
+    images_of: Mapping[DriverKey, States]
 
 
 class ImageReader:
@@ -97,7 +98,7 @@ class ImageReader:
         together = self._together
         return replace(snapshot, images=together.images, images_of=together.images_of, pushed=self._pushed())
 
-    def _of_nodes(self, snapshot: Snapshot, resolved: Mapping[str, Resolved]) -> Iterator[tuple[str, States]]:
+    def _of_nodes(self, snapshot: Snapshot, resolved: Mapping[str, Resolved]) -> Iterator[tuple[DriverKey, States]]:
         """Give the states of the images of drivers' nodes, by driver key: the same object while they are the same."""
         self._given = {key: given for key, given in self._given.items() if resolved.get(key) is given.resolved}
         for driver in snapshot.drivers:
@@ -140,10 +141,10 @@ class ImageReader:
         )
 
 
-def _together(states: Mapping[str, States]) -> _Together:
+def _together(states: Mapping[DriverKey, States]) -> _Together:
     """Put the images of all drivers together: where two drivers are told different things, apart."""
     images: dict[ImageRef, ImageState] = {}
-    images_of: dict[str, dict[ImageRef, ImageState]] = {}
+    images_of: dict[DriverKey, dict[ImageRef, ImageState]] = {}
     for key, own in states.items():
         for image, state in _complete(own).items():
             if images.setdefault(image, state) != state:

@@ -8,10 +8,9 @@ from dataclasses import replace
 
 from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.cluster.observe import Observer
-from driver_builder.controller.execute import Executor, FailedAction
+from driver_builder.controller.execute import Executor, FailedChange
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.report import Reporter
-from driver_builder.model import driver_key
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.plan.plan import Plan, plan
 from driver_builder.plan.plan_memory import PlanMemory
@@ -74,22 +73,20 @@ class Reconciler:
         if self._changes() != before:
             self._again()
         # The status of a driver whose action got no answer would wait as long.
-        skipped = {owners.get(id(item.action), "") for item in failed if isinstance(item.error, Unreachable)}
+        skipped = {item.owner for item in failed if isinstance(item.error, Unreachable)}
         skipped.update(unwritten)
         if self._is_stopping():
             return None
         # Also without new builds: while they are suspended, one is tried now and then.
         self._builds.dispatch()
         reported = replace(decided, drivers=tuple(part for part in decided.drivers if part.driver.key not in skipped))
-        unwritten |= self._reporter.report(reported, refusals=refusals(owners, failed), now=snapshot.now)
+        unwritten |= self._reporter.report(reported, refusals=refusals(failed), now=snapshot.now)
         for part in reported.drivers:
             if part.driver.key not in unwritten:
                 self._builds.forget(part.failures)
         known = {driver.key for driver in snapshot.drivers}
         # Which drivers a namespace has that may not be read is not known.
-        self._builds.forget_drivers(
-            lambda key: key not in known and driver_key.namespace_of(key) not in snapshot.forbidden
-        )
+        self._builds.forget_drivers(lambda key: key not in known and key.namespace not in snapshot.forbidden)
         self._needed(snapshot, resolved)
         for error in (*(item.error for item in failed), *unwritten.values()):
             if isinstance(error, KubeApiError) and error.is_temporary and not self._is_stopping():
@@ -111,21 +108,19 @@ def decide(
 
 
 def owners_of(decided: Plan) -> dict[int, str]:
-    """Map each action, by its ``id``, to the key of its driver: some hold whole manifests, which have no hash."""
+    """Map each change, by its ``id``, to the key of its driver: some hold whole manifests, which have no hash."""
     return {id(action): part.driver.key for part in decided.drivers for action in part.actions}
 
 
-def refusals(owners: Mapping[int, str], failed: Iterable[FailedAction]) -> dict[str, str]:
-    """Return for each driver which of its actions was refused for good, and how many more were: of a fleet, thousands.
+def refusals(failed: Iterable[FailedChange]) -> dict[str, str]:
+    """Return for each driver which of its changes was refused for good, and how many more were: of a fleet, thousands.
 
-    ``owners`` are those of :func:`owners_of`.
+    The cancelling of a build that no driver needs any more has no owner.
     """
-    refused: dict[str, list[FailedAction]] = {}
+    refused: dict[str, list[FailedChange]] = {}
     for item in failed:
-        # The cancelling of a build that no driver needs any more has no owner.
-        owner = owners.get(id(item.action))
-        if owner is not None and not item.error.is_temporary:
-            refused.setdefault(owner, []).append(item)
+        if item.owner and not item.error.is_temporary:
+            refused.setdefault(item.owner, []).append(item)
     return {
         driver: f"{items[0]} (and {len(items) - 1} more)" if len(items) > 1 else str(items[0])
         for driver, items in refused.items()

@@ -17,7 +17,7 @@ from driver_builder.base.errors import InternalError
 from driver_builder.base.reasons import Reason
 from driver_builder.controller import events
 from driver_builder.controller.silence import STRIKES, Silence
-from driver_builder.nodes.actions import Action, TakeNode
+from driver_builder.nodes.changes import Change, takes_driver
 from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.plan.plan import Plan
 from kube_api.client import Writer
@@ -189,8 +189,8 @@ def _path(driver: DriverContainer) -> str:
     return DRIVER_CONTAINERS.path(namespace=driver.namespace, name=driver.name, subresource="status")
 
 
-def _is_noted(action: Action) -> bool:
-    return isinstance(action, TakeNode) and action.noted
+def _is_noted(action: Change) -> bool:
+    return takes_driver(action) and action.noted
 
 
 def _without_noted(part: DriverPlan) -> DriverPlan:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from functools import partial
 
 from driver_builder.base import telemetry
-from driver_builder.base.backoff import Backoff
 from driver_builder.base.boundary import contained
 from driver_builder.base.errors import InternalError
+from driver_builder.base.retry import Backoff
 
 MAX_ENDS, WITHIN_SECONDS = 3, 60.0
 """A thread that ends so often within so long cannot live: the process ends, its container is started anew."""

@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from driver_builder.base.backoff import Backoff
+from driver_builder.base.retry import Backoff
 from kube_api.errors import KubeApiError
 
 

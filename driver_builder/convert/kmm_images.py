@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import re2
 
-from driver_builder.api import driver_spec
+from driver_builder.api.mapping_settings import compiled
 from driver_builder.model import images
 
 _VARIABLE = re.compile(r"\$(?:\{(?P<braced>[A-Za-z0-9_]*)\}|(?P<plain>[A-Za-z_][A-Za-z0-9_]*))")
@@ -85,6 +85,6 @@ def whole(regexp: str) -> str:
 def matches(regexp: str, kernel: str) -> bool:
     """Return whether KMM's expression matches a kernel; one that is not an expression matches none."""
     try:
-        return driver_spec.compiled(whole(regexp)).fullmatch(trimmed(kernel)) is not None
+        return compiled(whole(regexp)).fullmatch(trimmed(kernel)) is not None
     except re2.error:
         return False

@@ -14,6 +14,7 @@ from threading import Event
 from typing import Protocol, assert_never, runtime_checkable
 
 from driver_builder.model import defaults
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.userspace import Userspace
@@ -156,7 +157,7 @@ class BuildRequest:
     templates of other distributions have their tools, empty for ours.
     """
 
-    driver: str
+    driver: DriverKey
     version: str
     target: KernelTarget
     template: str

@@ -34,7 +34,11 @@ _REFERENCE = re.compile(
     r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})|@(?P<digest>sha256:[0-9a-f]{64}))"
 )
 """Source: the grammar of the distribution specification; what passes can stand in a URL and in a manifest."""
-_HUB = "docker.io"
+COMPONENT = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
+"""What stands between the slashes of a repository."""
+DOCKER_HUB = "docker.io"
+DOCKER_HUB_REGISTRY = "registry-1.docker.io"
+DOCKER_HUB_HOSTS = frozenset({DOCKER_HUB, "index.docker.io", DOCKER_HUB_REGISTRY})
 _NO_TAG_CHARACTER = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -102,7 +106,7 @@ def wrong_registry(name: str) -> str:
         return ""
     return (
         "names no registry, and nodes would pull it from Docker Hub: write the registry's host with a dot or a port, "
-        f"or {_HUB}/{name} for that one"
+        f"or {DOCKER_HUB}/{name} for that one"
     )
 
 

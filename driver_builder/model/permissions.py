@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from driver_builder.model import quantities
-from driver_builder.model.images import is_registry
+from driver_builder.model.images import COMPONENT, DOCKER_HUB, DOCKER_HUB_HOSTS, is_registry
 from driver_builder.model.setting import Group, Setting
 from kube_api import names
 
@@ -22,14 +22,11 @@ MAX_NAMESPACE = 63
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _DOMAIN = rf"{_LABEL}(?:\.{_LABEL})*"
-_COMPONENT = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
 _PORT = r":(?P<port>[1-9][0-9]{0,4})"
 _LAST_PORT = 65535
 _HOST = re.compile(rf"(?:\*\.)?{_DOMAIN}(?:{_PORT})?")
-_REPOSITORY = re.compile(rf"{_DOMAIN}(?:{_PORT})?/(?:\*|{_COMPONENT}(?:/{_COMPONENT})*(?:/\*)?)")
+_REPOSITORY = re.compile(rf"{_DOMAIN}(?:{_PORT})?/(?:\*|{COMPONENT}(?:/{COMPONENT})*(?:/\*)?)")
 _SWITCH = {"1": True, "true": True, "0": False, "false": False}
-_HUB = "docker.io"
-_HUB_NAMES = frozenset({_HUB, "index.docker.io", "registry-1.docker.io"})
 _PORTS = {"https": "443", "http": "80"}
 
 
@@ -149,14 +146,14 @@ def _host_and_path(image: str) -> tuple[str, str]:
     """Read an image as engines do: a first part without a dot, a port and capitals is no host."""
     name = image.partition("@")[0]
     first, slash, rest = name.partition("/")
-    host, path = (first, rest) if slash and is_registry(first) else (_HUB, name)
+    host, path = (first, rest) if slash and is_registry(first) else (DOCKER_HUB, name)
     return host, path.partition(":")[0]
 
 
 def _repository(host: str, path: str) -> str:
     """Return ``host/path``, with what engines add to a short name of Docker Hub."""
-    if host.lower() in _HUB_NAMES:
-        return f"{_HUB}/{path if '/' in path or path == '*' else f'library/{path}'}"
+    if host.lower() in DOCKER_HUB_HOSTS:
+        return f"{DOCKER_HUB}/{path if '/' in path or path == '*' else f'library/{path}'}"
     return f"{host.lower()}/{path}"
 
 
@@ -179,7 +176,7 @@ def _checked_repository(word: str) -> str:
         raise ValueError(
             f"{word!r} is not a pattern of repositories: write HOST[:PORT]/PATH for one, HOST[:PORT]/PATH/* for all"
             f" below it or HOST[:PORT]/* for a whole registry, without a tag, and a port from 1 to {_LAST_PORT} (Debian"
-            f" of Docker Hub: {_HUB}/library/debian)"
+            f" of Docker Hub: {DOCKER_HUB}/library/debian)"
         )
     return _repository(host, path)
 

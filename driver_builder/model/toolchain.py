@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 
-from driver_builder.model import driver_key, images
+from driver_builder.model import images
 from driver_builder.model.build import MIRROR_ARG, BuildRequest
 from driver_builder.model.images import ImageRef
 
@@ -30,7 +30,7 @@ def toolchain_key(request: BuildRequest) -> str | None:
         return None
     parts: dict[str, object] = {
         "form": FORM,
-        "namespace": driver_key.namespace_of(request.driver),
+        "namespace": request.driver.namespace,
         "target": request.target.id,
         "recipe": request.recipe,
         "baseImage": request.base_image,

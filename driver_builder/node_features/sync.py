@@ -19,6 +19,7 @@ from driver_builder.api.status import Event
 from driver_builder.base.boundary import contained
 from driver_builder.base.persistent import Pieces, changes, cut
 from driver_builder.base.reasons import Reason
+from driver_builder.base.retry import Retry
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.kept_writes import KeptWrites
 from driver_builder.controller import events
@@ -51,6 +52,7 @@ QUIET_SECONDS = 600.0
 ATTEMPTS = 5
 """How often a node is written without what the API server refused."""
 
+_RETRY = Retry(SETTLE_SECONDS, REPEAT_SECONDS)
 _LABELS = ".metadata.labels."
 
 logger = logging.getLogger(__name__)
@@ -213,7 +215,7 @@ class NodeFeaturesSync:
     def _may_write(self, name: str) -> bool:
         """Return whether a node may be written; one that has to wait is looked at again then."""
         count, last = self._writes_in_a_row(name)
-        pause = min(SETTLE_SECONDS * 2 ** (count - FREE_WRITES), REPEAT_SECONDS) if count >= FREE_WRITES else 0.0
+        pause = _RETRY.by_attempt(count - FREE_WRITES + 1) if count >= FREE_WRITES else 0.0
         wait = last + pause - self._monotonic()
         if wait > 0:
             self._again(name, wait)
@@ -221,8 +223,7 @@ class NodeFeaturesSync:
 
     def _count_write(self, name: str) -> None:
         count, _ = self._writes_in_a_row(name)
-        # More would wait no longer.
-        self._written_in_a_row[name] = (min(count + 1, FREE_WRITES + 10), self._monotonic())
+        self._written_in_a_row[name] = (count + 1, self._monotonic())
 
     def _writes_in_a_row(self, name: str) -> tuple[int, float]:
         now = self._monotonic()

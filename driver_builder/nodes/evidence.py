@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from driver_builder.model.kernels import KERNEL_VERSION
-from driver_builder.objects import fingerprint, load_report, loaded
+from driver_builder.objects import fingerprint, load_report
 from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.node_record import record_of
 from driver_builder.snapshot.snapshot import DaemonSet, DriverPod
 
 
@@ -138,7 +139,7 @@ def place(proven: load_report.LoadReport) -> str:
 
 def is_as_labelled(pod: DriverPod, node: Node, label: str) -> bool:
     """Return whether the modules that a pod proves are those that the Node got with its label, on the same boot."""
-    known = loaded.parse(node.annotations.get(loaded.annotation(pod.driver)))
+    known = record_of(node, pod.driver).loaded
     if pod.proof is None or known is None or node.annotations.get(label) != place(pod.proof):
         return False
     live = {(module.name, module.identity) for module in pod.proof.modules}
@@ -147,9 +148,10 @@ def is_as_labelled(pod: DriverPod, node: Node, label: str) -> bool:
 
 def is_anew(pod: DriverPod, node: Node) -> bool:
     """Return whether a pod has another fingerprint than the one that proved its modules when the Node recorded them."""
-    known = loaded.parse(node.annotations.get(loaded.annotation(pod.driver)))
-    loads = known.loads if known is not None else ()
-    return any(load.target == pod.target and load.fingerprint not in ("", pod.fingerprint) for load in loads)
+    return any(
+        load.target == pod.target and load.fingerprint not in ("", pod.fingerprint)
+        for load in record_of(node, pod.driver).loads
+    )
 
 
 def _is_proven_here(node: Node, label: str) -> bool:

@@ -16,15 +16,15 @@ from itertools import islice
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Strategy
 from driver_builder.api.rollout_status import MAX_REACHED, previous_wave
-from driver_builder.nodes.actions import ApplyDaemonSet, LabelNode
+from driver_builder.nodes.changes import ApplyObject, PatchNode, label_node
 from driver_builder.nodes.kept_modules import may_reload
 from driver_builder.nodes.plan_view import DriverView, TargetPart
 from driver_builder.nodes.pod_loads import load_of
-from driver_builder.objects import loaded, slots
+from driver_builder.objects import slots
 from driver_builder.objects.load_report import LOADED
 from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.objects.slots import Place
-from driver_builder.objects.yielding import OUTSIDE, is_held_out
+from driver_builder.objects.yielding import OUTSIDE
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.snapshot import DaemonSet
 
@@ -34,23 +34,23 @@ MAX_KEPT_OUT = 200
 
 def is_kept_out(view: DriverView, node: Node) -> bool:
     """Return whether the driver's pods are kept from a node because that was outside the selector."""
-    return view.yield_label in node.labels and is_held_out(node.labels, node.annotations, view.driver.key)
+    return view.on(node).is_held_out
 
 
-def keep_out(view: DriverView, node: Node, why: str) -> tuple[LabelNode, ...]:
+def keep_out(view: DriverView, node: Node, why: str) -> tuple[PatchNode, ...]:
     """Keep the driver's pods from a node that none of its DaemonSets selects, also if one does so again."""
-    if view.yield_label in node.labels:
+    if view.on(node).is_kept_away:
         return ()
     return (_label(view, node, OUTSIDE, why),)
 
 
-def let_in(view: DriverView, node: Node, why: str) -> tuple[LabelNode, ...]:
+def let_in(view: DriverView, node: Node, why: str) -> tuple[PatchNode, ...]:
     """Let the driver's pods come to a node from which they were kept."""
     return (_label(view, node, None, why),) if is_kept_out(view, node) else ()
 
 
-def _label(view: DriverView, node: Node, value: str | None, why: str) -> LabelNode:
-    return LabelNode(node=node.name, driver=view.driver.key, label=view.yield_label, version=value, why=why)
+def _label(view: DriverView, node: Node, value: str | None, why: str) -> PatchNode:
+    return label_node(node=node.name, driver=view.driver.key, label=view.keys.yields, value=value, why=why)
 
 
 def waiting(
@@ -91,7 +91,7 @@ def returned(view: DriverView, parts: Iterable[TargetPart]) -> frozenset[str]:
     What a DaemonSet that is being written brings is looked at the next time.
     """
     parts = tuple(parts)
-    written = {action.name for part in parts for action in part.actions if isinstance(action, ApplyDaemonSet)}
+    written = {action.name for part in parts for action in part.actions if isinstance(action, ApplyObject)}
     return frozenset(
         name
         for item in view.wanted
@@ -101,7 +101,7 @@ def returned(view: DriverView, parts: Iterable[TargetPart]) -> frozenset[str]:
 
 def keep_out_exposed(
     view: DriverView, nodes: Iterable[str], item: DaemonSet, left: DaemonSet | None
-) -> tuple[LabelNode, ...]:
+) -> tuple[PatchNode, ...]:
     """Keep pods from the nodes that would lose loaded modules at once if a DaemonSet were for all nodes of its target.
 
     The one that these nodes had is missing: somebody has deleted it, or it cannot be recognized any more. ``left`` is
@@ -122,18 +122,18 @@ def _is_of_left(view: DriverView, node: Node, left: DaemonSet | None) -> bool:
         return False
     is_for_moved = left.slot.place is Place.MOVED
     moved = left.target_label if is_for_moved else slots.name_in(left.target, slots.other(left.slot.name))
-    return (node.labels.get(view.wave_label) == moved) is is_for_moved
+    return (view.on(node).wave == moved) is is_for_moved
 
 
 def _is_exposed(view: DriverView, node: Node, item: DaemonSet) -> bool:
-    if view.yield_label in node.labels:
+    if view.on(node).is_kept_away:
         return False
     return _is_unrecorded(view, node, item.target) or not has_all_of(view, node, item)
 
 
 def _is_recorded(view: DriverView, node: Node) -> bool:
     """Return whether a Node's record says what is loaded on this boot."""
-    known = loaded.parse(node.annotations.get(view.record))
+    known = view.on(node).loaded
     return known is not None and (not known.loads or any(load.is_live(node.boot_id) for load in known.loads))
 
 
@@ -162,7 +162,7 @@ def has_all_of(view: DriverView, node: Node, item: DaemonSet) -> bool:
 
 def _live(view: DriverView, node: Node) -> list[Load]:
     """Return what is loaded on a node, as it records, and as pods have reported since."""
-    record = loaded.parse(node.annotations.get(view.record)) or Loaded()
+    record = view.on(node).loaded or Loaded()
     for pod in view.pods_on(node.name):
         load = load_of(view, node, pod) if pod.proof is not None and not pod.deleting else None
         if load is not None and pod.proof is not None and pod.proof.result == LOADED:
@@ -175,7 +175,7 @@ def _may_come(view: DriverView, node: Node, target: str, written: frozenset[str]
     if not _live(view, node):
         return not _is_unrecorded(view, node, target)
     pair = view.pairs.get(target)
-    item = pair.of_node(node, view.wave_label) if pair is not None else view.daemon_sets.get(target)
+    item = pair.named(view.on(node).wave) if pair is not None else view.daemon_sets.get(target)
     if item is None or item.name in written:
         return False
     # Of a pair one may be missing: the other one's pods come to its own nodes alone.

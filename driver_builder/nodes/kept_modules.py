@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rebuild_status import Rebuilds
 from driver_builder.model.build import ModuleSpec
-from driver_builder.nodes.actions import MoveNode, TakeNode
+from driver_builder.nodes.changes import PatchNode, Taking
 from driver_builder.nodes.evidence import Finding, judge
 from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.objects.slots import Place
@@ -28,12 +28,12 @@ def may_reload(modules: Iterable[ModuleSpec], rebuilds: Rebuilds) -> bool:
     return any(module.parameters for module in modules) or bool(rebuilds.tokens)
 
 
-def is_tidying(action: TakeNode, daemon_sets: Iterable[DaemonSet]) -> bool:
+def is_tidying(action: Taking, daemon_sets: Iterable[DaemonSet]) -> bool:
     """Return whether only the label of a wave that has ended is removed: no pod goes or comes.
 
     One of the driver's DaemonSets may have gone in a wave: the label still says which nodes the other one is for.
     """
-    if not isinstance(action, MoveNode) or action.lets_in:
+    if not isinstance(action, PatchNode) or action.lets_in:
         return False
     return all(item.slot.place is Place.ALL for item in daemon_sets)
 
@@ -63,7 +63,7 @@ class KeptModules:
             may_reload=not isinstance(spec, DriverSpec) or may_reload(spec.module.load_order, part.rebuilds),
         )
 
-    def stay(self, action: TakeNode) -> bool:
+    def stay(self, action: Taking) -> bool:
         """Return whether all modules of the driver on a node stay loaded when it is replaced there."""
         if is_tidying(action, self.daemon_sets.values()):
             return True
@@ -73,12 +73,12 @@ class KeptModules:
             return False
         return all(self._stays(node, pod, self._next(pod, action)) for pod in pods)
 
-    def _next(self, pod: DriverPod, action: TakeNode) -> DaemonSet | None:
+    def _next(self, pod: DriverPod, action: Taking) -> DaemonSet | None:
         """Return the DaemonSet that a node gets the next pod from."""
         pair = self.pairs.get(pod.target)
-        if pair is None or not isinstance(action, MoveNode):
+        if pair is None or not isinstance(action, PatchNode):
             return self.daemon_sets.get(pod.target)
-        return pair.named(action.value)
+        return pair.named(action.moved_to)
 
     def _stays(self, node: Node, pod: DriverPod, item: DaemonSet | None) -> bool:
         is_live = judge(node, pod)[0] in (Finding.WORKS, Finding.SILENT)

@@ -6,23 +6,23 @@ goes. What is wanted may also be what the other one has: after the spec is set b
 """
 
 import json
-from dataclasses import replace
+from typing import Any
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Strategy
-from driver_builder.model import driver_key
-from driver_builder.nodes.actions import Action, DeleteDaemonSet, PlaceDaemonSet
+from driver_builder.nodes.changes import Change, PatchObject, delete_daemon_set
 from driver_builder.nodes.evidence import Finding, is_current, judge
 from driver_builder.nodes.plan_view import DriverView
 from driver_builder.nodes.standing import Lanes, may_work
-from driver_builder.objects import loaded, slots
+from driver_builder.objects import slots
 from driver_builder.objects.fingerprint import is_of_this_form
 from driver_builder.objects.slots import Place, Slot
-from driver_builder.objects.yielding import label_of, yielding_of
+from driver_builder.objects.yielding import yielding_of
 from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.node_record import record_of
 from driver_builder.snapshot.snapshot import DaemonSet
 from driver_builder.targets.desired_target import ImageTarget
-from kube_api import names
+from kube_api.resources import DAEMON_SETS
 
 
 def lanes(
@@ -45,7 +45,7 @@ def lanes(
     named = slots.name_in(existing.target, slot.name)
     # Where the DaemonSet that they name is missing, such labels are of this wave.
     is_missing = existing.slot.place is Place.OTHERS
-    if not is_missing and any(node.labels.get(view.wave_label) == named for node in view.nodes.values()):
+    if not is_missing and any(view.on(node).wave == named for node in view.nodes.values()):
         return Lanes(front=existing, slot=existing.slot, waits=True)
     return Lanes(front=None, slot=slot, spare=existing, front_value=named)
 
@@ -63,8 +63,8 @@ def _is_proven(view: DriverView, node: Node, target: str) -> bool:
     """Return whether a node works with the DaemonSet to which a wave moves nodes, and so do drivers that yielded."""
     item, record = view.daemon_sets[target], yielding_of(node.annotations)
     yielded = record.drivers if record is not None and record.first == view.driver.key else ()
-    are_back = all(_ready_label(key) in node.labels and label_of(key) not in node.labels for key in yielded)
-    if view.driver.ready_label not in node.labels or not are_back:
+    theirs = (record_of(node, key) for key in yielded)
+    if view.on(node).ready is None or not all(it.ready is not None and not it.is_kept_away for it in theirs):
         return False
     return any(
         pod.target == target
@@ -75,16 +75,11 @@ def _is_proven(view: DriverView, node: Node, target: str) -> bool:
     )
 
 
-def _ready_label(driver: str) -> str:
-    return names.ready_label(*driver_key.split(driver))
-
-
-def end(view: DriverView, target: str, left: DaemonSet | None, spent: DaemonSet) -> tuple[Action, ...]:
+def end(view: DriverView, target: str, left: DaemonSet | None, spent: DaemonSet) -> tuple[Change, ...]:
     """End a wave: the DaemonSet that is left is for all nodes, the other one is deleted."""
-    delete = DeleteDaemonSet(namespace=spent.namespace, name=spent.name, uid=spent.uid)
     # First the one that is left: a node that joins has one of them at any moment.
     released = release(view, target, left) if left is not None else ()
-    return (*released, delete)
+    return (*released, delete_daemon_set(spent))
 
 
 def _has_something_to_lose(
@@ -101,8 +96,7 @@ def _has_something_to_lose(
     # A pod that unloads when it ends would do so beside another one.
     if not all(pod.leaves_modules and is_of_this_form(pod.fingerprint) for _, pod in pods):
         return False
-    if any(is_current(pod, existing) and may_work(node, pod, view.driver.ready_label, view.record)
-           for node, pod in pods):  # fmt: skip
+    if any(is_current(pod, existing) and may_work(node, pod) for node, pod in pods):
         return True
     # A node that was outside the selector for a while has kept its modules, and not its pod. Nor has one that is
     # registered anew: where the driver has just worked, that it records nothing proves nothing.
@@ -110,18 +104,17 @@ def _has_something_to_lose(
     has_worked = before is not None and before.ready_nodes > 0
     return any(
         not view.pods_on(node.name)
-        and (is_live(view, node, existing.target) or (has_worked and view.record not in node.annotations))
+        and (is_live(view, node, existing.target) or (has_worked and not view.on(node).is_recorded))
         for node in every
     )
 
 
 def is_live(view: DriverView, node: Node, target: str) -> bool:
     """Return whether a Node records that modules of a target are loaded there on this boot."""
-    known = loaded.parse(node.annotations.get(view.record))
-    return known is not None and any(load.target == target and load.is_live(node.boot_id) for load in known.loads)
+    return any(load.target == target and load.is_live(node.boot_id) for load in view.on(node).loads)
 
 
-def place(view: DriverView, target: str, found: Lanes, written: DaemonSet) -> tuple[Action, ...]:
+def place(view: DriverView, target: str, found: Lanes, written: DaemonSet) -> tuple[Change, ...]:
     """Let each DaemonSet be for its nodes: the new one is made for nodes with its label alone."""
     if found.spare is None:
         return ()
@@ -157,29 +150,44 @@ def placing(
     named: str = "",
     wanted: DaemonSet | None = None,
     beside: DaemonSet | None = None,
-) -> PlaceDaemonSet:
+) -> PatchObject:
     """Return what lets a DaemonSet be for the nodes of a place, and reach what the ``wanted`` one reaches.
+
+    Everything else in it stays, so it goes on with the image of before.
 
     ``beside`` is the other one of the target.
     """
     follows_program = _follows_program(item, beside)
-    action = PlaceDaemonSet(
+    spec: dict[str, Any] = {"affinity": slots.affinity(view.keys.wave, named, place, view.keys.yields)}
+    if wanted is not None and not _reaches_the_same(item, wanted):
+        if selector := {**dict.fromkeys(item.node_selector), **wanted.node_selector}:
+            spec["nodeSelector"] = selector
+        spec["tolerations"] = json.loads(wanted.tolerations)
+    if follows_program is not item.sees_programs:
+        spec["hostPID"] = follows_program or None
+    return PatchObject(
+        resource=DAEMON_SETS,
         namespace=item.namespace,
         name=item.name,
         uid=item.uid,
         target=target,
-        label=view.wave_label,
-        named=named,
-        place=place,
-        yields=view.yield_label,
-        sees_programs=follows_program if follows_program is not item.sees_programs else None,
+        why=f"be for {_PLACES[place]}",
+        body={"spec": {"template": {"spec": spec}}},
     )
-    if wanted is None or _reaches_the_same(item, wanted):
-        return action
-    selector = {**dict.fromkeys(item.node_selector), **wanted.node_selector}
-    return replace(action, node_selector=selector, tolerations=tuple(json.loads(wanted.tolerations)))
 
 
-def release(view: DriverView, target: str, item: DaemonSet) -> tuple[Action, ...]:
+_PLACES = {
+    Place.ALL: "all nodes of its target",
+    Place.MOVED: "the nodes that the wave has moved",
+    Place.OTHERS: "the nodes that the wave has not reached",
+}
+
+
+def is_placing(change: Change) -> bool:
+    """Return whether a change lets a DaemonSet be for the nodes of a place, as :func:`placing` does."""
+    return isinstance(change, PatchObject) and "affinity" in change.body["spec"]["template"]["spec"]
+
+
+def release(view: DriverView, target: str, item: DaemonSet) -> tuple[Change, ...]:
     """Let the DaemonSet that a wave has left be for all nodes, whatever is wanted of it."""
     return () if item.slot.place is Place.ALL else (placing(view, target, item),)

@@ -18,13 +18,13 @@ from driver_builder.nodes.plan_view import DriverView
 from driver_builder.nodes.pod_loads import load_of
 from driver_builder.objects import loaded, validated
 from driver_builder.objects.slots import Place
-from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.by_driver import NO_PODS, PodsOfDriver
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.pairs import Pair
 from driver_builder.snapshot.snapshot import DaemonSet, DriverPod
 from driver_builder.targets.desired_target import BlockedTarget, DesiredTarget, SkippedTarget
+from driver_builder.tasks.kinds import KINDS
 from kube_api.names import SKIP_ROLLOUT_ANNOTATION, YIELDING_ANNOTATION
 
 
@@ -137,7 +137,7 @@ def _special(view: DriverView) -> frozenset[str]:
     conflicts = (name for conflict in view.conflicts for name in conflict.nodes)
     held = inventory.held(view.snapshot.nodes)
     yielding = (node.name for node in held if YIELDING_ANNOTATION in node.annotations)
-    of_pods = view.orphans.union(view.unload_pods, view.validation_pods)
+    of_pods = view.orphans.union(*(tasks for kind, tasks in view.tasks.items() if not KINDS[kind].stays))
     return of_pods.union(view.notes, view.rebuilds.pending, conflicts, yielding)
 
 
@@ -148,14 +148,11 @@ class _Proven:
         self._view = view
         self._daemon_set = daemon_set
         self._special = special
-        self._label = view.driver.ready_label
+        self._keys = view.keys
         is_for_moved = daemon_set.slot.place is Place.MOVED
         self._moved = daemon_set.target_label if is_for_moved else None
-        self._validated = view.validated
-        self._pending_taint, self._pending_record = view.pending_taint, view.pending_record
-        self._yields = view.yield_label
         # Of stages that the spec has no more; of others more is known elsewhere.
-        self._left = () if view.has_stages else tuple(stage_label(view.driver.key, stage) for stage in Stage)
+        self._left = () if view.has_stages else tuple(self._keys.stages.values())
         self._records: dict[tuple[object, ...], tuple[loaded.Around, ...]] = {}
 
     def is_ordinary(self, name: str) -> bool:
@@ -174,28 +171,28 @@ class _Proven:
         if proof is None or pod.contrary is not None or pod.deleting or not pod.ready or node.boot_id != proof.boot_id:
             return False
         if (
-            node.labels.get(self._label) != self._daemon_set.version
-            or annotations.get(self._label) != evidence.place(proof)
+            node.labels.get(self._keys.ready) != self._daemon_set.version
+            or annotations.get(self._keys.ready) != evidence.place(proof)
             or node.kernel_version != proof.kernel
-            or node.labels.get(self._view.wave_label) != self._moved
-            or self._yields in node.labels
+            or node.labels.get(self._keys.wave) != self._moved
+            or self._keys.yields in node.labels
         ):
             return False
-        if self._has_traces(node) or not self._is_validated(annotations.get(self._validated), pod):
+        if self._has_traces(node) or not self._is_validated(annotations.get(self._keys.validated), pod):
             return False
         # By the objects: reading a pod makes equal ones the same.
         face = (id(proof.modules), id(pod.expected), proof.result, proof.kernel, pod.fingerprint, pod.target, pod.slot,
                 pod.leaves_modules, pod.firmware, pod.var_firmware, pod.blacklist, pod.nvidia, pod.asked)  # fmt: skip
         if face not in self._records:
             self._records[face] = self._record(node, pod)
-        text = annotations.get(self._view.record)
+        text = annotations.get(self._keys.loaded)
         return any(record.is_of(text, proof.boot_id) for record in self._records[face])
 
     def _has_traces(self, node: Node) -> bool:
         """Return whether a node has what goes where the driver is proven, or what the spec has no more."""
-        if node.taints and node.has_taint(self._pending_taint):
+        if node.taints and node.has_taint(self._keys.taint):
             return True
-        if self._pending_record in node.annotations and not self._view.validation.taint:
+        if self._keys.tainted in node.annotations and not self._view.validation.taint:
             return True
         return any(key in node.labels or key in node.annotations for key in self._left)
 

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping
 
 from driver_builder.nodes import evidence, validation
-from driver_builder.nodes.actions import LabelNode
+from driver_builder.nodes.changes import PatchNode, label_node
 from driver_builder.nodes.evidence import NodeEvidence
 from driver_builder.nodes.kept_modules import may_reload
 from driver_builder.nodes.plan_view import DriverView, TargetPart
 from driver_builder.nodes.validation import Validation
-from driver_builder.objects import validated
 from driver_builder.snapshot.inventory import Node
 from driver_builder.targets.desired_target import DesiredTarget, SkippedTarget
+from driver_builder.tasks.validation_pod import VALIDATION
 
 
 def evidence_of(view: DriverView, item: DesiredTarget) -> dict[str, NodeEvidence]:
@@ -48,8 +48,8 @@ def validation_of(view: DriverView, node: Node) -> Validation | None:
         view.validation,
         node,
         view.pods_on(node.name),
-        validated.parse(node.annotations.get(view.validated)),
-        view.validation_pods.get(node.name, ()),
+        view.on(node).validated,
+        view.tasks_of(VALIDATION).get(node.name, ()),
         label=view.driver.ready_label,
         daemon_sets=view.daemon_sets,
         may_reload=may_reload(view.modules, view.rebuilds),
@@ -57,10 +57,10 @@ def validation_of(view: DriverView, node: Node) -> Validation | None:
     )
 
 
-def unlabel(view: DriverView) -> list[LabelNode]:
+def unlabel(view: DriverView) -> list[PatchNode]:
     """Remove the ready labels that are no longer true, whatever their target: this needs no valid spec."""
     label = view.driver.ready_label
-    actions: list[LabelNode] = []
+    actions: list[PatchNode] = []
     for node in view.snapshot.nodes:
         if label not in node.labels:
             continue
@@ -73,7 +73,7 @@ def unlabel(view: DriverView) -> list[LabelNode]:
     return actions
 
 
-def relabel(view: DriverView, known: Mapping[str, NodeEvidence], unknown: Iterable[str] = ()) -> list[LabelNode]:
+def relabel(view: DriverView, known: Mapping[str, NodeEvidence], unknown: Iterable[str] = ()) -> list[PatchNode]:
     """Make every node's ready label true.
 
     ``known`` are the nodes of all targets. Those in ``unknown`` are selected and have lost the labels that name
@@ -81,25 +81,25 @@ def relabel(view: DriverView, known: Mapping[str, NodeEvidence], unknown: Iterab
     """
     label = view.driver.ready_label
     nameless = frozenset(unknown)
-    actions: list[LabelNode] = []
+    actions: list[PatchNode] = []
     for node in view.others:
         found = known.get(node.name)
         if found is None and node.name in nameless and label in node.labels:
             found = of_node(view, node)
         if found is None:
             found = NodeEvidence(version=None, why="no driver pod has proven it there")
-        is_same_boot = found.version is None or node.annotations.get(label) == found.proven_on
+        is_same_boot = found.version is None or view.on(node).proven_on == found.proven_on
         if node.labels.get(label) != found.version or not is_same_boot:
             actions.append(_label(view, node, found))
     return actions
 
 
-def _label(view: DriverView, node: Node, found: NodeEvidence) -> LabelNode:
-    return LabelNode(
+def _label(view: DriverView, node: Node, found: NodeEvidence) -> PatchNode:
+    return label_node(
         node=node.name,
         driver=view.driver.key,
         label=view.driver.ready_label,
-        version=found.version,
+        value=found.version,
         why=found.why,
         annotations={view.driver.ready_label: found.proven_on if found.version is not None else None},
     )

@@ -22,22 +22,22 @@ from driver_builder.model.agent_drains import AgentDrains
 from driver_builder.model.build import ModuleSpec
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.loader_privileges import LoaderPrivileges
-from driver_builder.nodes.actions import Action, TakeNode
+from driver_builder.nodes.changes import Change, Taking
 from driver_builder.nodes.evidence import NodeEvidence
 from driver_builder.nodes.settled import Settled
 from driver_builder.nodes.standing import Placed, TargetStanding
-from driver_builder.objects import loaded, validated
+from driver_builder.objects.driver_keys import DriverKeys, driver_keys
 from driver_builder.snapshot import inventory, pairs
 from driver_builder.snapshot.by_driver import PodsOfDriver, of_driver, pods_of
 from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.node_record import NodeRecord, record_of
 from driver_builder.snapshot.pairs import Pair
 from driver_builder.snapshot.snapshot import DaemonSet, DriverPod, FailedBuild, Snapshot, Suspension
 from driver_builder.targets.conflicts import Conflict
 from driver_builder.targets.dependencies import NONE, Dependencies
 from driver_builder.targets.desired_target import DesiredTarget, TemplateVersions
-from driver_builder.tasks.unload_pod import UnloadPod
-from driver_builder.tasks.validation_pod import ValidationPod
-from kube_api import names
+from driver_builder.tasks.node_task import NodeTask
+from driver_builder.tasks.task_kind import TaskKind
 
 DEFAULT_LOADER_IMAGE = "driverwright/loader:latest"
 """The image in the manifests in ``deploy/``; the controller always gets its own by a flag."""
@@ -52,7 +52,7 @@ class PlanSettings:
     are replaced on at most ``max_unavailable_nodes`` at once; 0 is no limit.
     """
 
-    template_versions: TemplateVersions = field(metadata={"document": "recipes"})
+    template_versions: TemplateVersions
     loader_image: str = DEFAULT_LOADER_IMAGE
     loader_privileges: LoaderPrivileges = LoaderPrivileges.PRIVILEGED
     retry_min_seconds: float = defaults.RETRY_MIN_SECONDS
@@ -84,7 +84,7 @@ class WavePart:
     """Nodes that the driver works on, and those where a working driver is replaced next."""
     taken: frozenset[str] = frozenset()
     """Nodes that the wave answers for."""
-    reserve: tuple[TakeNode, ...] = ()
+    reserve: tuple[Taking, ...] = ()
     """What is replaced instead where a budgeted node is held back."""
     drained_last: frozenset[str] = frozenset()
     """Nodes on which a drain would wait for pods: others go first."""
@@ -120,7 +120,7 @@ class DriverPlan(WavePart):
     """
 
     driver: DriverContainer
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Change, ...] = ()
     targets: tuple[TargetStatus, ...] = ()
     rebuilds: Rebuilds
     unknown: Mapping[str, str]
@@ -164,10 +164,8 @@ class DriverView:
     notes: Mapping[str, NodeNote]
     orphans: frozenset[str] = frozenset()
     """Nodes with pods whose DaemonSet is gone."""
-    unload_pods: Mapping[str, list[UnloadPod]] = field(default_factory=dict)
-    """By node."""
-    validation_pods: Mapping[str, list[ValidationPod]] = field(default_factory=dict)
-    """By node."""
+    tasks: Mapping[str, Mapping[str, list[NodeTask]]] = field(default_factory=dict)
+    """By kind and node."""
     conflicts: tuple[Conflict, ...] = ()
     """What the driver must leave to others."""
     resource_kept: Mapping[str, str] = field(default_factory=dict)
@@ -181,8 +179,6 @@ class DriverView:
     rebuilds: Rebuilds = Rebuilds(requests={}, tokens={})  # noqa: RUF009  # a frozen value
     pairs: Mapping[str, Pair] = field(default_factory=dict)
     """By target, both DaemonSets of those in a wave."""
-    record: str = ""
-    """The annotation that records on a Node what is loaded there of the driver."""
     waiting: Mapping[KernelTarget, tuple[str, ...]] = field(default_factory=dict)
     """Ordinary nodes (:mod:`driver_builder.nodes.ordinary`) that a wave has not reached, by target and sorted."""
     others: Sequence[Node] = ()
@@ -199,12 +195,9 @@ class DriverView:
         """Take from a snapshot what concerns one driver."""
         daemon_sets = of_driver(snapshot.daemon_sets, driver.key)
         known_pairs = pairs.pairs(daemon_sets)
-        unload_pods: dict[str, list[UnloadPod]] = {}
-        for unload_pod in sorted(of_driver(snapshot.unload_pods, driver.key), key=lambda item: item.name):
-            unload_pods.setdefault(unload_pod.node, []).append(unload_pod)
-        validation_pods: dict[str, list[ValidationPod]] = {}
-        for validation_pod in of_driver(snapshot.validation_pods, driver.key):
-            validation_pods.setdefault(validation_pod.node, []).append(validation_pod)
+        tasks: dict[str, dict[str, list[NodeTask]]] = {}
+        for task in sorted(of_driver(snapshot.tasks, driver.key), key=lambda item: item.name):
+            tasks.setdefault(task.kind, {}).setdefault(task.node, []).append(task)
         return cls(
             snapshot=snapshot,
             settings=settings,
@@ -215,10 +208,8 @@ class DriverView:
             own_pods=pods_of(snapshot.pods, driver.key),
             before=previous_targets(driver.status),
             orphans=frozenset(pod.node for pod in of_driver(snapshot.orphaned_pods, driver.key)),
-            unload_pods=unload_pods,
-            validation_pods=validation_pods,
+            tasks=tasks,
             notes=previous_notes(driver.status),
-            record=loaded.annotation(driver.key),
             others=snapshot.nodes,
         )
 
@@ -226,27 +217,25 @@ class DriverView:
         """Return the driver's pods on a node, those that stay first."""
         pods = self.own_pods.on(node)
         pair = self.pairs.get(pods[0].target) if self.pairs and pods else None
-        return pods if pair is None or node not in self.nodes else pair.seen_on(self.nodes[node], self.wave_label, pods)
+        return pods if pair is None or node not in self.nodes else pair.seen_on(self.on(self.nodes[node]).wave, pods)
+
+    def tasks_of(self, kind: TaskKind) -> Mapping[str, list[NodeTask]]:
+        """Return the driver's tasks of a kind by node."""
+        return self.tasks.get(kind.name, {})
+
+    def room(self, kind: TaskKind) -> int:
+        """Return how many pods of a kind may start now."""
+        tasks = () if kind.stays else self.tasks_of(kind).values()
+        return max(0, kind.most - sum(task.ended_at is None for found in tasks for task in found))
 
     @property
-    def yield_label(self) -> str:
-        """Return the label of nodes that the driver's pods keep away from."""
-        return names.yield_label(self.driver.namespace, self.driver.name)
+    def keys(self) -> DriverKeys:
+        """The keys that stand on Nodes of the driver."""
+        return driver_keys(self.driver.key)
 
-    @property
-    def wave_label(self) -> str:
-        """Return the label of nodes that a wave has reached."""
-        return names.wave_label(self.driver.namespace, self.driver.name)
-
-    @property
-    def pending_taint(self) -> str:
-        """Return the key of the taint of nodes where the driver is not proven yet."""
-        return names.pending_taint(self.driver.namespace, self.driver.name)
-
-    @property
-    def pending_record(self) -> str:
-        """The annotation that records on a Node for which boot it was tainted."""
-        return names.pending_record(self.driver.namespace, self.driver.name)
+    def on(self, node: Node) -> NodeRecord:
+        """Return what stands on a node of the driver."""
+        return record_of(node, self.driver.key)
 
     def weighed(self, item: DesiredTarget) -> tuple[str, ...]:
         """Return the nodes of a target that are not ordinary: of a fleet hardly any."""
@@ -266,11 +255,6 @@ class DriverView:
     def has_stages(self) -> bool:
         """Whether something follows once the driver is proven; not if the spec is invalid."""
         return isinstance(self.driver.spec, DriverSpec) and self.driver.spec.stages is not None
-
-    @property
-    def validated(self) -> str:
-        """The annotation that records on a Node how the command of the validation ended."""
-        return validated.annotation(self.driver.key)
 
     @property
     def modules(self) -> tuple[ModuleSpec, ...]:
@@ -303,7 +287,7 @@ class TargetPart:
     """
 
     status: TargetStatus
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Change, ...] = ()
     evidence: Mapping[str, NodeEvidence]
     usual: NodeEvidence
     served: frozenset[str] = frozenset()

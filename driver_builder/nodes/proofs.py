@@ -7,17 +7,20 @@ build, it does so by itself: it is proven anew, and its pod is not replaced.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 from driver_builder.base.reasons import Reason
+from driver_builder.base.retry import Retry
 from driver_builder.objects.load_report import CONTRARY, LOADED, LoadReport
 from driver_builder.snapshot.snapshot import DriverPod
-from driver_builder.tasks.proof_pod import Program, ProofPod
+from driver_builder.tasks.node_task import Limits, Next, NodeTask, TaskStep, Wanted, task_step
+from driver_builder.tasks.proof_pod import Program
 
-_RETRY_MIN_SECONDS, _RETRY_MAX_SECONDS = 30.0, 600.0
+_RETRY = Retry(30.0, 600.0)
 
 
-def with_proof(pod: DriverPod, proofs: Iterable[ProofPod]) -> DriverPod:
+def with_proof(pod: DriverPod, proofs: Iterable[NodeTask]) -> DriverPod:
     """Return a driver pod with the newest report of its proof pods; what ``prepare`` has refused stays."""
     program = pod.program
     if program is None or pod.proof is not None:
@@ -36,7 +39,7 @@ def with_proof(pod: DriverPod, proofs: Iterable[ProofPod]) -> DriverPod:
     )
 
 
-def _contrary(program: Program, last: ProofPod) -> LoadReport | None:
+def _contrary(program: Program, last: NodeTask) -> LoadReport | None:
     """Return what ``hold`` found after the proof, on the same boot."""
     held, report = program.held, last.report
     if held is None or report is None or held.boot_id != report.boot_id or held.result not in CONTRARY:
@@ -45,12 +48,12 @@ def _contrary(program: Program, last: ProofPod) -> LoadReport | None:
     return held if is_newer else None
 
 
-def _of(pod: DriverPod, proofs: Iterable[ProofPod]) -> list[ProofPod]:
+def _of(pod: DriverPod, proofs: Iterable[NodeTask]) -> list[NodeTask]:
     """Return the proof pods of a driver pod, the newest last."""
-    return sorted((item for item in proofs if item.of_pod == pod.uid), key=lambda item: (item.created_at, item.name))
+    return sorted((item for item in proofs if item.subject == pod.uid), key=lambda item: (item.created_at, item.name))
 
 
-def _reported(own: Sequence[ProofPod]) -> ProofPod | None:
+def _reported(own: Sequence[NodeTask]) -> NodeTask | None:
     return next((item for item in reversed(own) if item.ended_at is not None and item.report is not None), None)
 
 
@@ -64,39 +67,24 @@ def is_reloading(pod: DriverPod) -> bool:
     return program.started_at > program.proven_at
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Next:
-    """What comes next for one driver pod: proof pods that are ``gone``, and whether another one ``starts``.
+def next_of(pod: DriverPod, proofs: Iterable[NodeTask], boot_id: str | None, now: float) -> TaskStep:
+    """Decide what comes next for a driver pod on a node with this boot id.
 
-    ``before`` is the uid of the newest one, ``due_at`` when another one starts after a failure.
+    Another proof starts beside the newest one: the last report stays until there is another.
     """
-
-    gone: tuple[ProofPod, ...] = ()
-    starts: bool = False
-    before: str = ""
-    due_at: float | None = None
-
-
-def next_of(pod: DriverPod, proofs: Iterable[ProofPod], boot_id: str | None, now: float) -> Next:
-    """Decide what comes next for a driver pod on a node with this boot id."""
-    own = _of(pod, proofs)
-    newest = own[-1] if own else None
-    kept = {item.uid for item in (newest, _reported(own)) if item is not None}
+    own, program = _of(pod, proofs), pod.program
+    kept = {item.uid for item in (*own[-1:], _reported(own)) if item is not None}
     gone = tuple(item for item in own if item.uid not in kept and not item.deleting)
-    program = pod.program
     # One that ends at once may never be seen to run: its proof says after the same time that nothing is live.
     if pod.deleting or program is None or (program.started_at is None and not program.has_ended):
-        return Next(gone=gone)
-    if newest is None:
-        return Next(gone=gone, starts=True)
-    if newest.ended_at is None or newest.deleting or _stands(pod, newest, boot_id):
-        return Next(gone=gone)
-    due_at = _due_at(newest, program.started_at or newest.created_at)
-    is_due = due_at is None or due_at > now + _RETRY_MAX_SECONDS or now >= due_at
-    return Next(gone=gone, starts=is_due, before=newest.uid, due_at=None if is_due else due_at)
+        return TaskStep(next=Next.NOTHING, gone=gone)
+    limits = Limits(retry_at=partial(_retry_at, program=program, now=now))
+    step = task_step(own[-1:], Wanted(subject=pod.uid), now, limits)
+    is_stale = step.task is not None and step.next is Next.TAKE and not _stands(pod, step.task, boot_id)
+    return replace(step, next=Next.START if is_stale or step.next is Next.DELETE else step.next, gone=gone)
 
 
-def _stands(pod: DriverPod, newest: ProofPod, boot_id: str | None) -> bool:
+def _stands(pod: DriverPod, newest: NodeTask, boot_id: str | None) -> bool:
     """Return whether the newest proof is that of this boot, and nothing asks for another one."""
     report = newest.report
     if report is None or report.result != LOADED or boot_id not in (None, report.boot_id):
@@ -104,8 +92,9 @@ def _stands(pod: DriverPod, newest: ProofPod, boot_id: str | None) -> bool:
     return not is_reloading(pod)
 
 
-def _due_at(newest: ProofPod, started_at: float) -> float | None:
+def _retry_at(failed: NodeTask, program: Program, now: float) -> float:
     """Return when a proof that failed is tried again: as long after it as the program had run by then."""
-    if newest.ended_at is None or (newest.report is not None and newest.report.result == LOADED):
-        return None
-    return newest.ended_at + min(_RETRY_MAX_SECONDS, max(_RETRY_MIN_SECONDS, newest.ended_at - started_at))
+    ended_at = failed.ended_at or 0.0
+    at = ended_at + _RETRY.by_elapsed(ended_at - (program.started_at or failed.created_at))
+    # A time that is so far away is of another clock.
+    return at if at <= now + _RETRY.most else now

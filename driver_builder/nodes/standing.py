@@ -9,12 +9,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.evidence import Finding, NodeEvidence, ValidationState, judge
-from driver_builder.objects import loaded
 from driver_builder.objects.load_report import HELD
 from driver_builder.objects.slots import Place, Slot
-from driver_builder.objects.yielding import has_yielded, yielding_of
+from driver_builder.objects.yielding import yielding_of
 from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.node_record import record_of
 from driver_builder.snapshot.snapshot import DaemonSet, DriverPod
 from kube_api import names
 from kube_api.text import first_few
@@ -112,10 +113,10 @@ class Lanes:
     spare_value: str | None = None
     waits: bool = False
 
-    def has_in_front(self, node: Node, wave_label: str) -> bool:
-        """Return whether a node belongs to the DaemonSet that brings what is wanted."""
+    def has_in_front(self, wave: str | None) -> bool:
+        """Return whether a node with this wave label belongs to the DaemonSet that brings what is wanted."""
         named = self.front_value or self.spare_value
-        return named is None or (node.labels.get(wave_label) == named) is (self.front_value is not None)
+        return named is None or (wave == named) is (self.front_value is not None)
 
     @property
     def is_placed(self) -> bool:
@@ -140,7 +141,7 @@ class Placed:
     target: str
     is_written: bool
     lanes: Lanes | None = None
-    built_for: Mapping[str, str] = field(default_factory=dict)
+    built_for: Mapping[DriverKey, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,18 +172,15 @@ class Weighing:
     """What the nodes of a target are weighed by.
 
     ``fingerprint`` is what is wanted. ``outdated`` are the uids of the pods to replace, and whether only the status
-    records that one was replaced; ``asking`` those of pods whose node requests a rebuild. ``label``, ``record`` and
-    ``wave_label`` are what a Node has of the driver; ``lanes`` are the DaemonSets of the target.
+    records that one was replaced; ``asking`` those of pods whose node requests a rebuild. ``lanes`` are the
+    DaemonSets of the target.
     """
 
     target: str
-    driver: str
+    driver: DriverKey
     fingerprint: str = ""
     outdated: Mapping[str, bool]
     asking: frozenset[str]
-    label: str
-    record: str
-    wave_label: str = ""
     lanes: Lanes | None = None
     evidence: Mapping[str, NodeEvidence] = field(default_factory=dict)
     """That of nodes whose driver may be loaded and not validated."""
@@ -191,7 +189,7 @@ class Weighing:
 
     def is_in_front(self, node: Node) -> bool:
         """Return whether a node belongs to the DaemonSet that brings what is wanted."""
-        return self.lanes is None or self.lanes.has_in_front(node, self.wave_label)
+        return self.lanes is None or self.lanes.has_in_front(record_of(node, self.driver).wave)
 
 
 def waiting_node(name: str, target: str) -> NodeStanding:
@@ -212,12 +210,12 @@ def _stand(node: Node, pods: list[DriverPod], by: Weighing) -> NodeStanding:
     replaced = tuple(pod for pod in staying if pod.uid in by.outdated)
     # Its label may not be written yet.
     is_replaced = any(judge(node, pod)[0] is Finding.SILENT for pod in pods if pod.deleting)
-    record = yielding_of(node.annotations)
-    yields = record is not None and by.driver in record.drivers
-    is_old = yields or is_replaced or had_driver(node, by.label, by.record)
+    on_it, record = record_of(node, by.driver), yielding_of(node.annotations)
+    yields = on_it.is_to_yield
+    is_old = yields or is_replaced or on_it.may_be_loaded
     is_in_front = by.is_in_front(node)
     is_kept_out = node.name in by.kept_out
-    if is_kept_out and by.record in node.annotations:
+    if is_kept_out and on_it.is_recorded:
         standing, why = Standing.WORKING, "it has the modules of before, and no DaemonSet selected it"
     elif is_kept_out:
         standing, why = Standing.SILENT, "its Node was registered anew, and nothing records which modules it has"
@@ -248,7 +246,7 @@ def _stand(node: Node, pods: list[DriverPod], by: Weighing) -> NodeStanding:
         why=why,
         moves=not is_in_front,
         can_return=is_in_front and not is_kept_out and by.lanes is not None and by.lanes.spare is not None,
-        yields=yields and has_yielded(node.labels, node.annotations, by.driver),
+        yields=yields and on_it.has_yielded,
         is_live=standing is Standing.UNPROVEN and is_in_front and _is_live(node, pods, by),
         works=works,
     )
@@ -265,10 +263,8 @@ def _is_live(node: Node, pods: Iterable[DriverPod], by: Weighing) -> bool:
     said = [(pod, judge(node, pod)[0]) for pod in pods if (pod.target, pod.fingerprint) == (by.target, wanted)]
     if any(finding is Finding.REFUTED for _, finding in said):
         return False
-    known = loaded.parse(node.annotations.get(by.record))
-    loads = known.loads if known is not None else ()
     return any(finding is Finding.SILENT and pod.leaves_modules for pod, finding in said) or any(
-        load.fingerprint == wanted and load.is_live(node.boot_id) for load in loads
+        load.fingerprint == wanted and load.is_live(node.boot_id) for load in record_of(node, by.driver).loads
     )
 
 
@@ -296,14 +292,9 @@ def _validated(
     return (Standing.BROKEN, found.why) if standing is Standing.WORKING and has_failed else (standing, why)
 
 
-def may_work(node: Node, pod: DriverPod, label: str, record: str) -> bool:
+def may_work(node: Node, pod: DriverPod) -> bool:
     """Return whether a pod's driver works on a node, or may do so in a moment: there is something to lose."""
-    return _of_outdated(node, pod, is_old=had_driver(node, label, record))[0] is not Standing.BROKEN
-
-
-def had_driver(node: Node, label: str, record: str) -> bool:
-    """Return whether a driver was loaded on a node before."""
-    return label in node.labels or record in node.annotations
+    return _of_outdated(node, pod, is_old=record_of(node, pod.driver).may_be_loaded)[0] is not Standing.BROKEN
 
 
 def without_image(node: Node, target: str, why: str) -> NodeStanding:

@@ -10,31 +10,34 @@ where the node has no label, and stays where it has one.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from driver_builder.api.driver_spec import ValidationSettings
 from driver_builder.base.reasons import Reason
+from driver_builder.base.retry import Retry
 from driver_builder.nodes import evidence
+from driver_builder.nodes.changes import Change, PatchNode, delete_tasks
 from driver_builder.nodes.evidence import Finding, NodeEvidence, ValidationState
+from driver_builder.objects import validated
 from driver_builder.objects.validated import Validated
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.snapshot import DaemonSet, DriverPod
-from driver_builder.tasks.validation_pod import ValidationPod, subject_of
+from driver_builder.tasks.node_task import Limits, Next, NodeTask, TaskStep, Wanted, task_step
+from driver_builder.tasks.task_kind import State
+from driver_builder.tasks.validation_pod import subject_of
 
-_RETRY_MIN_SECONDS, _RETRY_MAX_SECONDS = 30.0, 600.0
+_RETRY = Retry(30.0, 600.0)
 
 UNCHECKED = "its driver pod does not check spec.validation.deviceNodes yet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where the command stands in the boot of a pod's proof; ``record`` is what the Node has to say of it.
-
-    ``pod`` is the validation pod that is under way or ended.
-    """
+    """Where a command stands; ``record`` is what the Node has to say of it, ``step`` what comes next of its pod."""
 
     state: ValidationState
     record: Validated
-    pod: ValidationPod | None = None
+    step: TaskStep
     why: str = ""
 
 
@@ -42,90 +45,96 @@ def progress(
     settings: ValidationSettings,
     pod: DriverPod,
     known: Validated | None,
-    validation_pods: Iterable[ValidationPod],
+    tasks: Sequence[NodeTask],
     now: float,
 ) -> Progress | None:
-    """Weigh what a Node records and how its validation pod ended; None where no command has to run for a pod."""
+    """Weigh what a Node records and how its validation ended; None where no command has to run for a pod."""
     if not settings.has_command or pod.proof is None:
         return None
     subject = subject_of(settings, boot_id=pod.proof.boot_id, fingerprint=pod.fingerprint)
-    return weigh(subject, known, validation_pods, retries=settings.retries, now=now)
+    return weigh(subject, known, tasks, retries=settings.retries, now=now)
 
 
 def weigh(
     subject: str,
     known: Validated | None,
-    validation_pods: Iterable[ValidationPod],
+    tasks: Sequence[NodeTask],
     *,
     retries: int,
     now: float,
     reason: Reason = Reason.VALIDATION_FAILED,
 ) -> Progress:
-    """Weigh what a Node records of a subject, and how its pod ended; ``reason`` is why it has failed for good."""
+    """Weigh what a Node records of a subject, and how its pod ended; ``reason`` is why it has failed for good.
+
+    A pod that is being deleted is recorded already, or was deleted by hand: then the command runs again.
+    """
     record = known if known is not None and known.subject == subject else Validated(subject=subject)
-    run = next((item for item in validation_pods if item.subject == subject), None)
-    # One that is being deleted is recorded already, or was deleted by hand: then the command runs again.
-    has_ended = run is not None and run.ended_at is not None and not run.deleting
-    if run is not None and has_ended and not record.succeeded and record.pod != run.uid:
+    ends = {ValidationState.VALIDATED: State.SUCCEEDED, ValidationState.FAILED: State.FAILED}
+    wanted = Wanted(subject=subject, recorded=record.pod, known=ends.get(_state(record, retries)))
+    step = task_step(tasks, wanted, now, Limits(start_at=_due_at(record, now)))
+    run = step.task
+    if run is not None and step.next is Next.TAKE:
         record = _with_end(record, run, now)
-    if record.succeeded:
-        return Progress(state=ValidationState.VALIDATED, record=record, pod=run)
-    if record.failures > retries:
-        return Progress(state=ValidationState.FAILED, record=record, pod=run, why=f"{reason}: {record.message}")
-    why = f"validation is running{f': {run.message}' if run is not None and run.message else ''}"
-    if record.pod:
+    state, why = _state(record, retries), ""
+    if state is ValidationState.FAILED:
+        why = f"{reason}: {record.message}"
+    elif state is ValidationState.UNDECIDED and record.pod:
         tries = f"failed {record.failures} of {retries + 1} times and " if record.failures else ""
         why = f"validation {tries}is tried again: {record.message}"
-    return Progress(state=ValidationState.UNDECIDED, record=record, pod=run, why=why)
+    elif state is ValidationState.UNDECIDED:
+        why = f"validation is running{f': {run.message}' if run is not None and run.message else ''}"
+    return Progress(state=state, record=record, step=step, why=why)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Next:
-    """What comes next of a command: pods that are ``gone``, then a record that is written, or the next run.
-
-    ``is_news`` says that the Node does not record how a pod ended. The command ``starts`` now, or ``due_at`` a time.
-    """
-
-    gone: tuple[ValidationPod, ...] = ()
-    is_news: bool = False
-    starts: bool = False
-    due_at: float | None = None
+def _state(record: Validated, retries: int) -> ValidationState:
+    if record.succeeded:
+        return ValidationState.VALIDATED
+    return ValidationState.FAILED if record.failures > retries else ValidationState.UNDECIDED
 
 
-def next_of(
-    found: Progress, known: Validated | None, pods: Sequence[ValidationPod], now: float, *, may_start: bool = True
-) -> Next:
-    """Decide what comes next on a node that records ``known`` and has ``pods``, also those of other commands."""
-    record, run = found.record, found.pod
-    others = tuple(pod for pod in pods if pod.subject != record.subject and not pod.deleting)
-    if (record.succeeded or record.pod) and known != record:
-        return Next(gone=others, is_news=True)
-    if run is not None and run.ended_at is not None:
-        # Its end is recorded: it can go. Of a command that failed for good it stays, for its log.
-        is_kept = found.state is ValidationState.FAILED or run.deleting
-        return Next(gone=others if is_kept else (*others, run))
-    if pods or not may_start or found.state is not ValidationState.UNDECIDED:
-        return Next(gone=others)
-    due_at = _due_at(record, now)
-    return Next(due_at=due_at) if now < due_at else Next(starts=True)
+class Records(NamedTuple):
+    """The records of a driver's command on Nodes, in this annotation."""
+
+    driver: str
+    annotation: str
+
+    def known(self, node: Node) -> Validated | None:
+        """Read a Node's record."""
+        return validated.parse(node.annotations.get(self.annotation))
+
+    def remember(self, node: Node, record: Validated | None, why: str) -> PatchNode:
+        """Record on a Node how the command ended, or remove the record."""
+        value = None if record is None else validated.render(record)
+        return PatchNode(node=node.name, driver=self.driver, annotations={self.annotation: value}, why=why)
+
+    def go_on(self, node: Node, progress: Progress, why: str) -> tuple[Change, ...]:
+        """Delete the pods that nothing waits for, and record how the command ended."""
+        gone = delete_tasks(progress.step.gone)
+        return (*gone, self.remember(node, progress.record, why)) if progress.step.next is Next.TAKE else gone
+
+    def forget(self, node: Node, tasks: Iterable[NodeTask], why: str) -> tuple[Change, ...]:
+        """Remove the pods and the record of a node where nothing is validated."""
+        gone = delete_tasks(tasks)
+        return (*gone, self.remember(node, None, why)) if self.annotation in node.annotations else gone
 
 
 def _due_at(record: Validated, now: float) -> float:
     """Return when the command runs next. A time that has not come yet is of another clock."""
     if not record.pod or record.failed_at > now:
         return 0.0
-    return record.failed_at + min(_RETRY_MAX_SECONDS, _RETRY_MIN_SECONDS * 2.0 ** max(0, record.failures - 1))
+    return record.failed_at + _RETRY.by_attempt(record.failures)
 
 
-def _with_end(record: Validated, run: ValidationPod, now: float) -> Validated:
-    if run.succeeded:
+def _with_end(record: Validated, run: NodeTask, now: float) -> Validated:
+    if run.state is State.SUCCEEDED:
         return Validated(subject=record.subject, succeeded=True)
+    has_run = run.state is State.FAILED
     return replace(
         record,
-        failures=record.failures + run.has_run,
+        failures=record.failures + has_run,
         pod=run.uid,
         failed_at=int(now),
-        message=run.message or ("the command failed" if run.has_run else "its pod did not run"),
+        message=run.message or ("the command failed" if has_run else "its pod did not run"),
     )
 
 
@@ -175,7 +184,7 @@ def of_node(
     node: Node,
     pods: Iterable[DriverPod],
     known: Validated | None,
-    validation_pods: Iterable[ValidationPod],
+    tasks: Sequence[NodeTask],
     *,
     label: str,
     daemon_sets: Mapping[str, DaemonSet],
@@ -190,7 +199,7 @@ def of_node(
     if found is None:
         return None
     pod, finding = found
-    command = progress(settings, pod, known, validation_pods, now)
+    command = progress(settings, pod, known, tasks, now)
     unchecked = is_unchecked(settings, pod, daemon_sets)
     state = ValidationState.VALIDATED if command is None else command.state
     why = "" if command is None else command.why

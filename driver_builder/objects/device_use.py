@@ -9,6 +9,7 @@ from typing import Any
 
 from driver_builder.api.stage_settings import UseSettings
 from driver_builder.api.use_stage import OWN_PORT
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.objects.pod_parts import NODE_NAME, with_agent, with_named, with_users
 from kube_api.names import GROUP
 
@@ -26,7 +27,7 @@ _ENDS_PROCESSES = "--ends-processes=true"
 """Without it ``nvml`` refuses to: a limit that is not kept, or only tried, needs nobody who can."""
 
 
-def state_of(driver: str) -> tuple[Json, Json]:
+def state_of(driver: DriverKey) -> tuple[Json, Json]:
     """Build mount and volume for what was given, of which limits of memory are made, where nothing else needs that.
 
     ``driver``: its key. A node may have agents of several drivers, and each writes all that it knows.

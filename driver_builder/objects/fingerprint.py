@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from driver_builder.api.driver_spec import ContainerSettings, DriverSpec, LoadedBy, VendorSettings
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.mapping_settings import ContainerSettings, LoadedBy, VendorSettings
 from driver_builder.objects.loaded import plain
 
 FORM = "v2:"

@@ -14,6 +14,7 @@ from typing import Any
 from driver_builder.base.memo import remembers_texts
 from kube_api import names
 from kube_api.text import printable
+from kube_api.timestamps import LATEST
 
 PREFIX = f"loaded.{names.GROUP}/"
 """Prefix of the annotations. With our own one, the longest driver name would leave no room for another word."""
@@ -218,8 +219,7 @@ def _matching(pattern: re.Pattern[str], value: str) -> str:
 def _seconds(value: object) -> int | None:
     if value is None:
         return None
-    # Later than any calendar supports.
-    if type(value) is not int or not 0 <= value < 1 << 33:
+    if type(value) is not int or not 0 <= value < LATEST:
         raise ValueError("no time")
     return value
 

@@ -11,13 +11,17 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from driver_builder.api.build_settings import UserspaceSettings
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.api.driver_spec import DriverSpec, UserspaceSettings, VendorSettings
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.mapping_settings import VendorSettings
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
 from driver_builder.model.userspace import FIRMWARE_FOLDER, HOST_FOLDER, NVIDIA_FOLDER
 from driver_builder.objects import slots
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.fingerprint import fingerprint, names_all
 from driver_builder.objects.slots import ONLY, Place, Slot
 from driver_builder.objects.tolerations import with_ours
@@ -195,10 +199,10 @@ def _affinity(driver: DriverContainer, target: KernelTarget, slot: Slot) -> Json
     """Return which nodes the pods are for besides the selector."""
     moved = slot.name if slot.place is Place.MOVED else slots.other(slot.name)
     return slots.affinity(
-        names.wave_label(driver.namespace, driver.name),
+        driver_keys(driver.key).wave,
         slots.name_in(target.short_hash, moved),
         slot.place,
-        names.yield_label(driver.namespace, driver.name),
+        driver_keys(driver.key).yields,
     )
 
 
@@ -223,13 +227,13 @@ def sees_programs(pod_spec: Json) -> bool:
     return bool(pod_spec.get("hostPID")) and not has_program(pod_spec)
 
 
-def firsts_of(pod_spec: Json) -> tuple[str, ...]:
+def firsts_of(pod_spec: Json) -> tuple[DriverKey, ...]:
     """Return the drivers that a pod's loader waits for, by ``namespace/name``."""
     waiting = (LOAD_CONTAINER, PREPARE_CONTAINER)
     containers = (item for item in pod_spec.get("initContainers") or () if item["name"] in waiting)
     variables = (item for container in containers for item in container.get("env") or ())
     words = next((str(item.get("value") or "") for item in variables if item["name"] == DEPENDS), "").split()
-    return tuple(word.partition(":")[0].replace(".", "/", 1) for word in words)
+    return tuple(DriverKey(word.partition(":")[0].replace(".", "/", 1)) for word in words)
 
 
 def _node_selector(spec: DriverSpec, target: KernelTarget, *, with_os_version: bool) -> Json:

@@ -15,10 +15,12 @@ from typing import Any
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.stage_settings import DevicePluginSettings
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.userspace import HOST_FOLDER, NVIDIA_FOLDER
 from driver_builder.objects import agent_token, device_use, dra_plugin, gpu_profiles, nvidia_plugin
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.manifests import DRIVER_LABEL, FIELD_MANAGER, UNPRIVILEGED, owner_reference, short_name
-from driver_builder.objects.stage_labels import TRUE, Stage, stage_label
+from driver_builder.objects.stage_labels import TRUE, Stage
 from driver_builder.objects.tolerations import with_ours
 from kube_api import names
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS
@@ -48,7 +50,7 @@ class PluginSet:
     namespace: str
     name: str
     uid: str
-    driver: str
+    driver: DriverKey
     spec: Json = field(default_factory=dict)
     resource: str = ""
     written: tuple[Json, ...] = ()
@@ -72,7 +74,7 @@ class PluginPod:
     namespace: str
     name: str
     uid: str
-    driver: str
+    driver: DriverKey
     node: str
     owner: str
     ready_since: float | None = None
@@ -87,7 +89,7 @@ class PluginConfig:
     """The ConfigMap with the name of our agent's, as it is; ``is_own`` says that the driver controls it."""
 
     uid: str
-    text: str
+    digest: str
     is_own: bool
 
 
@@ -102,6 +104,11 @@ def config_text(settings: DevicePluginSettings) -> str:
     if settings.use is not None:
         text |= settings.use.config
     return json.dumps(text, indent=2, sort_keys=True) + "\n"
+
+
+def config_digest(text: str) -> str:
+    """Return the digest by which a configuration is known."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def config_map(driver: DriverContainer, settings: DevicePluginSettings) -> Json:
@@ -127,8 +134,7 @@ def daemon_set(
     ``agent_image`` is the image of our agent, ``has_token`` says whether it gets the token of its account.
     """
     labels = _labels(driver)
-    text = config_text(settings)
-    annotations = {CONFIG_ANNOTATION: hashlib.sha256(text.encode()).hexdigest()[:16]} if settings.is_of_agent else {}
+    annotations = {CONFIG_ANNOTATION: config_digest(config_text(settings))[:16]} if settings.is_of_agent else {}
     template: Json = {
         "metadata": {
             "labels": {**labels, **device_use.labels(settings.use)},
@@ -258,7 +264,7 @@ def _pod_spec(driver: DriverContainer, spec: DriverSpec, settings: DevicePluginS
         places = {item["hostPath"]["path"]: item["name"] for item in volumes if "hostPath" in item}
         containers.append(nvidia_plugin.container(agent_image, {**places, _PAGES: "pages"}, shared=_PAGES))
     pod: Json = {
-        "nodeSelector": {stage_label(driver.key, stage): TRUE for stage in (Stage.RUN, Stage.VALID)},
+        "nodeSelector": {driver_keys(driver.key).stages[stage]: TRUE for stage in (Stage.RUN, Stage.VALID)},
         # A node gets its devices before its pod network is up, and where there is none.
         "hostNetwork": True,
         "automountServiceAccountToken": False,

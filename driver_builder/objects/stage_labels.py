@@ -7,6 +7,7 @@ kubelet has none of the resource, and how the validation of the plugin ended.
 
 from enum import StrEnum
 
+from driver_builder.model.driver_key import DriverKey
 from kube_api.names import GROUP
 
 TRUE = "true"
@@ -25,6 +26,6 @@ class Stage(StrEnum):
     """The validation of the plugin succeeded."""
 
 
-def stage_label(driver: str, stage: Stage) -> str:
+def stage_label(driver: DriverKey, stage: Stage) -> str:
     """Return the label of a stage of a driver, given by ``namespace/name``."""
-    return f"{GROUP}/{driver.replace('/', '.', 1)}.{stage.value}"
+    return f"{GROUP}/{driver.namespace}.{driver.name}.{stage.value}"

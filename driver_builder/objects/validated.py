@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from kube_api import names
 from kube_api.text import printable
+from kube_api.timestamps import LATEST
 
 PREFIX = f"validated.{names.GROUP}/"
 
@@ -54,7 +55,7 @@ def parse(text: str | None) -> Validated | None:
             succeeded=content.get("succeeded") is True,
             failures=_number(content.get("failures", 0), MAX_FAILURES),
             pod=str(content.get("pod", "")),
-            failed_at=_number(content.get("failedAt", 0), 1 << 33),
+            failed_at=_number(content.get("failedAt", 0), LATEST),
             message=words(str(content.get("message", ""))),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

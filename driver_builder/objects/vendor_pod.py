@@ -8,7 +8,8 @@ program, and ``hold`` watches what a proof pod (:mod:`driver_builder.tasks.proof
 
 from typing import Any
 
-from driver_builder.api.driver_spec import DriverSpec, HostPath, LoadedBy, VendorSettings
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.mapping_settings import HostPath, LoadedBy, VendorSettings
 from driver_builder.api.spec_rules import PROGRAM_VARIABLE
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from driver_builder.model import driver_key
+from driver_builder.model.driver_key import NOBODY, DriverKey
 from kube_api import names
 
 OUTSIDE = "outside"
@@ -26,8 +26,8 @@ _LONGEST = 317
 class Yielding:
     """``drivers`` yield to the ``first`` one, all by ``namespace/name``; a record that cannot be read is nobody's."""
 
-    first: str = ""
-    drivers: tuple[str, ...] = ()
+    first: DriverKey = NOBODY
+    drivers: tuple[DriverKey, ...] = ()
 
 
 def yielding_of(annotations: Mapping[str, str]) -> Yielding | None:
@@ -50,28 +50,10 @@ def render_yielding(record: Yielding) -> str:
     return json.dumps({"first": record.first, "drivers": record.drivers}, separators=(",", ":"))
 
 
-def label_of(driver: str) -> str:
-    """Return the label that keeps the pods of a driver, by ``namespace/name``, away from a node."""
-    return names.yield_label(*driver_key.split(driver))
-
-
-def is_held_out(labels: Mapping[str, str], annotations: Mapping[str, str], driver: str) -> bool:
-    """Return whether a driver's pods are kept from a Node because that was outside its selector."""
-    if labels.get(label_of(driver)) != OUTSIDE:
-        return False
-    record = yielding_of(annotations)
-    return record is None or driver not in record.drivers or driver_key.name_of(record.first) != OUTSIDE
-
-
-def has_yielded(labels: Mapping[str, str], annotations: Mapping[str, str], driver: str) -> bool:
-    """Return whether a driver's pods are kept from a Node because the driver yields there."""
-    return label_of(driver) in labels and not is_held_out(labels, annotations, driver)
-
-
 def yield_labels(labels: Mapping[str, str], annotations: Mapping[str, str]) -> list[str]:
     """Return the labels by which drivers yield on a Node, without those of drivers that were outside."""
     record = yielding_of(annotations)
-    is_named_so = record is not None and bool(record.first) and driver_key.name_of(record.first) == OUTSIDE
+    is_named_so = record is not None and bool(record.first) and record.first.name == OUTSIDE
     return [key for key, value in labels.items() if is_yield_label(key) and (value != OUTSIDE or is_named_so)]
 
 
@@ -80,8 +62,8 @@ def is_yield_label(label: str) -> bool:
     return label.startswith(f"{names.GROUP}/") and label.endswith(names.YIELD_SUFFIX)
 
 
-def _key(value: object) -> str:
+def _key(value: object) -> DriverKey:
     text = str(value)
     if "/" not in text or len(text) > _LONGEST:
         raise ValueError("no driver")
-    return text
+    return DriverKey(text)

@@ -10,21 +10,21 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 
 from driver_builder.api.node_notes import MAX_RELOADED, NodeNote
-from driver_builder.nodes.actions import Action, MoveNode, ReplacePod
+from driver_builder.base.retry import Retry
+from driver_builder.nodes.changes import Change, DeleteObject, PatchNode, replace_pod
 from driver_builder.nodes.evidence import NodeEvidence
 from driver_builder.nodes.plan_labels import evidence_of_weighed
 from driver_builder.nodes.plan_view import DriverView, TargetPart
 from driver_builder.nodes.proofs import is_reloading
 
-MIN_SECONDS = 30.0
-MAX_SECONDS = 3600.0
+RETRY = Retry(30.0, 3600.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """Actions for now, notes about nodes, and when to look again."""
+    """Changes for now, notes about nodes, and when to look again."""
 
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Change, ...] = ()
     notes: tuple[NodeNote, ...] = ()
     requeue_at: float | None = None
 
@@ -38,9 +38,9 @@ def repair(view: DriverView, parts: Iterable[TargetPart], leaving: Set[str] = fr
     now = view.snapshot.now
     parts = tuple(parts)
     every = [action for part in parts for action in part.actions]
-    replaced = {action.uid for action in every if isinstance(action, ReplacePod)}
-    moved = {action.node for action in every if isinstance(action, MoveNode)}
-    actions: list[Action] = []
+    replaced = {action.uid for action in every if isinstance(action, DeleteObject)}
+    moved = {action.node for action in every if isinstance(action, PatchNode) and action.takes}
+    actions: list[Change] = []
     notes: list[NodeNote] = []
     times: list[float] = []
     room = MAX_RELOADED - sum(note.reloads > 0 for note in view.notes.values())
@@ -55,10 +55,7 @@ def repair(view: DriverView, parts: Iterable[TargetPart], leaving: Set[str] = fr
         elif drifted and found.version is None and (note.reloads or room > 0):
             room -= not note.reloads
             note = replace(note, reloads=note.reloads + 1, last_reload=float(int(now)))
-            actions += (
-                ReplacePod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node, why=found.why, noted=True)
-                for pod in drifted
-            )
+            actions += (replace_pod(pod, why=found.why, noted=True) for pod in drifted)
         notes.append(note)
     return Repair(actions=tuple(actions), notes=tuple(notes), requeue_at=min(times, default=None))
 
@@ -69,14 +66,10 @@ def _settled(note: NodeNote, found: NodeEvidence, now: float) -> NodeNote:
     if found.version is not None and not found.works:
         silent_since = min(found.silent_since or note.silent_since or now, now)
     last = min(note.last_reload, now) if note.last_reload is not None else None
-    if last is None or (found.works and now >= last + 2 * _wait(note.reloads)):
+    if last is None or (found.works and now >= last + 2 * RETRY.by_attempt(note.reloads + 1)):
         return NodeNote(node=note.node, silent_since=silent_since)
     return replace(note, silent_since=silent_since, last_reload=last)
 
 
 def _due_at(note: NodeNote) -> float:
-    return note.last_reload + _wait(note.reloads) if note.last_reload is not None else 0.0
-
-
-def _wait(reloads: int) -> float:
-    return min(MAX_SECONDS, MIN_SECONDS * 2.0 ** min(reloads, 20))
+    return note.last_reload + RETRY.by_attempt(note.reloads + 1) if note.last_reload is not None else 0.0

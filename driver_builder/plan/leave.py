@@ -9,13 +9,13 @@ from dataclasses import replace
 from functools import partial
 
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.nodes.actions import Action, HoldNode, LabelNode
+from driver_builder.model.driver_key import DriverKey
+from driver_builder.nodes.changes import Change, PatchNode, takes_driver
 from driver_builder.nodes.kept_modules import KeptModules
 from driver_builder.nodes.plan_view import Alone, DriverPlan, DriverView, unguarded
 from driver_builder.plan.removal import Removal
 from driver_builder.plan.stage_view import LEAVE_SECONDS, LOOK_SECONDS, StageView
-from driver_builder.rollout.draining import Draining, draining_of, parse_draining
-from driver_builder.rollout.hold_node import TAKES
+from driver_builder.rollout.draining import draining_of, parse_draining
 from driver_builder.rollout.node_lock import lock_of
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.by_driver import of_driver
@@ -75,13 +75,13 @@ def hold_back(
     )
 
 
-def _may_have_stages(snapshot: Snapshot, driver: str, spec: object) -> bool:
+def _may_have_stages(snapshot: Snapshot, driver: DriverKey, spec: object) -> bool:
     has_stages = isinstance(spec, DriverSpec) and spec.stages is not None
     return has_stages or bool(of_driver(snapshot.plugin_pods, driver) or of_driver(snapshot.plugin_sets, driver))
 
 
 def _is_asked(part: DriverPlan, snapshot: Snapshot) -> bool:
-    if not any(isinstance(action, TAKES) for action in part.actions):
+    if not any(takes_driver(action) for action in part.actions):
         return False
     return _may_have_stages(snapshot, part.driver.key, part.driver.spec)
 
@@ -91,11 +91,15 @@ def _held_back(before: DriverPlan, part: DriverPlan, snapshot: Snapshot) -> Driv
         return part
     stages, kept = StageView.of(snapshot, part.driver), KeptModules.of(part, snapshot)
     nodes = inventory.by_name(snapshot.nodes)
-    taken = {action.node for action in before.actions if isinstance(action, TAKES) and not kept.stay(action)}
-    going = {action.node for action in part.actions if isinstance(action, TAKES)}
+    taken = {action.node for action in before.actions if takes_driver(action) and not kept.stay(action)}
+    going = {action.node for action in part.actions if takes_driver(action)}
     is_last = _leaves_last(part)
-    locked = {action.node for action in part.actions if isinstance(action, HoldNode) and _takes_lock(action)}
-    first: list[Action] = []
+    locked = {
+        action.node
+        for action in part.actions
+        if isinstance(action, PatchNode) and _annotation_in(action, names.LOCK_ANNOTATION) is not None
+    }
+    first: list[Change] = []
     left: dict[str, str] = {}
     words: list[str] = []
     for name in sorted(taken):
@@ -133,34 +137,30 @@ def _leaves_last(part: DriverPlan) -> bool:
 
 def _is_drained(node: Node, part: DriverPlan) -> bool:
     """Return whether a node is drained for a driver, or is with what is done now."""
-    written = (
-        _record_in(action) for action in part.actions if isinstance(action, HoldNode) and action.node == node.name
-    )
-    every = (*written, draining_of(node))
+    on_node = (action for action in part.actions if isinstance(action, PatchNode) and action.node == node.name)
+    texts = (_annotation_in(action, names.DRAINING_ANNOTATION) for action in on_node)
+    every = (*(parse_draining(text) for text in texts if text is not None), draining_of(node))
     return any(item is not None and item.driver == part.driver.key and item.is_drained for item in every)
 
 
-def _record_in(action: HoldNode) -> Draining | None:
-    text = action.annotations.get(names.DRAINING_ANNOTATION)
-    return parse_draining(text) if text is not None else None
-
-
-def _waits(action: Action, left: Mapping[str, str], stages: StageView, taken: set[str]) -> bool:
+def _waits(action: Change, left: Mapping[str, str], stages: StageView, taken: set[str]) -> bool:
     """Return whether an action is left out: it takes the driver, or lets stages run where it is taken."""
-    if isinstance(action, TAKES):
+    if takes_driver(action):
         return action.node in left
-    is_label = isinstance(action, LabelNode) and action.node in taken and action.label in stages.labels.values()
-    return is_label and isinstance(action, LabelNode) and action.version is not None
+    if not isinstance(action, PatchNode) or action.node not in taken:
+        return False
+    return any(action.labels.get(label) is not None for label in stages.labels.values())
 
 
-def _unloads(action: Action, left: Mapping[str, str]) -> bool:
+def _unloads(action: Change, left: Mapping[str, str]) -> bool:
     """Return whether an action lets a driver yield on one of some nodes."""
-    is_hold = isinstance(action, HoldNode) and action.node in left
-    return is_hold and isinstance(action, HoldNode) and action.annotations.get(names.YIELDING_ANNOTATION) is not None
+    is_there = isinstance(action, PatchNode) and action.node in left
+    return is_there and _annotation_in(action, names.YIELDING_ANNOTATION) is not None
 
 
-def _takes_lock(action: HoldNode) -> bool:
-    return action.annotations.get(names.LOCK_ANNOTATION) is not None
+def _annotation_in(action: Change, key: str) -> str | None:
+    """Return the text that an annotation of a Node gets, None if nothing is written there."""
+    return action.annotations.get(key) if isinstance(action, PatchNode) else None
 
 
 def _is_locked(node: Node, driver: str, now: float) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from driver_builder.api.stage_settings import DevicePluginSettings
 from driver_builder.base.reasons import Reason
 from driver_builder.model import resource_claim
-from driver_builder.nodes.actions import Action, LabelNode
+from driver_builder.nodes.changes import Change, PatchNode, label_node
 from driver_builder.nodes.evidence import ValidationState
 from driver_builder.objects.plugin import PluginPod
 from driver_builder.objects.stage_labels import Stage
@@ -21,6 +21,7 @@ from driver_builder.plan.stage_view import StageView, read_time
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.resource_slices import SlicesUnread
 from driver_builder.targets import resource_conflicts
+from driver_builder.tasks.node_task import Next
 
 REGISTER_SECONDS = 60.0
 """So long after its plugin started a node may be without the resource, or with that of an earlier plugin: the kubelet
@@ -54,7 +55,7 @@ class NodeStages:
     """
 
     labels: Mapping[Stage, bool]
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Change, ...] = ()
     why: str = ""
     reason: Reason | None = None
     starts: str = ""
@@ -135,15 +136,15 @@ def _decide(stages: StageView, node: Node, standing: Standing) -> NodeStages:
     labels[Stage.PLGOK] = found.state is ValidationState.VALIDATED if is_known else was
     # The pod is for a plugin that a label has said is there: it would wait for it otherwise.
     has_resource = plugin.missing_since is None and not plugin.is_held
-    may_start = found.starts and stages.has_label(node, Stage.PLUG) and has_resource
-    times = [time for time in (plugin.due_at, found.due_at) if time is not None]
+    may_start = found.step.next is Next.START and stages.has_label(node, Stage.PLUG) and has_resource
+    times = [time for time in (plugin.due_at, found.step.at) if time is not None]
     return NodeStages(
         labels=labels,
-        actions=found.actions,
+        actions=plugin_validation.actions_of(stages, node, found),
         why=found.why or plugin.why,
         missing_since=plugin.missing_since,
         reason=Reason.PLUGIN_VALIDATION_FAILED if found.state is ValidationState.FAILED else plugin.reason,
-        starts=found.subject if may_start else "",
+        starts=found.record.subject if may_start else "",
         due_at=min(times, default=None),
     )
 
@@ -217,21 +218,20 @@ def _without_resource(stages: StageView, node: Node, resource: str, *, was: bool
     return _Plugin(is_there=True, why=why, due_at=since + MISSING_SECONDS, missing_since=str(int(since)))
 
 
-def labels_of(stages: StageView, node: Node, found: NodeStages) -> tuple[LabelNode, ...]:
+def labels_of(stages: StageView, node: Node, found: NodeStages) -> tuple[PatchNode, ...]:
     """Bring the labels of a node to what they are to say."""
-    made: list[LabelNode] = []
+    made: list[PatchNode] = []
     for stage, is_wanted in found.labels.items():
         key = stages.labels[stage]
         annotations = _annotations(stages, node, found, stage)
         if is_wanted is not (key in node.labels) or annotations:
-            version = "true" if is_wanted else None
             made.append(
-                LabelNode(
+                label_node(
                     node=node.name,
                     driver=stages.driver.key,
                     label=key,
-                    version=version,
-                    why=found.why or "the stage before it is not there",
+                    value="true" if is_wanted else None,
+                    why=found.why or ("" if is_wanted else "the stage before it is not there"),
                     annotations=annotations,
                 )
             )

@@ -10,18 +10,17 @@ from collections.abc import Collection, Iterable, Iterator
 
 from driver_builder.base.reasons import WITHOUT_DRIVER
 from driver_builder.nodes import evidence
-from driver_builder.nodes.actions import TaintNode
+from driver_builder.nodes.changes import PatchNode
 from driver_builder.nodes.evidence import Finding, NodeEvidence
 from driver_builder.nodes.plan_labels import evidence_of_weighed
 from driver_builder.nodes.plan_view import DriverView, TargetPart
-from driver_builder.objects import loaded
-from driver_builder.objects.yielding import yielding_of
 from driver_builder.snapshot.inventory import Node
+from kube_api import names
 
 
 def taint(
     view: DriverView, parts: Iterable[TargetPart], leaving: frozenset[str], nameless: Collection[str]
-) -> tuple[TaintNode, ...]:
+) -> tuple[PatchNode, ...]:
     """Return what becomes of the taint on each node that is not ordinary.
 
     ``leaving`` are nodes that the driver leaves. Of those in ``nameless`` it is unknown what they should run.
@@ -33,25 +32,24 @@ def taint(
     without = leaving.union(*(part.evidence for part in parts if part.status.state in WITHOUT_DRIVER))
     wanted = {name: found for name, found in known.items() if name not in without}
     others = (node for node in view.others if node.name not in wanted and node.name not in nameless)
-    gone = [node for node in others if not _yields(view, node)]
+    gone = [node for node in others if not view.on(node).is_to_yield]
     steps = (_step(view, view.nodes[name], found) for name, found in wanted.items())
     return (*untaint(view, gone), *(step for step in steps if step is not None))
 
 
-def untaint(view: DriverView, nodes: Iterable[Node]) -> tuple[TaintNode, ...]:
+def untaint(view: DriverView, nodes: Iterable[Node]) -> tuple[PatchNode, ...]:
     """Remove the taint and its record from nodes that get no driver, or where no taint is wanted any more."""
     return tuple(_removals(view, nodes))
 
 
-def _removals(view: DriverView, nodes: Iterable[Node]) -> Iterator[TaintNode]:
-    key, record = view.pending_taint, view.pending_record
+def _removals(view: DriverView, nodes: Iterable[Node]) -> Iterator[PatchNode]:
     for node in nodes:
-        if record in node.annotations or (node.taints and node.has_taint(key)):
+        if view.on(node).tainted_on is not None or view.on(node).is_tainted:
             yield _action(view, node, is_wanted=False, boot_id=None, why="no driver has to be proven there")
 
 
-def _step(view: DriverView, node: Node, found: NodeEvidence) -> TaintNode | None:
-    is_there, recorded = node.has_taint(view.pending_taint), node.annotations.get(view.pending_record)
+def _step(view: DriverView, node: Node, found: NodeEvidence) -> PatchNode | None:
+    is_there, recorded = view.on(node).is_tainted, view.on(node).tainted_on
     if found.version is not None:
         if not is_there:
             return None
@@ -68,28 +66,22 @@ def _has_worked(view: DriverView, node: Node) -> bool:
     """Return whether the driver works on a node, or was proven there since it booted."""
     if any(evidence.judge(node, pod)[0] is Finding.WORKS for pod in view.pods_on(node.name)):
         return True
-    if node.annotations.get(view.driver.ready_label, "").partition(" ")[0] == node.boot_id:
+    record = view.on(node)
+    if (record.proven_on or "").partition(" ")[0] == node.boot_id:
         return True
-    if view.pending_record not in node.annotations and _yields(view, node):
+    if record.tainted_on is None and record.is_to_yield:
         # What it had loaded is unloaded, and forgotten.
         return True
-    record = loaded.parse(node.annotations.get(view.record))
-    return record is not None and any(load.boot_id == node.boot_id for load in record.loads)
+    return any(load.boot_id == node.boot_id for load in record.loads)
 
 
-def _yields(view: DriverView, node: Node) -> bool:
-    """Return whether the driver is to come back to a node that another one has asked it to leave for a while."""
-    record = yielding_of(node.annotations)
-    return record is not None and view.driver.key in record.drivers
-
-
-def _action(view: DriverView, node: Node, *, is_wanted: bool, boot_id: str | None, why: str) -> TaintNode:
-    return TaintNode(
+def _action(view: DriverView, node: Node, *, is_wanted: bool, boot_id: str | None, why: str) -> PatchNode:
+    key = view.keys.taint
+    taint = {"key": key, "value": names.PENDING, "effect": "NoSchedule"} if is_wanted else None
+    return PatchNode(
         node=node.name,
         driver=view.driver.key,
-        key=view.pending_taint,
-        is_wanted=is_wanted,
-        annotation=view.pending_record,
-        boot_id=boot_id,
+        taints={key: taint},
+        annotations={view.keys.tainted: boot_id},
         why=why,
     )

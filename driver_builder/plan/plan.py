@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from driver_builder.api import unloading
-from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_container import FINALIZER, DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.node_notes import bounded
 from driver_builder.api.prebuild_status import AheadStatus, previous_ahead
@@ -22,15 +22,8 @@ from driver_builder.api.unloading import Unloading
 from driver_builder.base.boundary import contained
 from driver_builder.base.errors import InternalError, InvalidDriver
 from driver_builder.base.reasons import Reason
-from driver_builder.nodes.actions import (
-    Action,
-    CancelBuild,
-    DeleteDaemonSet,
-    HoldNode,
-    LabelNode,
-    SetFinalizer,
-    StartBuild,
-)
+from driver_builder.model.driver_key import DriverKey
+from driver_builder.nodes.changes import CancelBuild, Change, DeleteObject, PatchNode, PatchObject, StartBuild, joined
 from driver_builder.nodes.ordinary import ordinary_nodes
 from driver_builder.nodes.plan_labels import evidence_of_weighed, relabel, unlabel
 from driver_builder.nodes.plan_view import DriverPlan, DriverView, PlanSettings
@@ -40,9 +33,10 @@ from driver_builder.plan import leave, plan_loaded, plan_stages, removal, vacant
 from driver_builder.plan.drift import repair
 from driver_builder.plan.pending_taint import taint, untaint
 from driver_builder.plan.plan_memory import Inputs, PlanMemory
-from driver_builder.plan.proof_step import forget_proofs, prove, without_label
+from driver_builder.plan.proof_step import PROVE, without_label
 from driver_builder.plan.removal import Leaving
-from driver_builder.plan.validation_step import forget, validate
+from driver_builder.plan.run_tasks import Case, Work, run
+from driver_builder.plan.validation_step import VALIDATE
 from driver_builder.prebuild.node_pools import follows
 from driver_builder.prebuild.prebuild import plan_prebuilds
 from driver_builder.prebuild.upgrade_labels import label_moves
@@ -68,9 +62,13 @@ from driver_builder.targets.desired_target import DesiredTarget, ImageTarget, Sk
 from driver_builder.targets.resolve import Resolved, resolve
 from driver_builder.targets.resource_conflicts import resource_conflicts
 from driver_builder.targets.shared_work import SharedWork, written_needs
+from kube_api.resources import DRIVER_CONTAINERS
 
 Json = dict[str, Any]
 Result = TypeVar("Result")
+
+WORKS: tuple[Work, ...] = (PROVE, VALIDATE)
+"""What runs tasks on a driver's nodes, besides its removals, stages and waves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,15 +81,15 @@ class Plan:
 
     drivers: tuple[DriverPlan, ...] = ()
     cancels: tuple[CancelBuild, ...] = ()
-    released: tuple[HoldNode, ...] = ()
+    released: tuple[PatchNode, ...] = ()
     drains: tuple[NextDrains, ...] = ()
     agents: AgentDrainsDone = field(default_factory=AgentDrainsDone)
 
     @property
-    def actions(self) -> tuple[Action, ...]:
+    def actions(self) -> tuple[Change, ...]:
         """Everything to do, builds with many waiting nodes first."""
         # A node is given back before a driver takes it, and answered after one has given it back.
-        every: list[Action] = [*self.cancels, *self.released, *self.agents.released]
+        every: list[Change] = [*self.cancels, *self.released, *self.agents.released]
         every += [action for part in self.drivers for action in part.actions]
         every += self.agents.answers
         return tuple(sorted(every, key=lambda action: -action.waiting if isinstance(action, StartBuild) else -1 << 30))
@@ -167,14 +165,14 @@ def _agents(snapshot: Snapshot, settings: PlanSettings) -> AgentDrainsDone:
     return agent_drains(snapshot, settings.agent_drains, namespaces)
 
 
-def _needs(snapshot: Snapshot) -> dict[str, Dependencies]:
+def _needs(snapshot: Snapshot) -> dict[DriverKey, Dependencies]:
     """Return the dependencies of drivers; those of one whose spec is invalid are what its DaemonSets wait for."""
     invalid = (driver.key for driver in snapshot.drivers if isinstance(driver.spec, InvalidDriver))
     return dependencies(snapshot.drivers, {key: written_needs(snapshot, key) for key in invalid})
 
 
 def _together(
-    snapshot: Snapshot, parts: Iterable[DriverPlan], needs: Mapping[str, Dependencies], settings: PlanSettings
+    snapshot: Snapshot, parts: Iterable[DriverPlan], needs: Mapping[DriverKey, Dependencies], settings: PlanSettings
 ) -> Prepared:
     """Hold back what would be too much at once, and prepare the nodes where a driver goes."""
 
@@ -187,7 +185,7 @@ def _together(
     parts = tuple(parts)
     nodes, pressed = inventory.held(snapshot.nodes), inventory.pressed(snapshot.nodes)
     holds = Holds.of(nodes, snapshot.now, pressed, snapshot.locks_first_seen)
-    pulls = Pulls.of(snapshot.pull_pods, snapshot.now, inventory.by_name(snapshot.nodes))
+    pulls = Pulls.of(snapshot.tasks, snapshot.now, inventory.by_name(snapshot.nodes))
     order = Order.of(parts, needs, snapshot)
     namespaces = settings.template_versions.permissions.drain_namespaces
 
@@ -202,8 +200,14 @@ def _together(
     going = leave.hold_back(admitted, prepared.parts, snapshot, alone)
     known = inventory.by_name(snapshot.nodes)
     labelled = (alone(part, partial(without_label, part, snapshot)) for part in going)
-    moved = tuple(alone(part, partial(with_moved, part, known)) for part in labelled)
-    return replace(prepared, parts=moved, drains=drains)
+    moved = (alone(part, partial(with_moved, part, known)) for part in labelled)
+    return replace(prepared, parts=tuple(map(_joined, moved)), drains=drains)
+
+
+def _joined(part: DriverPlan) -> DriverPlan:
+    """Let a driver patch each Node once; a plan in which nothing is joined is the same one, by which it is known."""
+    changes = joined(part.actions)
+    return part if changes is part.actions else replace(part, actions=changes)
 
 
 def _inputs(snapshot: Snapshot, driver: DriverContainer, **others: Any) -> Inputs:
@@ -259,7 +263,7 @@ def _undecided(
     not be read.
     """
 
-    def refuted() -> tuple[Action, ...]:
+    def refuted() -> tuple[Change, ...]:
         if reason is Reason.NAMESPACE_FORBIDDEN:
             return ()
         return _untrue_labels(DriverView.of(share_of(snapshot, driver), driver, settings))
@@ -267,7 +271,7 @@ def _undecided(
     def known(work: Callable[[], Result], nothing: Result) -> Result:
         return contained("driver", driver.key, work, lambda _error: nothing)
 
-    no_actions: tuple[Action, ...] = ()
+    no_actions: tuple[Change, ...] = ()
 
     kept = known(lambda: renewals(driver.key, snapshot), Step())
     return DriverPlan(
@@ -304,7 +308,7 @@ def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, me
     ahead = plan_prebuilds(view, driver.spec, {part.status.target: part for part in parts})
     # The status of a blocked target has no key: what is known of its builds is kept for later.
     judged = {status.key for status in (*(part.status for part in parts), *(item.target for item in ahead.entries))}
-    actions: list[Action] = [] if driver.has_finalizer else [_finalizer(driver, present=True)]
+    actions: list[Change] = [] if driver.has_finalizer else [_finalizer(driver, present=True)]
     actions += [action for part in parts for action in part.actions]
     is_astray = permissions.refuses_selector(driver.spec, view.settings.template_versions.permissions)
     # With a selector that is not allowed a driver leaves no node, as with a spec that cannot be read.
@@ -331,20 +335,19 @@ def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, me
     )
     staged = plan_stages.plan_stages(view, tolerant, known, relabelled, leaving.nodes)
     repairs = repair(view, parts, leaving.nodes.union(leave.refuted(view)))
-    validating = validate(view, driver.spec, parts, leaving.nodes)
-    proving = prove(view, leaving.nodes)
+    case = Case(view=view, spec=driver.spec, parts=parts, leaving=leaving.nodes)
+    tasks = [run(work, case) for work in WORKS]
     tainted = taint(view, parts, leaving.nodes, nameless.keys())
     actions += (
         *repairs.actions,
-        *proving.actions,
-        *validating.actions,
+        *(action for done, _ in tasks for action in done),
         *staged.actions,
         *ahead.actions,
         *labels,
         *tainted,
     )
     actions = [_tolerating(action, inputs.pending) for action in actions] if inputs.pending else actions
-    at_work = (proving.requeue_at, validating.requeue_at, staged.requeue_at, rebuilds.heard_at)
+    at_work = (*(due_at for _, due_at in tasks), staged.requeue_at, rebuilds.heard_at)
     own = (leaving.requeue_at, going.requeue_at, repairs.requeue_at, *at_work)
     times = (ahead.requeue_at, rolled.requeue_at, *own, *(part.requeue_at for part in parts))
     return DriverPlan(
@@ -372,7 +375,7 @@ def _tolerant(spec: DriverSpec, pending: tuple[Json, ...]) -> DriverSpec:
     return replace(spec, tolerations=(*spec.tolerations, *pending)) if pending and spec.tolerations else spec
 
 
-def _tolerating(action: Action, pending: tuple[Json, ...]) -> Action:
+def _tolerating(action: Change, pending: tuple[Json, ...]) -> Change:
     """Let a build run on nodes where a driver is not proven yet: there may be no other."""
     if not isinstance(action, StartBuild):
         return action
@@ -391,23 +394,23 @@ def _with_ordinary(view: DriverView, memory: PlanMemory) -> DriverView:
     return replace(view, waiting=found.waiting, others=others, others_of=found.others)
 
 
-def _is_leaving(action: Action, leaving: Leaving) -> bool:
+def _is_leaving(action: Change, leaving: Leaving) -> bool:
     """Return whether a label does not depend on pods: the driver leaves the node, or may soon."""
-    return isinstance(action, LabelNode) and action.node in leaving.nodes | leaving.loaded
+    return isinstance(action, PatchNode) and action.node in leaving.nodes | leaving.loaded
 
 
-def _entries_before(driver: DriverContainer, labels: tuple[LabelNode, ...]) -> tuple[AheadStatus, ...] | None:
+def _entries_before(driver: DriverContainer, labels: tuple[PatchNode, ...]) -> tuple[AheadStatus, ...] | None:
     """Keep the status of a driver that no longer follows until the labels are gone: it marks them as ours."""
     return tuple(previous_ahead(driver.status).values()) if labels else None
 
 
-def _untrue_labels(view: DriverView) -> tuple[LabelNode, ...]:
+def _untrue_labels(view: DriverView) -> tuple[PatchNode, ...]:
     """Remove the labels of nodes that prove the contrary, though nothing else is decided for the driver."""
     gone = unlabel(view)
     return (*gone, *plan_stages.unlabel(view, gone))
 
 
-def _plan_removal(view: DriverView, labels: tuple[LabelNode, ...]) -> DriverPlan:
+def _plan_removal(view: DriverView, labels: tuple[PatchNode, ...]) -> DriverPlan:
     """Remove everything that owner references do not: labels, DaemonSets, modules on nodes, then the finalizer.
 
     While other drivers depend on it, the driver stays where it is.
@@ -418,8 +421,8 @@ def _plan_removal(view: DriverView, labels: tuple[LabelNode, ...]) -> DriverPlan
         return replace(view.nothing_new, actions=(*_untrue_labels(view), *labels), unloading=held)
     behind = leave.staying(view, view.nodes)
     going = leave.with_staying(view, removal.remove(view, view.nodes.keys() - behind.keys()), behind)
-    actions: list[Action] = [*forget(view, view.nodes.values()), *untaint(view, view.nodes.values())]
-    actions += (*forget_proofs(view), *removal.forget_outside(view))
+    actions: list[Change] = [action for work in reversed(WORKS) for action in work.end(view)]
+    actions += (*untaint(view, view.nodes.values()), *removal.forget_outside(view))
     actions += (*going.actions, *plan_stages.remove(view), *labels)
     if not going.holds:
         actions += removal.delete_daemon_sets(view, view.daemon_sets)
@@ -438,8 +441,15 @@ def _plan_removal(view: DriverView, labels: tuple[LabelNode, ...]) -> DriverPlan
     )
 
 
-def _finalizer(driver: DriverContainer, *, present: bool) -> SetFinalizer:
-    return SetFinalizer(namespace=driver.namespace, name=driver.name, present=present)
+def _finalizer(driver: DriverContainer, *, present: bool) -> PatchObject:
+    """Let the driver's object wait for the removal of what is on nodes, or go."""
+    return PatchObject(
+        resource=DRIVER_CONTAINERS,
+        namespace=driver.namespace,
+        name=driver.name,
+        finalizers={FINALIZER: present},
+        why="wait, if it is deleted, until nodes are without it" if present else "go: no node has anything of it",
+    )
 
 
 def _is_skipped(item: DesiredTarget) -> bool:
@@ -455,5 +465,5 @@ def _needed_key(view: DriverView, item: DesiredTarget) -> str:
     return before.key if before is not None and not _is_skipped(item) else ""
 
 
-def _surplus(view: DriverView, wanted: set[str]) -> tuple[DeleteDaemonSet, ...]:
+def _surplus(view: DriverView, wanted: set[str]) -> tuple[DeleteObject, ...]:
     return removal.delete_daemon_sets(view, view.daemon_sets.keys() - wanted)

@@ -7,49 +7,57 @@ patch. An unload pod removes firmware and blacklist that an earlier kernel has l
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from driver_builder.nodes.actions import Action, LabelNode, RememberLoaded, delete_pods
+from driver_builder.nodes.changes import Change, PatchNode, delete_tasks, sets_label
 from driver_builder.nodes.plan_view import DriverView
 from driver_builder.objects import loaded
 from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.plan import removal
-from driver_builder.plan.unload_step import memory_of, pods_on, start
+from driver_builder.plan.unload_step import pods_on, start
 from driver_builder.snapshot.inventory import Node
-from driver_builder.tasks.unload_pod import UNLOADED, UnloadPod
+from driver_builder.tasks.node_task import Limits, Next, NodeTask, TaskStep, Wanted, task_step
+from driver_builder.tasks.task_kind import State
+from driver_builder.tasks.unload_pod import UNLOAD
 
 _RETRY_SECONDS = 300.0
 
 
-def remember(view: DriverView, nodes: Iterable[str], labels: Sequence[Action]) -> tuple[Action, ...]:
+def remember(view: DriverView, nodes: Iterable[str], labels: Sequence[Change]) -> tuple[Change, ...]:
     """Return the labels together with the records, and records of nodes without a new label."""
     targets = _targets(view)
     texts = {name: _text(view, view.nodes[name], targets) for name in nodes}
-    texts = {name: text for name, text in texts.items() if text != _written(view, view.nodes[name])}
-    key = view.record
-    made: list[Action] = []
+    texts = {name: text for name, text in texts.items() if text != view.on(view.nodes[name]).loaded_text}
+    key = view.keys.loaded
+    made: list[Change] = []
     for action in labels:
-        if isinstance(action, LabelNode) and action.node in texts and action.label == view.driver.ready_label:
+        if sets_label(action, view.driver.ready_label) and action.node in texts:
             made.append(replace(action, annotations={**action.annotations, key: texts.pop(action.node)}))
         else:
             made.append(action)
     made += [
-        RememberLoaded(node=name, driver=view.driver.key, annotation=key, value=text, why="its driver pod has reported")
+        PatchNode(node=name, driver=view.driver.key, annotations={key: text}, why="its driver pod has reported")
         for name, text in texts.items()
     ]
     return tuple(made)
 
 
-def clean_up(view: DriverView, nodes: Iterable[str]) -> tuple[Action, ...]:
-    """Create and delete the unload pods of nodes that keep their driver: for files of targets that they have left."""
-    actions: list[Action] = []
+def clean_up(view: DriverView, nodes: Iterable[str]) -> tuple[Change, ...]:
+    """Run unload pods on nodes that keep their driver: for files of targets that they have left."""
+    actions: list[Change] = []
     targets = _targets(view)
     for node in (view.nodes[name] for name in nodes):
-        pods, left = view.unload_pods.get(node.name, ()), _left_files(view, node, targets)
+        tasks, left = view.tasks_of(UNLOAD).get(node.name, ()), _left_files(view, node, targets)
+        found = [(load, _step(view, tasks, load)) for load in left]
+        gone = {id(task) for _, step in found for task in step.gone}
         names = {load.target for load in left}
-        done = [pod for pod in pods if pod.target not in names or _is_to_retry(view, pod)]
-        actions += delete_pods(done)
-        there = {pod.target for pod in pods}
-        actions += [start(view, node, replace(load, modules=())) for load in left if load.target not in there]
+        actions += delete_tasks(task for task in tasks if task.subject not in names or id(task) in gone)
+        actions += [start(view, node, replace(load, modules=())) for load, step in found if step.next is Next.START]
     return tuple(actions)
+
+
+def _step(view: DriverView, tasks: Iterable[NodeTask], load: Load) -> TaskStep:
+    own = [task for task in tasks if task.subject == load.target]
+    limits = Limits(retry_at=lambda task: (task.ended_at or 0.0) + _RETRY_SECONDS)
+    return task_step(own, Wanted(subject=load.target), view.snapshot.now, limits)
 
 
 def _targets(view: DriverView) -> dict[str, str]:
@@ -59,30 +67,21 @@ def _targets(view: DriverView) -> dict[str, str]:
 
 def _left_files(view: DriverView, node: Node, targets: Mapping[str, str]) -> list[Load]:
     """Return what has files on a node although its boot or its target is gone."""
-    known = memory_of(view, node)
+    known = view.on(node).loaded
     if known is None or node.boot_id is None or node.name not in targets:
         return []
     here = {targets[node.name], *(pod.target for pod in pods_on(view, node))}
     return [load for load in known.loads if load.has_files and load.boot_id != node.boot_id and load.target not in here]
 
 
-def _is_to_retry(view: DriverView, pod: UnloadPod) -> bool:
-    is_unloaded = pod.verdict is not None and pod.verdict.result == UNLOADED
-    return pod.ended_at is not None and not is_unloaded and view.snapshot.now >= pod.ended_at + _RETRY_SECONDS
-
-
-def _written(view: DriverView, node: Node) -> str | None:
-    return node.annotations.get(view.record)
-
-
 def _text(view: DriverView, node: Node, targets: Mapping[str, str]) -> str | None:
-    known = memory_of(view, node)
+    known = view.on(node).loaded
     reported = [pod for pod in pods_on(view, node) if pod.proof is not None]
     now = removal.with_pods(view, node, Loaded() if known is None else known.settled, reported)
     left = {load.target for load in _left_files(view, node, targets)}
-    for pod in view.unload_pods.get(node.name, ()):
-        if pod.target in left and pod.verdict is not None and pod.verdict.result == UNLOADED:
-            now = now.without(pod.target)
+    for task in view.tasks_of(UNLOAD).get(node.name, ()):
+        if task.subject in left and task.state is State.SUCCEEDED:
+            now = now.without(task.subject)
     if known is not None and not view.validation.has_command:
         # No Node is written for a fingerprint alone before a validation may ask for it.
         now = now.as_written(known)

@@ -15,7 +15,7 @@ from driver_builder.api.rollout_status import previous_wave
 from driver_builder.api.stage_status import previous_stages
 from driver_builder.api.status import previous_targets
 from driver_builder.base.reasons import TargetState
-from driver_builder.nodes.actions import LabelNode
+from driver_builder.nodes.changes import PatchNode
 from driver_builder.nodes.ordinary import Ordinary
 from driver_builder.nodes.plan_view import DriverPlan, PlanSettings
 from driver_builder.nodes.settled import Settled
@@ -37,7 +37,7 @@ class Inputs:
 
     share: Snapshot
     settings: PlanSettings
-    labels: tuple[LabelNode, ...]
+    labels: tuple[PatchNode, ...]
     conflicts: tuple[Conflict, ...]
     dependencies: Dependencies = NONE
     is_wave_held: bool = False

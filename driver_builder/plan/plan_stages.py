@@ -13,17 +13,11 @@ from driver_builder.api.stage_settings import StageSettings
 from driver_builder.api.stage_status import StageStatus
 from driver_builder.api.status import MAX_LISTED
 from driver_builder.base.reasons import Reason
-from driver_builder.nodes.actions import (
-    Action,
-    ApplyPlugin,
-    DeleteConfigMap,
-    DeleteDaemonSet,
-    LabelNode,
-    MakeConfigMap,
-)
+from driver_builder.nodes.changes import ApplyObject, Change, DeleteObject, PatchNode, delete_daemon_set, sets_label
 from driver_builder.nodes.evidence import NodeEvidence
 from driver_builder.nodes.plan_view import DriverView
 from driver_builder.objects import plugin
+from driver_builder.objects.plugin import PluginConfig
 from driver_builder.objects.stage_labels import Stage
 from driver_builder.plan import node_stages, plugin_validation
 from driver_builder.plan.blocked_plugin import blocked
@@ -32,14 +26,16 @@ from driver_builder.plan.plugin_account import NO_ACCOUNT, PluginAccount, plugin
 from driver_builder.plan.stage_view import StageView
 from driver_builder.snapshot.inventory import Node
 from driver_builder.targets import permissions
+from driver_builder.tasks.validation_pod import PLUGIN_VALIDATION
+from kube_api.resources import CONFIG_MAPS, DAEMON_SETS
 from kube_api.text import first_few
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """Actions for now, what the status says, and when to look again."""
+    """Changes for now, what the status says, and when to look again."""
 
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Change, ...] = ()
     status: StageStatus | None = None
     requeue_at: float | None = None
 
@@ -48,7 +44,7 @@ class Staged:
 class _Objects:
     """What is done to the objects of the plugin, and what is wrong with them, or with what the pods may have."""
 
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Change, ...] = ()
     reason: Reason | None = None
     words: str = ""
     account: PluginAccount = NO_ACCOUNT
@@ -58,7 +54,7 @@ def plan_stages(
     view: DriverView,
     spec: DriverSpec,
     known: Mapping[str, NodeEvidence],
-    relabelled: Iterable[Action],
+    relabelled: Iterable[Change],
     leaving: Set[str],
 ) -> Staged:
     """Decide on all nodes of a driver.
@@ -72,8 +68,8 @@ def plan_stages(
         left = [node for node in view.others if stages.has_traces(node) or node.name in stages.validations]
         every = {node.name: node_stages.of_node(stages, node, Standing(why="it has no stages")) for node in left}
         return Staged(actions=(*objects.actions, *_on_nodes(stages, view, every)))
-    ready = {action.node: action.version for action in relabelled
-             if isinstance(action, LabelNode) and action.label == view.driver.ready_label}  # fmt: skip
+    label = view.driver.ready_label
+    ready = {action.node: action.labels[label] for action in relabelled if sets_label(action, label)}
     every = _look(stages, view, known, ready, leaving)
     is_allowed = not permissions.of_stages(spec, view.settings.template_versions.permissions)
     starting = _starts(stages, view, every) if is_allowed else ()
@@ -123,7 +119,7 @@ def _is_done(stages: StageView, node: Node, found: NodeStages) -> bool:
     return is_settled and has_all and not node_stages.labels_of(stages, node, found)
 
 
-def remove(view: DriverView) -> tuple[Action, ...]:
+def remove(view: DriverView) -> tuple[Change, ...]:
     """Take labels, pods and objects of the stages away: the driver is being deleted."""
     stages = StageView.of(view.snapshot, view.driver)
     gone = Standing(why="the driver leaves the node")
@@ -132,7 +128,7 @@ def remove(view: DriverView) -> tuple[Action, ...]:
     return (*_gone(stages, view), *_on_nodes(stages, view, every))
 
 
-def unlabel(view: DriverView, ready: Iterable[LabelNode]) -> tuple[LabelNode, ...]:
+def unlabel(view: DriverView, ready: Iterable[PatchNode]) -> tuple[PatchNode, ...]:
     """Remove the labels of the stages where a ready label goes, though nothing else is decided for the driver."""
     stages = StageView.of(view.snapshot, view.driver)
     return tuple(
@@ -153,7 +149,7 @@ def _standing(
     *,
     is_ordinary: bool,
 ) -> Standing:
-    version = ready.get(node.name, node.labels.get(view.driver.ready_label))
+    version = ready.get(node.name, view.on(node).ready)
     if node.name in leaving:
         return Standing(leaves=True, why="the driver leaves the node")
     works = is_ordinary or (found is not None and found.works)
@@ -170,47 +166,67 @@ def _objects(stages: StageView, view: DriverView, spec: DriverSpec) -> _Objects:
     if (found := blocked(stages, view, spec, settings, account)) is not None:
         return _Objects(reason=found.reason, words=found.words)
     name, config = plugin.name_of(view.driver), view.snapshot.plugin_configs.get(view.driver.key)
-    actions: list[Action] = []
-    is_same = config is not None and config.text == plugin.config_text(settings)
+    actions: list[Change] = []
+    is_same = config is not None and config.digest == plugin.config_digest(plugin.config_text(settings))
     if config is not None and not (settings.is_of_agent and is_same):
         # Made anew by the next reconcile: no right to change ConfigMaps is needed.
-        actions.append(DeleteConfigMap(namespace=view.driver.namespace, name=name, uid=config.uid))
+        actions.append(_delete_config(view, config))
     if config is None and settings.is_of_agent:
-        made = plugin.config_map(view.driver, settings)
-        actions.append(MakeConfigMap(namespace=view.driver.namespace, name=name, manifest=made))
+        actions.append(
+            ApplyObject(
+                resource=CONFIG_MAPS,
+                namespace=view.driver.namespace,
+                name=name,
+                manifest=plugin.config_map(view.driver, settings),
+                created=True,
+                why=f"configure the device plugin of {view.driver.key}",
+            )
+        )
     manifest = plugin.daemon_set(
         view.driver, spec, settings, agent_image=view.settings.device_agent_image, has_token=account.has_token
     )
     manifest = manifest if known is None else plugin.replacing(known, manifest)
     if known is None or not plugin.is_as_wanted(known, manifest):
+        uid = known.uid if known is not None else stray.uid if stray is not None else ""
         has_additions = known is not None and plugin.has_additions(known, manifest)
         actions.append(
-            ApplyPlugin(
+            ApplyObject(
+                resource=DAEMON_SETS,
                 namespace=view.driver.namespace,
                 name=name,
-                driver=view.driver.key,
-                target="",
                 manifest=manifest,
                 undo=plugin.without_additions(known, manifest) if known is not None and has_additions else {},
-                uid=known.uid if known is not None else stray.uid if stray is not None else "",
+                uid=uid,
+                # The fields of a DaemonSet that somebody else has just made are a conflict.
+                force=bool(uid),
+                why=f"roll out the device plugin of {view.driver.key}",
             )
         )
     return _Objects(actions=tuple(actions), account=account)
 
 
-def _gone(stages: StageView, view: DriverView) -> tuple[Action, ...]:
+def _gone(stages: StageView, view: DriverView) -> tuple[Change, ...]:
     """Delete the objects of the plugin; first the ConfigMap, which is looked for while there is a DaemonSet."""
     known, config = stages.plugin_set, view.snapshot.plugin_configs.get(view.driver.key)
-    actions: list[Action] = []
+    actions: list[Change] = []
     if config is not None and config.is_own:
-        name = plugin.name_of(view.driver)
-        actions.append(DeleteConfigMap(namespace=view.driver.namespace, name=name, uid=config.uid))
+        actions.append(_delete_config(view, config))
     if known is not None:
-        actions.append(DeleteDaemonSet(namespace=known.namespace, name=known.name, uid=known.uid))
+        actions.append(delete_daemon_set(known))
     return tuple(actions)
 
 
-def _on_nodes(stages: StageView, view: DriverView, every: Mapping[str, NodeStages]) -> tuple[Action, ...]:
+def _delete_config(view: DriverView, config: PluginConfig) -> DeleteObject:
+    return DeleteObject(
+        resource=CONFIG_MAPS,
+        namespace=view.driver.namespace,
+        name=plugin.name_of(view.driver),
+        uid=config.uid,
+        why="the device plugin has none, or another one",
+    )
+
+
+def _on_nodes(stages: StageView, view: DriverView, every: Mapping[str, NodeStages]) -> tuple[Change, ...]:
     return tuple(
         action
         for name, found in every.items()
@@ -218,13 +234,12 @@ def _on_nodes(stages: StageView, view: DriverView, every: Mapping[str, NodeStage
     )
 
 
-def _starts(stages: StageView, view: DriverView, every: Mapping[str, NodeStages]) -> tuple[Action, ...]:
+def _starts(stages: StageView, view: DriverView, every: Mapping[str, NodeStages]) -> tuple[Change, ...]:
     """Start the validations that are next, within their limit."""
-    running = sum(pod.ended_at is None for pods in stages.validations.values() for pod in pods)
     users = view.snapshot.resource_users
     due = [name for name, found in every.items() if found.starts and name in users]
-    made: list[Action] = []
-    for name in islice(due, max(0, plugin_validation.MAX_PODS - running)):
+    made: list[Change] = []
+    for name in islice(due, view.room(PLUGIN_VALIDATION)):
         made += plugin_validation.start(stages, view.nodes[name], every[name].starts, users)[0]
     return tuple(made)
 

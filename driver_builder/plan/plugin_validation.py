@@ -5,66 +5,54 @@ pods use the resource already: they prove the plugin as well, and there may be n
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.base.persistent import Layered
 from driver_builder.base.reasons import Reason
-from driver_builder.nodes.actions import Action, RememberValidated, StartPod, delete_pods
-from driver_builder.nodes.evidence import ValidationState
+from driver_builder.nodes.changes import Change, start_task
 from driver_builder.nodes.settled import Settled
-from driver_builder.nodes.validation import Progress, next_of, weigh
-from driver_builder.objects import loaded, validated
+from driver_builder.nodes.validation import Progress, Records, weigh
 from driver_builder.objects.stage_labels import Stage
 from driver_builder.objects.validated import Validated
 from driver_builder.plan.stage_view import LOOK_SECONDS, StageView, user_of
 from driver_builder.snapshot.inventory import Node, by_name
 from driver_builder.snapshot.node_pods import NodePods
+from driver_builder.snapshot.node_record import record_of
 from driver_builder.snapshot.snapshot import Snapshot
-from driver_builder.tasks import plugin_validation_pod
-from driver_builder.tasks.bound_pod import PodKind
+from driver_builder.tasks import validation_pod
+from driver_builder.tasks.node_task import Next
+from driver_builder.tasks.validation_pod import PLUGIN_VALIDATION
 
 MAX_LOOKED_AT = 20
 """Nodes of one driver whose pods are listed in one reconcile."""
-MAX_PODS = 100
-"""Such pods of one driver that run at the same time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PluginValidation:
-    """Where it stands on one node; ``starts`` says that its pod is next."""
-
-    state: ValidationState
-    why: str = ""
-    actions: tuple[Action, ...] = ()
-    starts: bool = False
-    subject: str = ""
-    due_at: float | None = None
-
-
-def of_node(stages: StageView, node: Node) -> PluginValidation | None:
+def of_node(stages: StageView, node: Node) -> Progress | None:
     """Return what is known of a node, and what comes next; None where nothing is validated."""
-    found = _progress(stages, node)
-    if found is None:
+    settings, text = stages.settings, record_of(node, stages.driver.key).loaded_text
+    if settings is None or settings.plugin_validation is None or text is None:
         return None
-    known, pods = (
-        validated.parse(node.annotations.get(stages.labels[Stage.PLGOK])),
+    return weigh(
+        validation_pod.plugin_subject_of(settings, loaded=text),
+        _records(stages).known(node),
         stages.validations.get(node.name, ()),
-    )
-    step = next_of(found, known, pods, stages.now)
-    news = (_remember(stages, node, found.record, "its pod ended"),) if step.is_news else ()
-    return PluginValidation(
-        state=found.state,
-        why=found.why,
-        actions=(*delete_pods(step.gone), *news),
-        starts=step.starts,
-        subject=found.record.subject if step.starts else "",
-        due_at=step.due_at,
+        retries=settings.plugin_validation.retries,
+        now=stages.now,
+        reason=Reason.PLUGIN_VALIDATION_FAILED,
     )
 
 
-def start(stages: StageView, node: Node, subject: str, users: Mapping[str, NodePods]) -> tuple[tuple[Action, ...], str]:
+def actions_of(stages: StageView, node: Node, found: Progress) -> tuple[Change, ...]:
+    """Delete the pods that nothing waits for, and record how the command ended."""
+    return _records(stages).go_on(node, found, "its pod ended")
+
+
+def _records(stages: StageView) -> Records:
+    return Records(stages.driver.key, stages.labels[Stage.PLGOK])
+
+
+def start(stages: StageView, node: Node, subject: str, users: Mapping[str, NodePods]) -> tuple[tuple[Change, ...], str]:
     """Start the pod of a node, or record that pods use the resource there already; with the words for it.
 
     Nothing is done before the pods of the node are listed, or cannot be.
@@ -77,9 +65,8 @@ def start(stages: StageView, node: Node, subject: str, users: Mapping[str, NodeP
     free = next((name for name in resources if user_of(users[node.name], (name,)) is None), None)
     if free is None:
         return _skip(stages, node, subject, users[node.name])
-    manifest = plugin_validation_pod.manifest(stages.driver, validation, node=node.name, subject=subject, resource=free)
-    plugin = f"the device plugin of {stages.driver.key}"
-    return (StartPod(kind=PodKind.VALIDATION, driver=plugin, manifest=manifest),), ""
+    pod = validation_pod.plugin_manifest(stages.driver, validation, node=node.name, subject=subject, resource=free)
+    return (start_task(PLUGIN_VALIDATION, stages.driver.key, pod),), ""
 
 
 def _resources(stages: StageView, node: Node, wanted: str) -> tuple[str, ...]:
@@ -92,7 +79,7 @@ def _resources(stages: StageView, node: Node, wanted: str) -> tuple[str, ...]:
     return tuple(there) if offered else (wanted,)
 
 
-def _skip(stages: StageView, node: Node, subject: str, found: NodePods) -> tuple[tuple[Action, ...], str]:
+def _skip(stages: StageView, node: Node, subject: str, found: NodePods) -> tuple[tuple[Change, ...], str]:
     """Record that pods use all that there is: they prove the plugin as well."""
     validation = stages.settings.plugin_validation if stages.settings is not None else None
     names = stages.offered(node) or ((validation.resource_name,) if validation is not None else ())
@@ -100,7 +87,7 @@ def _skip(stages: StageView, node: Node, subject: str, found: NodePods) -> tuple
     if used is None:
         return (), ""
     why = f"skipped: {user_of(found, (used,))} uses {used}"
-    return (_remember(stages, node, Validated(subject=subject, succeeded=True), why),), why
+    return (_records(stages).remember(node, Validated(subject=subject, succeeded=True), why),), why
 
 
 class NextNodes:
@@ -129,19 +116,16 @@ def _next_of(stages: StageView, nodes: Layered[Node], settled: Settled) -> list[
     at_plugin = {name: nodes[name] for name in names if stages.has_label(nodes[name], Stage.PLUG)}
     asked = {name for name, node in at_plugin.items() if stages.asks_for_users(node)}
     found = {name: item for name, node in at_plugin.items() if (item := of_node(stages, node)) is not None}
-    waits = asked | {name for name, item in found.items() if item.starts or item.due_at}
+    waits = asked | {name for name, item in found.items() if item.step.next is Next.START or item.step.at}
     settled.end(names, set(names) - waits, ())
-    starts = {name for name, item in found.items() if item.starts}
+    starts = {name for name, item in found.items() if item.step.next is Next.START}
     # Validations first: they come to an end, while pods may use what cannot be given for days.
     return [*sorted(starts), *sorted(asked - starts)][:MAX_LOOKED_AT]
 
 
-def forget(stages: StageView, node: Node, why: str) -> tuple[Action, ...]:
+def forget(stages: StageView, node: Node, why: str) -> tuple[Change, ...]:
     """Remove the pods and the record of a node where nothing is validated."""
-    actions = stages.delete(node.name)
-    if stages.labels[Stage.PLGOK] not in node.annotations:
-        return actions
-    return (*actions, _remember(stages, node, None, why))
+    return _records(stages).forget(node, stages.validations.get(node.name, ()), why)
 
 
 def look_again(stages: StageView) -> float:
@@ -153,27 +137,3 @@ def _is_asked(driver: DriverContainer) -> bool:
     stages = driver.spec.stages if isinstance(driver.spec, DriverSpec) else None
     is_active = not (driver.paused or driver.deleting)
     return is_active and stages is not None and stages.asks_for_users
-
-
-def _progress(stages: StageView, node: Node) -> Progress | None:
-    settings, text = stages.settings, node.annotations.get(loaded.annotation(stages.driver.key))
-    if settings is None or settings.plugin_validation is None or text is None:
-        return None
-    return weigh(
-        plugin_validation_pod.subject_of(settings, loaded=text),
-        validated.parse(node.annotations.get(stages.labels[Stage.PLGOK])),
-        stages.validations.get(node.name, ()),
-        retries=settings.plugin_validation.retries,
-        now=stages.now,
-        reason=Reason.PLUGIN_VALIDATION_FAILED,
-    )
-
-
-def _remember(stages: StageView, node: Node, record: Validated | None, why: str) -> RememberValidated:
-    return RememberValidated(
-        node=node.name,
-        driver=stages.driver.key,
-        annotation=stages.labels[Stage.PLGOK],
-        value=None if record is None else validated.render(record),
-        why=why,
-    )

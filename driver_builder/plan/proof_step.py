@@ -1,48 +1,50 @@
 """Proves what images' own programs have loaded: a pod per driver pod and boot, whose report makes the node ready. Pure.
 
-Place in the flow: ``plan`` adds these actions once every target is decided. The report is in the proof pod itself,
-which stays as long as its driver pod: a controller that is killed between any two steps continues from what it sees.
+The report is in the proof pod itself, which stays as long as its driver pod: a controller that is killed between any
+two steps continues from what it sees.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
-from driver_builder.api.driver_spec import ContainerSettings, LoadedBy
+from driver_builder.api.mapping_settings import ContainerSettings, LoadedBy
 from driver_builder.nodes import proofs
-from driver_builder.nodes.actions import Action, LabelNode, ReplacePod, StartPod, TakeNode, delete_pods
+from driver_builder.nodes.changes import (
+    Change,
+    DeleteObject,
+    Taking,
+    delete_tasks,
+    label_node,
+    sets_label,
+    takes_driver,
+)
 from driver_builder.nodes.plan_view import DriverPlan, DriverView
-from driver_builder.plan.validation_step import Validating
+from driver_builder.plan.run_tasks import Asked, Case, Work
 from driver_builder.snapshot import inventory, pairs
-from driver_builder.snapshot.by_driver import of_driver, pods_of
+from driver_builder.snapshot.by_driver import of_driver, pods_of, tasks_of
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.pairs import Pair
 from driver_builder.snapshot.snapshot import DaemonSet, DriverPod, Snapshot
 from driver_builder.targets.desired_target import DesiredTarget, PrebuiltTarget
 from driver_builder.tasks import proof_pod
-from driver_builder.tasks.bound_pod import PodKind
-from driver_builder.tasks.proof_pod import ProofPod
-
-MAX_STARTS = 100
-"""Proof pods of one driver that one reconcile creates; each of them begins another reconcile."""
+from driver_builder.tasks.node_task import Next, NodeTask
+from driver_builder.tasks.proof_pod import PROOF
+from driver_builder.tasks.task_kind import Json
 
 
-def prove(view: DriverView, leaving: Set[str]) -> Validating:
-    """Return what comes next for each driver pod that needs a proof; ``leaving`` are nodes that the driver leaves."""
-    by_pod = _by_pod(view)
+def _ask(case: Case) -> Iterator[Asked]:
+    """Say what is next for each driver pod that needs a proof."""
+    view, by_pod = case.view, _by_pod(case.view)
     seconds = {item.target.short_hash: _seconds(item) for item in view.wanted}
-    starts: list[Action] = []
-    others: list[Action] = list(_without_pod(view, by_pod))
-    times: list[float] = []
+    yield Asked(actions=_without_pod(view, by_pod))
     for node in _nodes(view, by_pod):
-        for pod in view.pods_on(node.name):
-            if pod.program is None:
-                continue
-            found = proofs.next_of(pod, by_pod.get(pod.uid, ()), node.boot_id, view.snapshot.now)
-            others += delete_pods(found.gone)
-            times += [found.due_at] if found.due_at is not None else []
-            if found.starts and pod.target in seconds and node.name not in leaving:
-                starts.append(_start(view, pod, found.before, seconds[pod.target]))
-    return Validating(actions=(*others, *starts[:MAX_STARTS]), requeue_at=min(times, default=None))
+        for pod in (pod for pod in view.pods_on(node.name) if pod.program is not None):
+            step = proofs.next_of(pod, by_pod.get(pod.uid, ()), node.boot_id, view.snapshot.now)
+            starts = step.next is Next.START and pod.target in seconds and node.name not in case.leaving
+            before = step.task.uid if step.task is not None else ""
+            make = partial(_manifest, view, pod, before, seconds[pod.target]) if starts else None
+            yield Asked(actions=delete_tasks(step.gone), pod=make, due_at=step.at)
 
 
 def without_label(part: DriverPlan, snapshot: Snapshot) -> DriverPlan:
@@ -51,7 +53,7 @@ def without_label(part: DriverPlan, snapshot: Snapshot) -> DriverPlan:
     Between two pods of our own loader they stay, or are replaced in a moment. Where the status has to be written first,
     the label goes with the pod.
     """
-    taking = [action for action in part.actions if isinstance(action, TakeNode) and not action.noted]
+    taking = [action for action in part.actions if takes_driver(action) and not action.noted]
     if not taking:
         return part
     label, own = part.driver.ready_label, pods_of(snapshot.pods, part.driver.key)
@@ -61,17 +63,17 @@ def without_label(part: DriverPlan, snapshot: Snapshot) -> DriverPlan:
     ending = {action.node for action in taking if any(_ends(action, pod, owners, known) for pod in own.on(action.node))}
     if not ending:
         return part
-    gone = LabelNode(
+    gone = label_node(
         node="",
         driver=part.driver.key,
         label=label,
-        version=None,
+        value=None,
         why="an image's own program may unload the modules as its driver pod ends or begins",
         annotations={label: None},
     )
-    actions: list[Action] = []
+    actions: list[Change] = []
     for action in part.actions:
-        if isinstance(action, LabelNode) and action.label == label and action.node in ending:
+        if sets_label(action, label) and action.node in ending:
             # It may record what is loaded there as well.
             ending.remove(action.node)
             noted = {**action.annotations, **gone.annotations}
@@ -84,40 +86,36 @@ def without_label(part: DriverPlan, snapshot: Snapshot) -> DriverPlan:
 
 
 def _ends(
-    action: TakeNode, pod: DriverPod, owners: Mapping[tuple[str, str], DaemonSet], known: Mapping[str, Pair]
+    action: Taking, pod: DriverPod, owners: Mapping[tuple[str, str], DaemonSet], known: Mapping[str, Pair]
 ) -> bool:
     """Return whether an action ends a pod with a program, which still runs, or one that a program follows."""
-    if isinstance(action, ReplacePod):
+    if isinstance(action, DeleteObject):
         comes, is_ending = owners.get((pod.target, pod.slot)), pod.uid == action.uid
     else:
-        comes = known[pod.target].named(action.value) if pod.target in known else None
+        comes = known[pod.target].named(action.moved_to) if pod.target in known else None
         is_ending = comes is not None and comes.slot.name != pod.slot
     has_program = pod.program is not None or (comes is not None and comes.has_program)
     return is_ending and has_program and not pod.deleting
 
 
-def forget_proofs(view: DriverView) -> tuple[Action, ...]:
-    """Delete the proof pods whose driver pods are gone."""
-    return tuple(_without_pod(view, _by_pod(view)))
-
-
-def _nodes(view: DriverView, by_pod: Mapping[str, list[ProofPod]]) -> Iterable[Node]:
+def _nodes(view: DriverView, by_pod: Mapping[str, list[NodeTask]]) -> Iterable[Node]:
     """Return the nodes that are not ordinary, and those with a proof pod too many."""
     double = {found[0].node for found in by_pod.values() if len(found) > 1}
     several = (view.nodes[name] for name in sorted(double) if name in view.nodes)
     return {node.name: node for node in (*view.others, *several)}.values()
 
 
-def _by_pod(view: DriverView) -> Mapping[str, list[ProofPod]]:
-    by_pod: dict[str, list[ProofPod]] = {}
-    for item in view.snapshot.proof_pods:
-        by_pod.setdefault(item.of_pod, []).append(item)
+def _by_pod(view: DriverView) -> Mapping[str, list[NodeTask]]:
+    by_pod: dict[str, list[NodeTask]] = {}
+    for item in tasks_of(view.snapshot.tasks, view.driver.key, PROOF):
+        by_pod.setdefault(item.subject, []).append(item)
     return by_pod
 
 
-def _without_pod(view: DriverView, by_pod: Mapping[str, list[ProofPod]]) -> Iterable[Action]:
+def _without_pod(view: DriverView, by_pod: Mapping[str, list[NodeTask]]) -> tuple[Change, ...]:
+    """Delete the proofs whose driver pods are gone."""
     there = {pod.uid for pod in view.own_pods} if by_pod else set()
-    return delete_pods(item for uid, found in by_pod.items() if uid not in there for item in found)
+    return delete_tasks(item for uid, found in by_pod.items() if uid not in there for item in found)
 
 
 def _seconds(item: DesiredTarget) -> float:
@@ -127,8 +125,8 @@ def _seconds(item: DesiredTarget) -> float:
     return ContainerSettings().timeout_seconds
 
 
-def _start(view: DriverView, pod: DriverPod, before: str, seconds: float) -> StartPod:
-    manifest = proof_pod.manifest(
+def _manifest(view: DriverView, pod: DriverPod, before: str, seconds: float) -> Json:
+    return proof_pod.manifest(
         view.driver,
         node=pod.node,
         of_pod=pod.uid,
@@ -137,4 +135,6 @@ def _start(view: DriverView, pod: DriverPod, before: str, seconds: float) -> Sta
         image=view.settings.loader_image,
         seconds=seconds,
     )
-    return StartPod(kind=PodKind.PROOF, driver=view.driver.key, manifest=manifest)
+
+
+PROVE = Work(kind=PROOF, ask=_ask, end=lambda view: _without_pod(view, _by_pod(view)))

@@ -13,42 +13,32 @@ from dataclasses import dataclass, field, replace
 from driver_builder.api.unloading import Unloading
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.nodes import held_out
-from driver_builder.nodes.actions import (
-    Action,
-    DeleteDaemonSet,
-    LabelNode,
-    RememberLoaded,
-    StartPod,
-)
+from driver_builder.nodes.changes import Change, DeleteObject, PatchNode, RunTask, delete_daemon_set, label_node
 from driver_builder.nodes.plan_view import DriverView, TargetPart
 from driver_builder.nodes.pod_loads import load_of
 from driver_builder.objects import loaded
 from driver_builder.objects.load_report import LOADED
 from driver_builder.objects.loaded import UNREADABLE, Loaded
-from driver_builder.objects.yielding import yielding_of
-from driver_builder.plan.unload_step import IN_USE, STAYS, WAITING, Step, memory_of, pods_on, remember, step
+from driver_builder.plan.unload_step import IN_USE, STAYS, WAITING, Step, pods_on, remember, step
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.snapshot import DriverPod
 from driver_builder.targets.desired_target import DesiredTarget, SkippedTarget
-from driver_builder.tasks.bound_pod import PodKind
+from driver_builder.tasks.unload_pod import UNLOAD
 from kube_api import names
 
 OUTSIDE_SECONDS = 600
 """How long a node keeps a driver that no longer selects it: labels may come back."""
 
-MAX_PODS = 100
-"""Unload pods of one driver that run at the same time."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removal:
-    """Actions for the nodes that a driver leaves.
+    """Changes for the nodes that a driver leaves.
 
     ``holds`` are those whose DaemonSet has to stay for now: they still have the label, or no record yet.
     """
 
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Change, ...] = ()
     holds: frozenset[str] = frozenset()
     unloading: Unloading = field(default_factory=Unloading)
     requeue_at: float | None = None
@@ -79,7 +69,7 @@ class Leaving:
     outside: frozenset[str] = frozenset()
     """Those that are outside the selector, and not for long, or have lost the labels of their kernel."""
     loaded: frozenset[str] = frozenset()
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Change, ...] = ()
     requeue_at: float | None = None
 
 
@@ -93,9 +83,9 @@ def leaving(view: DriverView, wanted: Iterable[DesiredTarget]) -> Leaving:
     due: dict[str, float] = {}
     still: set[str] = set()
     nameless: set[str] = set()
-    actions: list[Action] = []
+    actions: list[Change] = []
     for node in view.others:
-        written = memory_of(view, node)
+        written = view.on(node).loaded
         known = _with_reports(view, node, written) if node.name not in selected else None
         if known is None:
             continue
@@ -140,14 +130,13 @@ def _with_reports(view: DriverView, node: Node, known: Loaded | None) -> Loaded 
 
 def yielding(
     view: DriverView, outside: Collection[str], parts: Iterable[TargetPart]
-) -> tuple[frozenset[str], tuple[LabelNode, ...]]:
+) -> tuple[frozenset[str], tuple[PatchNode, ...]]:
     """Return the nodes that a driver leaves while one that it depends on is replaced there.
 
     Its pods are kept from those ``outside`` its selector too, and for a while from some that have returned. A label
     that nothing explains is removed: nothing else would let the driver come back.
     """
-    label = view.yield_label
-    labelled = [node for node in view.others if label in node.labels]
+    labelled = [node for node in view.others if view.on(node).is_kept_away]
     known = {node.name for node in labelled if _is_to_yield(view, node)}
     unwanted = [node for node in labelled if node.name not in known and node.name not in outside]
     if not unwanted:
@@ -155,7 +144,9 @@ def yielding(
     returned = held_out.returned(view, parts)
     why = f"annotation {names.YIELDING_ANNOTATION} does not name the driver"
     return frozenset(known), tuple(
-        LabelNode(node=node.name, driver=view.driver.key, label=label, version=None, why=_why_in(view, node) or why)
+        label_node(
+            node=node.name, driver=view.driver.key, label=view.keys.yields, value=None, why=_why_in(view, node) or why
+        )
         for node in unwanted
         if node.name not in returned
     )
@@ -166,14 +157,13 @@ def _why_in(view: DriverView, node: Node) -> str:
 
 
 def _is_to_yield(view: DriverView, node: Node) -> bool:
-    record = yielding_of(node.annotations)
-    return record is not None and view.driver.key in record.drivers and not held_out.is_kept_out(view, node)
+    return view.on(node).is_to_yield and not view.on(node).is_held_out
 
 
 def left(view: DriverView, others: Collection[str]) -> Iterator[str]:
     """Return the nodes besides ``others`` that the driver has left, and where an unload pod is left of that."""
-    for name in sorted(view.unload_pods):
-        if name in view.nodes and name not in others and memory_of(view, view.nodes[name]) is None:
+    for name in sorted(view.tasks_of(UNLOAD)):
+        if name in view.nodes and name not in others and view.on(view.nodes[name]).loaded is None:
             yield name
 
 
@@ -187,7 +177,7 @@ def remove(view: DriverView, nodes: Iterable[str]) -> Removal:
     }
     steps = _limited(view, steps)
     # In the patch that ends the record.
-    over = (view.nodes[name] for name, item in steps.items() if any(map(_is_end, item.actions)))
+    over = (view.nodes[name] for name, item in steps.items() if any(_is_end(view, action) for action in item.actions))
     let_in = (action for node in over for action in held_out.let_in(view, node, "the driver has left it"))
     return Removal(
         actions=(*(action for item in steps.values() for action in item.actions), *let_in),
@@ -199,42 +189,41 @@ def remove(view: DriverView, nodes: Iterable[str]) -> Removal:
     )
 
 
-def forget_outside(view: DriverView) -> tuple[LabelNode, ...]:
+def forget_outside(view: DriverView) -> tuple[PatchNode, ...]:
     """Remove the label that keeps pods from nodes of which nothing is recorded."""
-    nodes = (node for node in view.nodes.values() if view.yield_label in node.labels)
+    nodes = (node for node in view.nodes.values() if view.on(node).is_kept_away)
     why = "the driver is gone"
     return tuple(
-        action for node in nodes if memory_of(view, node) is None for action in held_out.let_in(view, node, why)
+        action for node in nodes if view.on(node).loaded is None for action in held_out.let_in(view, node, why)
     )
 
 
-def _is_end(action: Action) -> bool:
-    return isinstance(action, RememberLoaded) and action.value is None
+def _is_end(view: DriverView, action: Change) -> bool:
+    return isinstance(action, PatchNode) and action.annotations.get(view.keys.loaded, "") is None
 
 
-def delete_daemon_sets(view: DriverView, targets: Iterable[str]) -> tuple[DeleteDaemonSet, ...]:
+def delete_daemon_sets(view: DriverView, targets: Iterable[str]) -> tuple[DeleteObject, ...]:
     """Delete the DaemonSets of some targets."""
     chosen = set(targets)
     own = [*view.daemon_sets.values(), *(pair.others for pair in view.pairs.values())]
     found = sorted((item for item in own if item.target in chosen), key=lambda item: (item.target, item.name))
-    return tuple(DeleteDaemonSet(namespace=item.namespace, name=item.name, uid=item.uid) for item in found)
+    return tuple(map(delete_daemon_set, found))
 
 
 def _limited(view: DriverView, steps: Mapping[str, Step]) -> dict[str, Step]:
-    """Start at most :data:`MAX_PODS` pods at the same time."""
-    left = MAX_PODS - sum(pod.ended_at is None for pods in view.unload_pods.values() for pod in pods)
+    """Start no more pods than there is room for."""
+    left = view.room(UNLOAD)
     made = {}
     for name, item in steps.items():
-        starts = any(isinstance(action, StartPod) and action.kind is PodKind.UNLOAD for action in item.actions)
+        starts = any(isinstance(action, RunTask) for action in item.actions)
         made[name] = replace(item, actions=()) if starts and left <= 0 else item
         left -= starts
     return made
 
 
-def _prepare(view: DriverView, node: Node) -> tuple[Action, ...]:
+def _prepare(view: DriverView, node: Node) -> tuple[Change, ...]:
     """Remove the ready label and record what is to be unloaded, in one patch: before anything else."""
-    known, label = memory_of(view, node), view.driver.ready_label
-    has_label = label in node.labels
+    known, has_label = view.on(node).loaded, view.on(node).ready is not None
     pods = pods_on(view, node)
     if known is None and not pods and node.name not in view.orphans:
         # A pod of a version that unloads by itself was here, or none at all.
@@ -259,14 +248,14 @@ def _in_state(steps: Mapping[str, Step], state: str) -> dict[str, str]:
     return {name: item.words for name, item in steps.items() if item.state == state}
 
 
-def _unlabel(view: DriverView, node: Node, memory: str | None) -> LabelNode:
+def _unlabel(view: DriverView, node: Node, memory: str | None) -> PatchNode:
     annotations: dict[str, str | None] = {view.driver.ready_label: None}
-    annotations |= {} if memory is None else {loaded.annotation(view.driver.key): memory}
-    return LabelNode(
+    annotations |= {} if memory is None else {view.keys.loaded: memory}
+    return label_node(
         node=node.name,
         driver=view.driver.key,
         label=view.driver.ready_label,
-        version=None,
+        value=None,
         why="the driver leaves the node",
         annotations=annotations,
     )

@@ -14,24 +14,26 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.stage_settings import StageSettings
 from driver_builder.base.memo import remembers_last
 from driver_builder.model import resource_claim
-from driver_builder.nodes.actions import Action, LabelNode, delete_pods
+from driver_builder.nodes.changes import Change, delete_tasks, label_node
 from driver_builder.objects import gpu_profiles, plugin
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.manifests import DRIVER_LABEL
 from driver_builder.objects.plugin import PluginPod, PluginSet
-from driver_builder.objects.stage_labels import Stage, stage_label
-from driver_builder.snapshot.by_driver import of_driver
+from driver_builder.objects.stage_labels import Stage
+from driver_builder.snapshot.by_driver import of_driver, tasks_of
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.node_pods import NodePod, NodePods
 from driver_builder.snapshot.resource_slices import NodeSlice, SlicesUnread
 from driver_builder.snapshot.snapshot import Snapshot
 from driver_builder.targets.resource_conflicts import Kept
-from driver_builder.tasks.validation_pod import ValidationPod
+from driver_builder.tasks.node_task import NodeTask
+from driver_builder.tasks.validation_pod import PLUGIN_VALIDATION
+from kube_api.timestamps import LATEST
 
 LEAVE_SECONDS = 120.0
 """So long a driver waits for the pods of its stages to leave a node."""
 LOOK_SECONDS = 15.0
 
-_LATEST = 1 << 33
 """Seconds since the epoch: the year 2242."""
 
 
@@ -45,7 +47,7 @@ class StageView:
     plugin_set: PluginSet | None = None
     pods: Mapping[str, tuple[PluginPod, ...]] = field(default_factory=dict)
     """By node, those of the plugin."""
-    validations: Mapping[str, tuple[ValidationPod, ...]] = field(default_factory=dict)
+    validations: Mapping[str, tuple[NodeTask, ...]] = field(default_factory=dict)
     """By node, those that validate the plugin."""
     labels: Mapping[Stage, str] = field(default_factory=dict)
     kept: Kept = field(default_factory=dict)
@@ -69,8 +71,8 @@ class StageView:
             now=snapshot.now,
             plugin_set=plugin_set,
             pods=_by_node(of_driver(snapshot.plugin_pods, driver.key)),
-            validations=_by_node(of_driver(snapshot.plugin_validation_pods, driver.key)),
-            labels={stage: stage_label(driver.key, stage) for stage in Stage},
+            validations=_by_node(tasks_of(snapshot.tasks, driver.key, PLUGIN_VALIDATION)),
+            labels=driver_keys(driver.key).stages,
             kept=kept,
             node_pods=snapshot.resource_users,
             is_answering=plugin_set is not None and gpu_profiles.is_answering(plugin.pod_of(plugin_set)),
@@ -135,17 +137,17 @@ class StageView:
         users = self.users(node.name)
         return f"its device plugin has to leave first: {', '.join(users)}" if users else "its device plugin leaves"
 
-    def take_run(self, node: Node, why: str) -> tuple[Action, ...]:
+    def take_run(self, node: Node, why: str) -> tuple[Change, ...]:
         """Let the pods of the stages leave a node; since when is recorded with it. Only ``valid`` stays true."""
         run = self.labels[Stage.RUN]
         is_begun = read_time(node.annotations.get(run)) is not None
         begins = self.has_label(node, Stage.RUN) or (not is_begun and bool(self.users(node.name)))
         taken = [
-            LabelNode(
+            label_node(
                 node=node.name,
                 driver=self.driver.key,
                 label=self.labels[stage],
-                version=None,
+                value=None,
                 why=why,
                 annotations={run: str(int(self.now))} if stage is Stage.RUN else {},
             )
@@ -154,9 +156,9 @@ class StageView:
         ]
         return (*taken, *self.delete(node.name))
 
-    def delete(self, node: str) -> tuple[Action, ...]:
+    def delete(self, node: str) -> tuple[Change, ...]:
         """Delete the pods that validate the plugin on a node."""
-        return delete_pods(self.validations.get(node, ()))
+        return delete_tasks(self.validations.get(node, ()))
 
 
 def user_of(found: NodePods, resources: Iterable[str]) -> NodePod | None:
@@ -166,7 +168,7 @@ def user_of(found: NodePods, resources: Iterable[str]) -> NodePod | None:
     return next((pod for pod in pods if not wanted.isdisjoint(pod.resources)), None)
 
 
-_OnNode = TypeVar("_OnNode", PluginPod, ValidationPod, NodeSlice)
+_OnNode = TypeVar("_OnNode", PluginPod, NodeTask, NodeSlice)
 
 
 @remembers_last(8)
@@ -181,5 +183,5 @@ def read_time(text: str | None) -> float | None:
     """Read a time in whole seconds; one that cannot be read is long ago."""
     if text is None:
         return None
-    seconds = int(text) if text.isascii() and text.isdecimal() and len(text) < len(str(_LATEST)) + 1 else 0
-    return float(min(seconds, _LATEST))
+    seconds = int(text) if text.isascii() and text.isdecimal() and len(text) < len(str(LATEST)) + 1 else 0
+    return float(min(seconds, LATEST))

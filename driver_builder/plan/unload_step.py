@@ -6,22 +6,23 @@ unloaded and since when; the unload pod reports the result.
 
 from dataclasses import dataclass, replace
 
-from driver_builder.base.reasons import Reason
-from driver_builder.nodes.actions import Action, RememberLoaded, StartPod, delete_pods
+from driver_builder.base.retry import Retry
+from driver_builder.nodes.changes import Change, PatchNode, RunTask, delete_tasks, start_task
 from driver_builder.nodes.plan_view import DriverView
 from driver_builder.objects import loaded
 from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.snapshot import DriverPod
 from driver_builder.tasks import unload_pod
-from driver_builder.tasks.bound_pod import PodKind
-from driver_builder.tasks.unload_pod import UnloadPod
+from driver_builder.tasks.node_task import Limits, Next, NodeTask, Wanted, task_step
+from driver_builder.tasks.task_kind import State
+from driver_builder.tasks.unload_pod import UNLOAD
 
 UNSEEN_SECONDS = 60.0
 """Seconds after which a pod bound to a node and not seen by its kubelet means that the node does not answer."""
 
 _LOOK_SECONDS = 15.0
-_RETRY_MIN_SECONDS, _RETRY_MAX_SECONDS = 10.0, 120.0
+_RETRY = Retry(10.0, 120.0)
 
 WAITING, IN_USE, STAYS = "waiting", "in_use", "stays"
 
@@ -34,15 +35,10 @@ POD_STAYS = "its driver pod does not terminate"
 class Step:
     """What comes next on one node; ``state`` is a field of :class:`Unloading`, empty if the driver is gone there."""
 
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Change, ...] = ()
     state: str = ""
     words: str = ""
     requeue_at: float | None = None
-
-
-def memory_of(view: DriverView, node: Node) -> Loaded | None:
-    """Read a Node's record of the driver."""
-    return loaded.parse(node.annotations.get(view.record))
 
 
 def pods_on(view: DriverView, node: Node) -> list[DriverPod]:
@@ -52,78 +48,69 @@ def pods_on(view: DriverView, node: Node) -> list[DriverPod]:
 
 def step(view: DriverView, node: Node) -> Step:  # noqa: PLR0911  # one for each state
     """Return what comes next on a node that is prepared."""
-    known, pods = memory_of(view, node), view.unload_pods.get(node.name, ())
+    known, pods = view.on(node).loaded, view.tasks_of(UNLOAD).get(node.name, ())
     if known is None:
         if _is_in_the_way(view, node):
             return Step(state=WAITING)
-        return Step(actions=delete_pods(pods), state=WAITING if pods else "")
+        return Step(actions=delete_tasks(pods), state=WAITING if pods else "")
     now = known.on_boot(node.boot_id)
     if now != known:
         return _remembering(view, node, now, "it has rebooted")
     if known.given_up == POD_STAYS and not known.loads and not _is_in_the_way(view, node):
         return _remembering(view, node, None, "its driver pod has terminated")
     if known.given_up:
-        return Step(actions=delete_pods(pods), state=STAYS, words=known.given_up)
+        return Step(actions=delete_tasks(pods), state=STAYS, words=known.given_up)
     if known.loads and view.driver.namespace in view.snapshot.terminating_namespaces:
         return _give_up(view, node, known, TERMINATING)
     deadline = (known.unload_since or 0) + view.settings.unload_deadline_seconds
     if _is_in_the_way(view, node):
         late = view.snapshot.now >= deadline
         return _give_up(view, node, known, POD_STAYS) if late else _wait(view, known, deadline)
-    old = [pod for pod in pods if pod.target not in {load.target for load in known.loads}]
+    old = [pod for pod in pods if pod.subject not in {load.target for load in known.loads}]
     if old:
-        return Step(actions=delete_pods(old), state=WAITING)
+        return Step(actions=delete_tasks(old), state=WAITING)
     if not known.loads:
         return _remembering(view, node, None, "nothing is left to unload")
     return _unload(view, node, known, deadline)
 
 
-def _unload(view: DriverView, node: Node, known: Loaded, deadline: float) -> Step:  # noqa: PLR0911  # one for each state
+def _unload(view: DriverView, node: Node, known: Loaded, deadline: float) -> Step:
     """Unload what was loaded last, with the existing unload pod or a new one."""
-    load = known.loads[0]
-    now, late = view.snapshot.now, view.snapshot.now >= deadline
-    pod = next((pod for pod in view.unload_pods.get(node.name, ()) if pod.target == load.target), None)
-    if pod is None or pod.deleting:
-        if late:
+    load, now = known.loads[0], view.snapshot.now
+
+    def retry_at(failed: NodeTask) -> float:
+        ended_at = failed.ended_at or 0.0
+        return ended_at + _RETRY.by_elapsed(ended_at - (known.unload_since or 0))
+
+    limits = Limits(retry_at=retry_at, until=deadline, unseen=UNSEEN_SECONDS)
+    tasks = [task for task in view.tasks_of(UNLOAD).get(node.name, ()) if task.subject == load.target]
+    found = task_step(tasks, Wanted(subject=load.target), now, limits)
+    task = found.task
+    if task is None or task.deleting:
+        if found.next is Next.GIVE_UP:
             return _give_up(view, node, known, known.held or "no unload pod ran before the deadline")
-        return _wait(view, known, deadline, *(() if pod else (start(view, node, load),)))
-    if pod.verdict is not None and pod.verdict.result == unload_pod.UNLOADED:
+        return _wait(view, known, deadline, *((start(view, node, load),) if found.next is Next.START else ()))
+    if found.next is Next.TAKE:
         left = known.without(load.target)
         return _remembering(view, node, left if left.loads else None, "it is unloaded")
-    if pod.ended_at is None:
-        if late or (not pod.started and now >= pod.created_at + UNSEEN_SECONDS):
-            return _give_up(view, node, known, (pod.message or known.held) if pod.started else UNSEEN)
+    why = loaded.words(task.message)
+    if found.next is Next.GIVE_UP:
+        return _give_up(view, node, known, UNSEEN if task.state is State.PENDING else why or known.held)
+    if not task.has_ended:
         return _wait(view, known, deadline)
-    why = loaded.words(_why(pod))
-    if late:
-        return _give_up(view, node, known, why)
-    again = pod.ended_at + _delay(pod.ended_at - (known.unload_since or 0))
-    actions: tuple[Action, ...] = delete_pods((pod,)) if now >= again else ()
+    actions: tuple[Change, ...] = delete_tasks(found.gone)
     if known.held != why:
         actions = (remember(view, node, replace(known, held=why), why), *actions)
-    return Step(actions=actions, state=IN_USE, words=why, requeue_at=min(max(again, now + 1), deadline))
+    return Step(actions=actions, state=IN_USE, words=why, requeue_at=min(max(found.at or 0.0, now + 1), deadline))
 
 
-def _wait(view: DriverView, known: Loaded, deadline: float, *actions: Action) -> Step:
+def _wait(view: DriverView, known: Loaded, deadline: float, *actions: Change) -> Step:
     """Look again soon; the previous reason why modules stay is reported until a new one is known."""
     again = min(deadline, view.snapshot.now + _LOOK_SECONDS)
     return Step(actions=actions, state=IN_USE if known.held else WAITING, words=known.held, requeue_at=again)
 
 
-def _why(pod: UnloadPod) -> str:
-    if pod.verdict is None:
-        return pod.message or "the unload pod terminated without a report"
-    if pod.verdict.result == Reason.IN_USE:
-        return pod.verdict.message or "in use"
-    return f"{pod.verdict.result}: {pod.verdict.message}".removesuffix(": ")
-
-
-def _delay(tried_for: float) -> float:
-    """Wait as long again as it has been tried already: seconds at first, minutes later."""
-    return min(_RETRY_MAX_SECONDS, max(_RETRY_MIN_SECONDS, tried_for))
-
-
-def start(view: DriverView, node: Node, load: Load) -> StartPod:
+def start(view: DriverView, node: Node, load: Load) -> RunTask:
     """Make the action that removes a load from a node, except what another driver has there as well."""
     manifest = unload_pod.manifest(
         view.driver.key,
@@ -134,7 +121,7 @@ def start(view: DriverView, node: Node, load: Load) -> StartPod:
         privileges=view.settings.loader_privileges,
         owner=view.driver,
     )
-    return StartPod(kind=PodKind.UNLOAD, driver=view.driver.key, manifest=manifest)
+    return start_task(UNLOAD, view.driver.key, manifest)
 
 
 def _without_shared(view: DriverView, node: Node, load: Load) -> Load:
@@ -152,7 +139,7 @@ def _without_shared(view: DriverView, node: Node, load: Load) -> Load:
 
 def _loads_of_others(view: DriverView, node: Node) -> list[Load]:
     """Return what other drivers, which do not leave the node, have loaded there in this boot."""
-    own = loaded.annotation(view.driver.key)
+    own = view.keys.loaded
     texts = [text for key, text in node.annotations.items() if key.startswith(loaded.PREFIX) and key != own]
     known = [item for text in texts if (item := loaded.parse(text)) is not None and item.unload_since is None]
     return [load for item in known for load in item.on_boot(node.boot_id).loads]
@@ -179,12 +166,7 @@ def _is_in_the_way(view: DriverView, node: Node) -> bool:
     return node.name in view.orphans or bool(pods_on(view, node))
 
 
-def remember(view: DriverView, node: Node, known: Loaded | None, why: str) -> RememberLoaded:
+def remember(view: DriverView, node: Node, known: Loaded | None, why: str) -> PatchNode:
     """Make the action that records what is known of a node now."""
-    return RememberLoaded(
-        node=node.name,
-        driver=view.driver.key,
-        annotation=loaded.annotation(view.driver.key),
-        value=None if known is None else loaded.render(known),
-        why=why,
-    )
+    annotations = {view.keys.loaded: None if known is None else loaded.render(known)}
+    return PatchNode(node=node.name, driver=view.driver.key, annotations=annotations, why=why)

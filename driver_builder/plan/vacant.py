@@ -10,7 +10,6 @@ from dataclasses import replace
 from driver_builder.api.status import TargetStatus
 from driver_builder.model.kernels import KernelTarget, parse_target
 from driver_builder.nodes.plan_view import DriverView
-from driver_builder.plan.unload_step import memory_of
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.snapshot import DaemonSet
@@ -42,7 +41,7 @@ def _may_be_of_it(view: DriverView, node: Node, selected: Set[str]) -> bool:
     """Return whether it is unknown what a node of the driver runs."""
     if isinstance(inventory.target_of(node), KernelTarget):
         return False
-    has_traces = view.driver.ready_label in node.labels or memory_of(view, node) is not None
+    has_traces = view.on(node).may_be_loaded
     return node.name in selected or has_traces or bool(view.pods_on(node.name))
 
 

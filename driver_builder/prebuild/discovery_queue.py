@@ -14,7 +14,7 @@ from driver_builder.base import telemetry
 from driver_builder.base.errors import DriverBuilderError
 from driver_builder.builds.build_logs import Redactor
 from driver_builder.model.repositories import Discovery, Repository
-from driver_builder.nodes.actions import DiscoverKernels
+from driver_builder.nodes.changes import DiscoverKernels
 from kube_api.errors import KubeApiError
 from kube_api.text import printable
 

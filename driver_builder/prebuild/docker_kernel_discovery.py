@@ -13,6 +13,7 @@ import docker
 from driver_builder.builds.build_limits import BuildLimits
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.templates.trust import trusting
+from driver_builder.model import defaults
 from driver_builder.model.engine_images import DISCOVERY
 from driver_builder.model.repositories import Repository
 from driver_builder.prebuild.kernel_discovery import DEADLINE_SECONDS, ReleaseLines
@@ -31,7 +32,7 @@ class DockerKernelDiscovery:
         api: docker.APIClient,
         *,
         credentials: Mapping[str, Credentials] | None = None,
-        network: str = "host",
+        network: str = defaults.BUILD_NETWORK,
         proxy: Mapping[str, str] | None = None,
         ca: str = "",
         clock: Callable[[], float] = time.monotonic,

@@ -12,14 +12,15 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.prebuild_status import previous_ahead
 from driver_builder.api.status import previous_targets
 from driver_builder.base.boundary import contained
+from driver_builder.base.check_result import CheckResult, failed, ok
 from driver_builder.base.errors import ConfigurationError
 from driver_builder.base.reasons import Reason, TargetState, with_remedy
 from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.kernels import is_kernel_version
-from driver_builder.objects import loaded
 from driver_builder.rollout import image_trust
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.node_record import record_of
 from driver_builder.snapshot.snapshot import Snapshot
 from driver_builder.targets.desired_target import (
     BlockedTarget,
@@ -33,31 +34,22 @@ from kube_api import names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """The result for one driver: whether it lets the node move, and why."""
-
-    driver: str
-    is_open: bool
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """The answer for a node and a kernel: open if no driver's finding is against it."""
+    """The answer for a node and a kernel: open if the check of each driver lets it move."""
 
     node: str
     kernel: str
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckResult, ...]
 
     @property
     def is_open(self) -> bool:
         """Whether the node may move."""
-        return all(finding.is_open for finding in self.findings)
+        return all(finding.is_ok for finding in self.findings)
 
     @property
     def sentence(self) -> str:
         """The whole answer in one line."""
-        against = [finding.driver for finding in self.findings if not finding.is_open]
+        against = [finding.check for finding in self.findings if not finding.is_ok]
         if against:
             return f"{self.node} must not move to {self.kernel}: {', '.join(against)}"
         if not self.findings:
@@ -66,7 +58,7 @@ class Gate:
 
     def as_document(self) -> Mapping[str, object]:
         """Return plain data, for programs."""
-        findings = [{"driver": item.driver, "open": item.is_open, "sentence": item.sentence} for item in self.findings]
+        findings = [{"driver": item.check, "open": item.is_ok, "sentence": item.message} for item in self.findings]
         return {"node": self.node, "kernel": self.kernel, "open": self.is_open, "findings": findings}
 
 
@@ -98,37 +90,31 @@ def gate(snapshot: Snapshot, node: str, kernel: str, versions: TemplateVersions)
         if known is not None and not driver.deleting
     ]
     findings += [
-        Finding(
-            driver=f"{namespace}/*",
-            is_open=False,
-            sentence=f"whether its drivers select the node is not known: {words}",
-        )
+        failed(f"{namespace}/*", f"whether its drivers select the node is not known: {words}")
         for namespace, words in sorted(snapshot.forbidden.items())
     ]
     return Gate(node=node, kernel=kernel, findings=tuple(finding for finding in findings if finding is not None))
 
 
-def _find_alone(snapshot: Snapshot, node: Node, driver: DriverContainer, versions: TemplateVersions) -> Finding | None:
+def _find_alone(
+    snapshot: Snapshot, node: Node, driver: DriverContainer, versions: TemplateVersions
+) -> CheckResult | None:
     """Check one driver; an error of it concerns it alone and means no."""
     return contained(
         "driver",
         driver.key,
         lambda: _find(snapshot, node, driver, versions),
-        lambda error: Finding(driver=driver.key, is_open=False, sentence=str(error)),
+        lambda error: failed(driver.key, str(error)),
     )
 
 
-def _find(snapshot: Snapshot, node: Node, driver: DriverContainer, versions: TemplateVersions) -> Finding | None:
+def _find(snapshot: Snapshot, node: Node, driver: DriverContainer, versions: TemplateVersions) -> CheckResult | None:
     """Check one driver; None if it does not select the node."""
     if not isinstance(driver.spec, DriverSpec):
-        return Finding(
-            driver=driver.key,
-            is_open=False,
-            sentence=_words(Reason.INVALID_SPEC, f"its spec is invalid: {driver.spec}"),
-        )
+        return failed(driver.key, _words(Reason.INVALID_SPEC, f"its spec is invalid: {driver.spec}"))
     resolved = resolve_node(snapshot, driver, driver.spec, node, versions)
     if (why := resolved.inventory.unknown.get(node.name)) is not None:
-        return Finding(driver=driver.key, is_open=False, sentence=_words(Reason.KERNEL_MISMATCH, why))
+        return failed(driver.key, _words(Reason.KERNEL_MISMATCH, why))
     item = next((item for item in resolved.targets if node.name in item.nodes), None)
     if item is None:
         return None
@@ -136,12 +122,12 @@ def _find(snapshot: Snapshot, node: Node, driver: DriverContainer, versions: Tem
         is_open, sentence = _by_image(snapshot, driver, driver.spec, item)
     else:
         is_open, sentence = _without_image(item, is_there=may_be_on(node, driver))
-    return Finding(driver=driver.key, is_open=is_open, sentence=sentence)
+    return ok(driver.key, sentence) if is_open else failed(driver.key, sentence)
 
 
 def may_be_on(node: Node, driver: DriverContainer) -> bool:
     """Return whether a node has a driver now, by its ready label or by the record of what is loaded."""
-    return driver.ready_label in node.labels or loaded.annotation(driver.key) in node.annotations
+    return record_of(node, driver.key).may_be_loaded
 
 
 def _without_image(item: SkippedTarget | BlockedTarget, *, is_there: bool) -> tuple[bool, str]:

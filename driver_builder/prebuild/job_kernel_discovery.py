@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Event
 from typing import Any
 
-from driver_builder.api.driver_spec import ConfigMapKey
+from driver_builder.api.build_settings import ConfigMapKey
 from driver_builder.base.errors import BuildFailed
 from driver_builder.builds.build_ca import read_build_ca
 from driver_builder.builds.build_limits import BuildLimits

@@ -16,10 +16,11 @@ from driver_builder.api.prebuild_status import AheadStatus, previous_ahead
 from driver_builder.api.status import TargetStatus
 from driver_builder.base.boundary import contained
 from driver_builder.base.reasons import Reason, TargetState
+from driver_builder.base.retry import chance_of
 from driver_builder.model.image_state import Present
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.repositories import Discovery, Repository
-from driver_builder.nodes.actions import Action, DiscoverKernels
+from driver_builder.nodes.changes import Change, DiscoverKernels
 from driver_builder.nodes.plan_view import DriverView, TargetPart
 from driver_builder.prebuild.node_pools import Knowledge, Pool, follows, known_of, pools_of
 from driver_builder.rollout.plan_target import plan_target
@@ -38,7 +39,7 @@ class PrebuildPart:
     """What a driver's plan gains: its entries of ``status.ahead``, actions, and the build keys that continue."""
 
     entries: tuple[AheadStatus, ...] = ()
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Change, ...] = ()
     needed: frozenset[str] = frozenset()
     requeue_at: float | None = None
 
@@ -134,7 +135,7 @@ def _due_at(discovery: Discovery, repository: Repository, *, now: float) -> floa
         return min(discovery.error_at, now) + RETRY_SECONDS
     if discovery.at is None:
         return 0.0
-    spread = int(hashlib.sha256(str(repository).encode()).hexdigest()[:4], 16) / 0xFFFF
+    spread = chance_of(hashlib.sha256(str(repository).encode()).hexdigest())
     return min(discovery.at, now) + DAY_SECONDS + RETRY_SECONDS * spread
 
 

@@ -16,7 +16,7 @@ from driver_builder.base.reasons import Reason, remedy_of
 from driver_builder.builds.failures import reason_of
 from driver_builder.model.image_state import Absent, NoAnswer, NotAsked, Present
 from driver_builder.model.kernels import KernelTarget, KernelVersion
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.rollout import image_trust
 from driver_builder.rollout.plan_target import start_build
 from driver_builder.snapshot.inspector import Inspector

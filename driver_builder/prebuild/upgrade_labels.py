@@ -15,11 +15,13 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.prebuild_status import previous_ahead
 from driver_builder.api.rebuild_status import Rebuilds, from_status
 from driver_builder.base.boundary import contained
+from driver_builder.base.check_result import failed
 from driver_builder.base.memo import OfEach
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelVersion
 from driver_builder.model.permissions import Permissions
-from driver_builder.nodes.actions import LabelNode
-from driver_builder.prebuild.gate import Finding, Gate, gate, may_be_on, moved
+from driver_builder.nodes.changes import PatchNode, label_node
+from driver_builder.prebuild.gate import Gate, gate, may_be_on, moved
 from driver_builder.prebuild.node_pools import follows, known_of, pools_of
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.inventory import Node
@@ -29,11 +31,10 @@ from driver_builder.targets.desired_target import ImageTarget, TemplateVersions
 from driver_builder.targets.resolve_node import resolve_node
 from kube_api import names
 
-PREFIX = f"{names.GROUP}/ready-for."
 _NAME_LENGTH = 63 - len("ready-for.")
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_.-]")
 _READY_FOR: OfEach[Node, tuple[str, ...]] = OfEach(
-    lambda node: tuple(sorted(key for key in node.labels if key.startswith(PREFIX)))
+    lambda node: tuple(sorted(key for key in node.labels if key.startswith(names.READY_FOR_PREFIX)))
 )
 """The labels of this kind that nodes have: of a fleet's half a million labels hardly any."""
 
@@ -58,7 +59,7 @@ def ready_for_label(kernel: str) -> str:
     if len(name) > _NAME_LENGTH or not name[-1:].isalnum():
         digest = hashlib.sha256(kernel.encode()).hexdigest()[:8]
         name = f"{name[: _NAME_LENGTH - 9]}-{digest}"
-    return f"{PREFIX}{name}"
+    return f"{names.READY_FOR_PREFIX}{name}"
 
 
 def images_of_moves(snapshot: Snapshot, versions: TemplateVersions) -> Iterator[tuple[DriverContainer, ImageTarget]]:
@@ -83,7 +84,7 @@ def _images_of_move(
     return tuple(item for item in items if isinstance(item, ImageTarget) and node.name in item.nodes)
 
 
-def label_moves(snapshot: Snapshot, versions: TemplateVersions) -> dict[str, tuple[LabelNode, ...]]:
+def label_moves(snapshot: Snapshot, versions: TemplateVersions) -> dict[DriverKey, tuple[PatchNode, ...]]:
     """Make the labels of all nodes true; the actions by the key of the driver they are done for.
 
     A paused driver removes labels and sets none. If no driver follows a repository, and none did until
@@ -111,24 +112,23 @@ def label_moves(snapshot: Snapshot, versions: TemplateVersions) -> dict[str, tup
 
 def _not_yet(move: _Move) -> Gate:
     words = "a request for a rebuild has not been acknowledged"
-    finding = Finding(driver=move.unheard, is_open=False, sentence=words)
-    return Gate(node=move.nodes[0], kernel=move.kernel, findings=(finding,))
+    return Gate(node=move.nodes[0], kernel=move.kernel, findings=(failed(move.unheard, words),))
 
 
 def _relabel(
     owner: DriverContainer, node: Node, labels: tuple[str, ...], answers: Iterable[tuple[_Move, Gate]]
-) -> Iterator[LabelNode]:
+) -> Iterator[PatchNode]:
     by_label = {ready_for_label(move.kernel): (move, answer) for move, answer in answers}
     for label, (move, answer) in sorted(by_label.items()):
         if answer.is_open and move.settable and node.labels.get(label) != "true":
-            yield LabelNode(node=node.name, driver=owner.key, label=label, version="true", why="")
+            yield label_node(node=node.name, driver=owner.key, label=label, value="true", why="")
     for label in labels:
         known = by_label.get(label)
         if known is None or not known[1].is_open:
             # The gate names a group's first node; the reason is the same for all of them.
-            against = [item.driver for item in known[1].findings if not item.is_open] if known is not None else []
+            against = [item.check for item in known[1].findings if not item.is_ok] if known is not None else []
             why = f"not built and verified: {', '.join(against)}" if against else "not the kernel it moves to next"
-            yield LabelNode(node=node.name, driver=owner.key, label=label, version=None, why=why)
+            yield label_node(node=node.name, driver=owner.key, label=label, value=None, why=why)
 
 
 def _owner(snapshot: Snapshot) -> DriverContainer | None:

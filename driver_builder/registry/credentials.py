@@ -14,10 +14,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from driver_builder.base.errors import ConfigurationError
+from driver_builder.model.images import DOCKER_HUB, DOCKER_HUB_HOSTS, DOCKER_HUB_REGISTRY
 
-DOCKER_HUB = "docker.io"
-DOCKER_HUB_REGISTRY = "registry-1.docker.io"
-DOCKER_HUB_HOSTS = frozenset({DOCKER_HUB, "index.docker.io", DOCKER_HUB_REGISTRY})
 """Docker Hub's names: the usual one, the one in Docker's own config file, and the host that answers."""
 
 

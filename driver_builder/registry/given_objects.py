@@ -12,6 +12,7 @@ from driver_builder.base.errors import ConfigurationError
 from kube_api.client import Object
 from kube_api.errors import NotFound
 from kube_api.resources import CONFIG_MAPS, SECRETS, Resource
+from kube_api.stored_objects import StoredObjects
 
 KINDS = {resource.kind: resource for resource in (CONFIG_MAPS, SECRETS)}
 _FLAGS = {CONFIG_MAPS: "--config-map", SECRETS: "--secret"}
@@ -21,28 +22,19 @@ class NotGiven(NotFound):
     """No file has the object; the message says how to give it."""
 
 
-class GivenObjects:
-    """A :class:`kube_api.client.Reader` of the objects of files."""
+class GivenObjects(StoredObjects):
+    """The objects of files: one that is in none is :class:`NotGiven`."""
 
     def __init__(self, objects: Iterable[Object] = ()) -> None:
-        self._objects = {_path(obj): with_data(obj) for obj in objects}
+        super().__init__({_path(obj): with_data(obj) for obj in objects})
 
-    def get(self, path: str) -> Object:
-        """Read an object.
-
-        Raises:
-            NotGiven: no file has it.
-        """
-        if path not in self._objects:
-            flag = next((flag for resource, flag in _FLAGS.items() if f"/{resource.plural}/" in path), "-f")
-            raise NotGiven(
-                f"give it with {flag} {path.rpartition('/')[2]}=DIRECTORY, or its manifest with -f", status=404
-            )
-        return self._objects[path]
+    def _missing(self, path: str) -> NotGiven:
+        flag = next((flag for resource, flag in _FLAGS.items() if f"/{resource.plural}/" in path), "-f")
+        return NotGiven(f"give it with {flag} {path.rpartition('/')[2]}=DIRECTORY, or its manifest with -f", status=404)
 
     def has_secret(self, namespace: str, name: str) -> bool:
         """Return whether a Secret is given."""
-        return SECRETS.path(namespace=namespace, name=name) in self._objects
+        return SECRETS.path(namespace=namespace, name=name) in self.objects
 
 
 def with_data(obj: Object) -> Object:

@@ -7,7 +7,7 @@ the kind of failure that it is there.
 import base64
 import binascii
 
-from driver_builder.api.driver_spec import ConfigMapKey
+from driver_builder.api.build_settings import ConfigMapKey
 from driver_builder.base.errors import ConfigurationError
 from driver_builder.registry.given_objects import NotGiven
 from kube_api.client import Object, Reader

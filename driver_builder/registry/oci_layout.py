@@ -19,12 +19,11 @@ from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from typing import Any
 
-from driver_builder.archives.image_archive import canonical_json, sha256
+from driver_builder.archives.image_archive import INDEX_TYPE, canonical_json, sha256
 from driver_builder.base.errors import ConfigurationError, RegistryFull, RegistryRefused, RegistryUnavailable
 from driver_builder.registry.registry_transport import MAX_DOCUMENT
 
 REF_NAME = "org.opencontainers.image.ref.name"
-INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 VERSION = "1.0.0"
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _MARK, _INDEX, _BLOBS = "oci-layout", "index.json", "blobs/sha256"

@@ -10,10 +10,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from driver_builder.archives.image_archive import MANIFEST_TYPE, canonical_json, descriptor
+from driver_builder.archives.image_archive import INDEX_TYPE, MANIFEST_TYPE, canonical_json, descriptor
 from driver_builder.base.errors import RegistryRefused
 from driver_builder.registry.image_store import ImageStore
-from driver_builder.registry.registry import INDEX_TYPE, descriptor_digests
+from driver_builder.registry.registry import descriptor_digests
 
 EMPTY_TYPE = "application/vnd.oci.empty.v1+json"
 _EMPTY = b"{}"

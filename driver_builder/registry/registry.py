@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
-from driver_builder.archives.image_archive import MANIFEST_TYPE, ImageArchive, sha256
+from driver_builder.archives.image_archive import INDEX_TYPE, MANIFEST_TYPE, ImageArchive, sha256
 from driver_builder.base.boundary import contained
 from driver_builder.base.errors import (
     DriverBuilderError,
@@ -30,9 +30,8 @@ from driver_builder.model.registry_reach import Reach
 from driver_builder.registry.credentials import Credentials, registry_repository
 from driver_builder.registry.image_store import Manifest, push_image
 from driver_builder.registry.registry_responses import RegistryBusy, RegistrySilent, Response, refused
-from driver_builder.registry.registry_transport import MAX_ANSWER, MAX_DOCUMENT, RegistryTransport
+from driver_builder.registry.registry_transport import MAX_ANSWER, MAX_DOCUMENT, TIMEOUT_SECONDS, RegistryTransport
 
-INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 IMAGE_TYPES = (MANIFEST_TYPE, "application/vnd.docker.distribution.manifest.v2+json")
 INDEX_TYPES = (INDEX_TYPE, "application/vnd.docker.distribution.manifest.list.v2+json")
 # Indexes are accepted too: a registry answers 404 for an index that the client does not accept.
@@ -66,7 +65,7 @@ class RegistryClient:
         credentials: Credentials | None = None,
         plain_http: bool = False,
         ca_file: str | Path | None = None,
-        timeout: float = 30,
+        timeout: float = TIMEOUT_SECONDS,
         deadline: float | None = None,
         patience: float = 0,
         wait: Callable[[float], object] = time.sleep,

@@ -11,7 +11,7 @@ import threading
 import weakref
 from pathlib import Path
 
-from driver_builder.api.driver_spec import ConfigMapKey
+from driver_builder.api.build_settings import ConfigMapKey
 from driver_builder.base.errors import ConfigurationError
 from driver_builder.registry.named_objects import read_text
 from kube_api.client import Reader

@@ -43,6 +43,7 @@ from driver_builder.registry.registry_responses import (
 )
 
 CLIENT_ID = "driverwright"
+TIMEOUT_SECONDS = 30.0
 MAX_ANSWER = 16 << 20
 """Bytes of a blob."""
 MAX_DOCUMENT = 4 << 20
@@ -95,7 +96,7 @@ class RegistryTransport:
         credentials: Credentials | None = None,
         plain_http: bool = False,
         ca_file: str | Path | None = None,
-        timeout: float = 30,
+        timeout: float = TIMEOUT_SECONDS,
         deadline: float | None = None,
         patience: float = 0,
         wait: Callable[[float], object] = time.sleep,

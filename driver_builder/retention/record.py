@@ -14,8 +14,9 @@ from datetime import UTC, date, datetime
 from itertools import accumulate
 from typing import Any
 
-from driver_builder.api.driver_spec import ConfigMapKey, RegistrySettings
-from driver_builder.model import driver_key
+from driver_builder.api.build_settings import ConfigMapKey
+from driver_builder.api.driver_spec import RegistrySettings
+from driver_builder.model.driver_key import DriverKey, parse_driver_key
 from driver_builder.model.images import ImageRef, parse_reference
 
 CONFIG_MAP = "driver-builder-images"
@@ -39,14 +40,14 @@ class PushedImage:
 
     image: ImageRef
     digest: str
-    driver: str
+    driver: DriverKey
     registry: RegistrySettings
     last_needed: date
 
     @property
     def namespace(self) -> str:
         """The namespace of the driver, which has the Secret and the ConfigMap of ``registry``."""
-        return driver_key.namespace_of(self.driver)
+        return self.driver.namespace
 
     @property
     def key(self) -> str:
@@ -129,13 +130,13 @@ def _parse_image(key: str, text: str) -> PushedImage | None:
         entry = json.loads(text)
         last_needed, registry = _parse_day(entry["lastNeeded"]), entry.get("registry") or {}
         ca = registry.get("caConfigMap")
-        image = parse_reference(entry["image"])
-        if last_needed is None or not driver_key.is_key(entry["driver"]):
+        image, driver = parse_reference(entry["image"]), parse_driver_key(entry["driver"])
+        if last_needed is None or driver is None:
             return None
         found = PushedImage(
             image=image,
             digest=f"sha256:{key.partition('-')[0]}",
-            driver=entry["driver"],
+            driver=driver,
             registry=RegistrySettings(
                 secret=registry.get("secret"),
                 plain_http=registry.get("plainHttp") is True,

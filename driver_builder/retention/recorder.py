@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import date
 
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.retention import record
 from driver_builder.retention.needed import needed
 from driver_builder.retention.record import CONFIG_MAP, PushedImage, Record

@@ -14,11 +14,11 @@ from functools import partial
 from driver_builder.api.rollout_settings import DrainSettings
 from driver_builder.base.boundary import contained
 from driver_builder.model.agent_drains import AgentDrains
-from driver_builder.nodes.actions import Action, EvictPod, HoldNode
+from driver_builder.nodes.changes import Change, EvictPod, PatchNode
 from driver_builder.rollout.drain import MANIFEST, Progress, Reasons, progress
 from driver_builder.rollout.drain_request import DrainRequest, read_drain_request
 from driver_builder.rollout.draining import Draining, draining_of, has_taint, parse_draining, render_draining
-from driver_builder.rollout.hold_node import LOOK_SECONDS, POLL_SECONDS, Step, restoration
+from driver_builder.rollout.hold_node import LOOK_SECONDS, POLL_SECONDS, UPGRADING, Step, hold_node, restoration
 from driver_builder.rollout.node_lock import lock_of
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.inventory import Node
@@ -47,8 +47,8 @@ _REASONS = Reasons(
 class AgentDrainsDone:
     """What is done: ``released`` nodes, where nothing is asked any more, and the answers on others."""
 
-    released: tuple[HoldNode, ...] = ()
-    answers: tuple[Action, ...] = ()
+    released: tuple[PatchNode, ...] = ()
+    answers: tuple[Change, ...] = ()
     requeue_at: float | None = None
 
 
@@ -145,7 +145,7 @@ _OF_REQUEST = (names.DRAIN_REQUEST_ANNOTATION, names.DRAIN_STATE_ANNOTATION)
 """Both go with the lock: a request that outlives it would be taken for one of the next."""
 
 
-def _release(node: Node, snapshot: Snapshot) -> HoldNode | None:
+def _release(node: Node, snapshot: Snapshot) -> PatchNode | None:
     """Give a node back where a request or a drain of an agent has left something; None where it has not."""
     record, lock = draining_of(node), lock_of(node, snapshot.locks_first_seen)
     is_agents = lock is not None and lock.holder == HOLDER
@@ -159,7 +159,7 @@ def _release(node: Node, snapshot: Snapshot) -> HoldNode | None:
     return replace(action, annotations={**action.annotations, **left}, why="its device agent asks for no drain")
 
 
-def _given_back(node: Node, record: Draining | None, now: float, *, is_own_lock: bool) -> HoldNode:
+def _given_back(node: Node, record: Draining | None, now: float, *, is_own_lock: bool) -> PatchNode:
     """Give a node back as it was, and a driver its record that leaves the node alone."""
     action = restoration(node, HOLDER, record, is_own_lock=is_own_lock)
     if record is None or not parse_draining(record.behind).is_resting(now):
@@ -216,7 +216,12 @@ class _Drains:
         behind = render_draining(record) if record.is_resting(self.now) else record.behind
         begun = Draining(driver=HOLDER, since=since, labels=record.labels, behind=behind)
         hold = self._hold(item, {names.DRAINING_ANNOTATION: render_draining(begun)}, "drain it for its device agent")
-        return self._said(item, DrainState.DRAINING, "new pods are kept away", replace(hold, taint=True))
+        return self._said(
+            item,
+            DrainState.DRAINING,
+            "new pods are kept away",
+            replace(hold, taints={names.UPGRADING_TAINT: UPGRADING}),
+        )
 
     def _go_on(self, item: Asking, request: DrainRequest, record: Draining, found: NodePods) -> Step:
         """Let the pods leave that are named, until none is left or the deadline is over."""
@@ -257,7 +262,7 @@ class _Drains:
         back = _given_back(item.node, record, self.now, is_own_lock=False)
         return self._said(item, DrainState.FAILED, why, replace(back, why=f"release it: {printable(why)}"))
 
-    def _said(self, item: Asking, state: DrainState, message: str, hold: HoldNode | None = None) -> Step:
+    def _said(self, item: Asking, state: DrainState, message: str, hold: PatchNode | None = None) -> Step:
         """Answer, if that is news, together with what else is written; look again, also once the lock ends."""
         answer = DrainAnswer(state=state, message=printable(message), request=digest_of(item.text))
         text = render_answer(answer)
@@ -269,9 +274,8 @@ class _Drains:
         ends = item.lock.renewed + LOCK_SECONDS if item.lock.renewed is not None else self.now + again
         return Step(actions=(hold,) if hold is not None else (), requeue_at=min(ends, self.now + again))
 
-    def _hold(self, item: Asking, annotations: Mapping[str, str | None], why: str) -> HoldNode:
-        seen = item.node.annotations.get(names.LOCK_ANNOTATION)
-        return HoldNode(node=item.node.name, driver=HOLDER, seen=seen, annotations=annotations, why=why)
+    def _hold(self, item: Asking, annotations: Mapping[str, str | None], why: str) -> PatchNode:
+        return hold_node(item.node, HOLDER, annotations, why)
 
 
 def _left_alone(named: Iterable[NodePod], request: DrainRequest) -> str:

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from driver_builder.api.rollout_settings import DrainSettings
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.permissions import DRAIN_NAMESPACES, allows_eviction
 from driver_builder.model.resource_claim import covers_any
-from driver_builder.objects.stage_labels import Stage, stage_label
+from driver_builder.objects.driver_keys import driver_keys
+from driver_builder.objects.stage_labels import Stage
 from driver_builder.rollout.draining import Draining
 from driver_builder.snapshot.node_pods import EvictionRefused, NodePod, NodePods
 from kube_api.text import first_few, printable
@@ -79,7 +81,7 @@ def progress(
         return Progress(words="its pods are not read yet", has_failed=is_late)
     if found.unread:
         return Progress(is_drained=True, note=_without_rights(found.unread))
-    daemons, others = _leaving(settings, record.driver, found.pods)
+    daemons, others = _leaving(settings, DriverKey(record.driver), found.pods)
     awaited = {pod.uid: why for pod in others if (why := _kept(pod, settings, namespaces, reasons))}
     users = [pod for pod in others if pod.uid not in awaited and _is_evictable(pod) and _uses(pod, settings)]
     if not (daemons or awaited or users):
@@ -95,18 +97,20 @@ def progress(
     return Progress(words=words, evicted=tuple(due))
 
 
-def waits(settings: DrainSettings, driver: str, found: NodePods, namespaces: tuple[str, ...] | None) -> bool:
+def waits(settings: DrainSettings, driver: DriverKey, found: NodePods, namespaces: tuple[str, ...] | None) -> bool:
     """Return whether a drain of a node, were it to begin now, would wait for pods that it does not evict."""
     _, others = _leaving(settings, driver, found.pods)
     return any(_kept(pod, settings, namespaces, OF_DRIVER) for pod in others)
 
 
-def _leaving(settings: DrainSettings, driver: str, pods: Iterable[NodePod]) -> tuple[list[NodePod], list[NodePod]]:
+def _leaving(
+    settings: DrainSettings, driver: DriverKey, pods: Iterable[NodePod]
+) -> tuple[list[NodePod], list[NodePod]]:
     """Return the pods of DaemonSets that leave because of a label that is paused, and all others that may matter."""
     leaving = [pod for pod in pods if not pod.has_ended and not pod.is_ours]
     # The label of stages that says "may run here" goes as the drain begins, or with a plugin that leaves last after it.
     is_run_gone = driver and not settings.plugin_leaves_last
-    keys = (*settings.pause_labels, *([stage_label(driver, Stage.RUN)] if is_run_gone else []))
+    keys = (*settings.pause_labels, *([driver_keys(driver).stages[Stage.RUN]] if is_run_gone else []))
     daemons = [pod for pod in leaving if pod.is_daemon and not pod.node_selector.isdisjoint(keys)]
     return daemons, [pod for pod in leaving if pod not in daemons]
 

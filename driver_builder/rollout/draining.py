@@ -12,6 +12,7 @@ from typing import Any
 from driver_builder.snapshot.inventory import Node
 from kube_api import names
 from kube_api.text import printable
+from kube_api.timestamps import LATEST
 
 PAUSED = "paused-for-driver-upgrade"
 """The value of a label that keeps a DaemonSet away; NVIDIA's driver manager uses the same one."""
@@ -19,7 +20,6 @@ PAUSED = "paused-for-driver-upgrade"
 MAX_LABELS = 64
 MAX_BEHIND = 4096
 """Characters of the record of another driver: its reason has 500 at most."""
-_LATEST = 1 << 33
 """Seconds since the epoch: the year 2242."""
 
 
@@ -88,7 +88,7 @@ def parse_draining(text: str) -> Draining:
 
 def _time(value: Any) -> int:
     seconds = int(value or 0)
-    if not 0 <= seconds < _LATEST:
+    if not 0 <= seconds < LATEST:
         raise ValueError("no time")
     return seconds
 

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from driver_builder.nodes.actions import TakeNode
+from driver_builder.model.driver_key import DriverKey
+from driver_builder.nodes.changes import Taking, takes_driver
 from driver_builder.nodes.plan_view import Alone, DriverPlan, unguarded
 from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.order import Order
-from driver_builder.rollout.pulls import MAX_PULLS, Pulls
+from driver_builder.rollout.pulls import Pulls
 from driver_builder.rollout.wave_fleet import MAX_LISTED
+from driver_builder.tasks.pull_pod import PULL
 from kube_api.text import first_few
 
 
@@ -30,7 +32,7 @@ class _Work:
     at: dict[str, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
 
-    def missing(self, action: TakeNode, part: DriverPlan) -> dict[str, str]:
+    def missing(self, action: Taking, part: DriverPlan) -> dict[DriverKey, str]:
         """Return the images that are not on a node yet and have to be before a driver is replaced, by driver.
 
         Drivers that depend on it are unloaded meanwhile: theirs have to be there as well.
@@ -40,18 +42,18 @@ class _Work:
         wanted = {**own, **others}
         return {key: image for key, image in wanted.items() if not self.pulls.is_proven(key, action.node, image)}
 
-    def failure(self, node: str, missing: Mapping[str, str]) -> str:
+    def failure(self, node: str, missing: Mapping[DriverKey, str]) -> str:
         """Return why one of the images that are missing on a node cannot be pulled; empty if nothing is known to."""
         found = (self.pulls.failure(driver, node, image) for driver, image in missing.items())
         return next(filter(None, found), "")
 
-    def other(self, node: str, driver: str) -> str:
+    def other(self, node: str, driver: DriverKey) -> str:
         """Return who else is at work on a node, or why it is left alone; empty if nothing is known against it."""
         if self.at.get(node, driver) != driver:
             return f"driver {self.at[node]} is being loaded there"
         return self.holds.obstacle(node, driver)
 
-    def obstacle(self, node: str, driver: str, action: TakeNode | None) -> str:
+    def obstacle(self, node: str, driver: DriverKey, action: Taking | None) -> str:
         """Return why a driver may not be replaced on a node now, its image apart; empty if it may."""
         if why := self.other(node, driver):
             return why
@@ -62,7 +64,7 @@ class _Work:
             return f"{words}: {first_few(sorted(self.taken), MAX_LISTED)}"
         return ""
 
-    def begin(self, node: str, driver: str) -> None:
+    def begin(self, node: str, driver: DriverKey) -> None:
         """Note that a driver is replaced on a node."""
         self.at[node] = driver
         self.taken.add(node)
@@ -91,9 +93,7 @@ def admit(
     holds = Holds() if holds is None else holds
     work = _Work(max_nodes, holds, Pulls() if pulls is None else pulls, order)
     for part in parts:
-        at_once = (
-            action.node for action in part.actions if isinstance(action, TakeNode) and action.node not in part.budgeted
-        )
+        at_once = (action.node for action in part.actions if takes_driver(action) and action.node not in part.budgeted)
         # Of one of which nothing is decided it is known where it has begun.
         begun = holds.begun(part.driver.key) if part.trouble is not None else ()
         for node in (*part.busy, *at_once, *begun):
@@ -120,18 +120,18 @@ class _Needed:
     by_wave: list[tuple[frozenset[str], int]] = field(default_factory=list)
 
 
-def _of_dependents(parts: Iterable[DriverPlan], work: _Work) -> dict[str, _Needed]:
+def _of_dependents(parts: Iterable[DriverPlan], work: _Work) -> dict[DriverKey, _Needed]:
     """Return what drivers need where those that they depend on are replaced, now or soon."""
     order = work.order
-    found: dict[str, _Needed] = {}
+    found: dict[DriverKey, _Needed] = {}
     if order is None:
         return found
     for part in parts:
         key = part.driver.key
         if not order.has_dependents(key):
             continue
-        taken = (action for action in part.actions if isinstance(action, TakeNode) and action.node in part.budgeted)
-        wanted: dict[str, dict[str, str]] = {}
+        taken = (action for action in part.actions if takes_driver(action) and action.node in part.budgeted)
+        wanted: dict[DriverKey, dict[str, str]] = {}
         for action in (*sorted(taken, key=lambda action: action.node), *part.reserve):
             for other, image in {} if work.other(action.node, key) else order.images(action, key).items():
                 wanted.setdefault(other, {})[action.node] = image
@@ -144,13 +144,13 @@ def _of_dependents(parts: Iterable[DriverPlan], work: _Work) -> dict[str, _Neede
     return found
 
 
-def _with_images(part: DriverPlan, dependents: Mapping[str, _Needed]) -> DriverPlan:
+def _with_images(part: DriverPlan, dependents: Mapping[DriverKey, _Needed]) -> DriverPlan:
     needed = dependents.get(part.driver.key)
     if needed is None:
         return part
     # Its own wave says better what a node gets.
     images = {**needed.first, **part.images}
-    waves = ((frozenset(part.images), part.pulls), (frozenset(needed.later), MAX_PULLS), *needed.by_wave)
+    waves = ((frozenset(part.images), part.pulls), (frozenset(needed.later), PULL.most), *needed.by_wave)
     return replace(part, images={**images, **needed.later, **images}, pulled_for=waves)
 
 
@@ -162,7 +162,7 @@ def _begun_first(part: DriverPlan, holds: Holds) -> DriverPlan:
     if not instead:
         return part
     going = {action.node for action in instead.values()}
-    waiting = [action for action in part.actions if isinstance(action, TakeNode) and action.node in instead]
+    waiting = [action for action in part.actions if takes_driver(action) and action.node in instead]
     staying = (action for action in part.actions if action not in waiting)
     others = (action for action in part.reserve if action.node not in going)
     return replace(
@@ -177,8 +177,8 @@ def _admitted(part: DriverPlan, work: _Work) -> DriverPlan:
     """Return a part with the replacements that may be made now."""
     key = part.driver.key
     held: dict[str, str] = {}
-    pulled: dict[str, dict[str, str]] = {}
-    taken = {action.node: action for action in part.actions if isinstance(action, TakeNode)}
+    pulled: dict[str, dict[DriverKey, str]] = {}
+    taken = {action.node: action for action in part.actions if takes_driver(action)}
     for node in sorted(part.budgeted):
         if why := work.obstacle(node, key, taken.get(node)):
             held[node] = why
@@ -193,7 +193,7 @@ def _admitted(part: DriverPlan, work: _Work) -> DriverPlan:
     late = {node: why for node, why in failures.items() if why}
     # Nodes on which a drain would wait for pods let others have their image first.
     first = len(pulled.keys() - late.keys() - part.drained_last)
-    instead: list[TakeNode] = []
+    instead: list[Taking] = []
     for action in part.reserve:
         most = len(held) + len(pulled) - (first if action.node in part.drained_last else 0)
         is_free = len(instead) < most and not work.obstacle(action.node, key, action)
@@ -206,7 +206,7 @@ def _admitted(part: DriverPlan, work: _Work) -> DriverPlan:
     words += [f"pulling the next image on {first_few(waiting, MAX_LISTED)}"] if waiting else []
     wave = replace(part.wave, message="; ".join((*words, part.wave.message))) if part.wave is not None else None
     held |= dict.fromkeys(pulled, "")
-    staying = (action for action in part.actions if not (isinstance(action, TakeNode) and action.node in held))
+    staying = (action for action in part.actions if not (takes_driver(action) and action.node in held))
     return replace(
         part,
         actions=(*staying, *instead),

@@ -6,8 +6,9 @@ the images of before, which fit each other: none of them gives up its own as lon
 
 from collections.abc import Iterator, Mapping
 
-from driver_builder.rollout.drivers_on_nodes import wave_label_of
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.snapshot.by_driver import of_driver, pods_of
+from driver_builder.snapshot.node_record import record_of
 from driver_builder.snapshot.pairs import Pair, pairs
 from driver_builder.snapshot.snapshot import Snapshot
 from driver_builder.targets.dependencies import Dependencies, unload_order
@@ -15,13 +16,15 @@ from driver_builder.targets.dependencies import Dependencies, unload_order
 _Pairs = Mapping[str, Pair]
 
 
-def held_waves(snapshot: Snapshot, needs: Mapping[str, Dependencies]) -> frozenset[str]:
+def held_waves(snapshot: Snapshot, needs: Mapping[DriverKey, Dependencies]) -> frozenset[DriverKey]:
     """Name the drivers that keep their image of before."""
     every = {key: pairs(of_driver(snapshot.daemon_sets, key)) for key in needs}
     return frozenset(_held({key: found for key, found in every.items() if found}, snapshot, needs))
 
 
-def _held(waves: Mapping[str, _Pairs], snapshot: Snapshot, needs: Mapping[str, Dependencies]) -> Iterator[str]:
+def _held(
+    waves: Mapping[DriverKey, _Pairs], snapshot: Snapshot, needs: Mapping[DriverKey, Dependencies]
+) -> Iterator[DriverKey]:
     for key, found in waves.items():
         above = [other for other in unload_order(key, needs) if other in waves]
         # What these would return to fits what this one would return to.
@@ -31,11 +34,11 @@ def _held(waves: Mapping[str, _Pairs], snapshot: Snapshot, needs: Mapping[str, D
             yield from above
 
 
-def _is_overtaken(driver: str, found: _Pairs, snapshot: Snapshot) -> bool:
+def _is_overtaken(driver: DriverKey, found: _Pairs, snapshot: Snapshot) -> bool:
     """Return whether a node that a wave has reached has other modules than the wave brings by now."""
     moved = {pair.moved.target_label: pair.moved for pair in found.values()}
-    label, pods = wave_label_of(driver), pods_of(snapshot.pods, driver)
-    reached = ((node.name, moved.get(node.labels.get(label, ""))) for node in snapshot.nodes)
+    pods = pods_of(snapshot.pods, driver)
+    reached = ((node.name, moved.get(record_of(node, driver).wave or "")) for node in snapshot.nodes)
     return any(
         item is not None
         and any(not pod.deleting and pod.slot == item.slot.name and pod.builds != item.builds for pod in pods.on(name))

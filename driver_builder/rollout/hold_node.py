@@ -9,14 +9,8 @@ from dataclasses import dataclass, field, replace
 from driver_builder.api.begun_drains import BegunDrain, previous_drains
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import DrainSettings
-from driver_builder.nodes.actions import (
-    Action,
-    EvictPod,
-    HoldNode,
-    MoveNode,
-    ReplacePod,
-    TakeNode,
-)
+from driver_builder.model.driver_key import DriverKey
+from driver_builder.nodes.changes import Change, EvictPod, PatchNode, Taking, takes_driver
 from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.objects.yielding import render_yielding, yield_labels
 from driver_builder.rollout.clearance import Clearing, Return
@@ -40,8 +34,8 @@ REST_SECONDS = 600.0
 MAX_REST_SECONDS = 86400.0
 """And so long at most: no ``drain.deadline`` is longer."""
 
-TAKES = (ReplacePod, MoveNode)
-"""The actions that take a driver from a node."""
+UPGRADING = {"key": names.UPGRADING_TAINT, "effect": "NoSchedule"}
+"""The taint of a node that is drained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +45,7 @@ class Step:
     ``failed`` says why it was not drained, ``stuck`` why a driver that is to yield is not unloaded.
     """
 
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Change, ...] = ()
     goes: bool = False
     failed: str = ""
     stuck: str = ""
@@ -61,7 +55,7 @@ class Step:
 
 def restoration(
     node: Node, driver: str, record: Draining | None, *, is_own_lock: bool, is_yielded: bool = False
-) -> HoldNode:
+) -> PatchNode:
     """Return what gives a node back as it was; ``is_yielded`` says that no other driver yields there any more."""
     annotations: dict[str, str | None] = {names.LOCK_ANNOTATION: None} if is_own_lock else {}
     if record is not None:
@@ -70,15 +64,14 @@ def restoration(
     if is_yielded and names.YIELDING_ANNOTATION in node.annotations:
         annotations[names.YIELDING_ANNOTATION] = None
         labels |= dict.fromkeys(yield_labels(node.labels, node.annotations))
-    return HoldNode(
-        node=node.name,
-        driver=driver,
-        seen=node.annotations.get(names.LOCK_ANNOTATION),
-        annotations=annotations,
-        labels=labels,
-        taint=None if record is None else False,
-        why="release it",
-    )
+    taints = {} if record is None else {names.UPGRADING_TAINT: None}
+    return replace(hold_node(node, driver, annotations, "release it"), labels=labels, taints=taints)
+
+
+def hold_node(node: Node, driver: str, annotations: Mapping[str, str | None], why: str) -> PatchNode:
+    """Take, renew or release the lock of a node, or change what stands there with it: unless another one has it."""
+    seen = {names.LOCK_ANNOTATION: node.annotations.get(names.LOCK_ANNOTATION)}
+    return PatchNode(node=node.name, driver=driver, seen=seen, annotations=annotations, why=why)
 
 
 def restored(node: Node, record: Draining | None) -> dict[str, str | None]:
@@ -104,10 +97,8 @@ def renewal(node: Node, driver: str, now: float) -> Step:
     return Step(actions=(_lock(node, driver, now, "renew its lock"),), requeue_at=now + LOOK_SECONDS)
 
 
-def _lock(node: Node, driver: str, now: float, why: str) -> HoldNode:
-    annotations = {names.LOCK_ANNOTATION: render_lock(driver, node.boot_id or "", now)}
-    seen = node.annotations.get(names.LOCK_ANNOTATION)
-    return HoldNode(node=node.name, driver=driver, seen=seen, annotations=annotations, why=why)
+def _lock(node: Node, driver: str, now: float, why: str) -> PatchNode:
+    return hold_node(node, driver, {names.LOCK_ANNOTATION: render_lock(driver, node.boot_id or "", now)}, why)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +109,18 @@ class Hold:
     order: Order
     drain_namespaces: tuple[str, ...] | None = None
     """Where drains may evict pods; None for everywhere."""
-    taken: Mapping[str, TakeNode] = field(init=False)
+    taken: Mapping[str, Taking] = field(init=False)
     """How a driver is taken from nodes now."""
     begun: Mapping[str, BegunDrain] = field(init=False)
     """The drains that the status records: what a Node says may be gone."""
 
     def __post_init__(self) -> None:
-        taken = {action.node: action for action in self.part.actions if isinstance(action, TAKES)}
+        taken = {action.node: action for action in self.part.actions if takes_driver(action)}
         object.__setattr__(self, "taken", taken)
         object.__setattr__(self, "begun", previous_drains(self.part.driver.status))
 
     @property
-    def driver(self) -> str:
+    def driver(self) -> DriverKey:
         """The key of the driver."""
         return self.part.driver.key
 
@@ -180,7 +171,7 @@ class Hold:
             return Step(words=f"node {node.name} {lock}", requeue_at=self.now + LOOK_SECONDS)
         return self._cleared(node, replace(self.keep(node), goes=True))
 
-    def _goes_back(self, node: Node, back: MoveNode) -> Step:
+    def _goes_back(self, node: Node, back: PatchNode) -> Step:
         """Clear a node whose driver gets the image of before, because those that yield have no other that fits."""
         hold = Hold(replace(self.part, actions=(back,)), self.order, self.drain_namespaces)
         step = hold.clear(node)
@@ -213,7 +204,7 @@ class Hold:
         action = self._write(node, annotations, why=f"it keeps its driver: {why}")
         back = self.order.clearance.returning(node, self.driver, is_kept=True)
         labels = {**restored(node, record), **back.labels}
-        action = replace(action, labels=labels, taint=None if record is None else False)
+        action = replace(action, labels=labels, taints={} if record is None else {names.UPGRADING_TAINT: None})
         words = f"{node.name} keeps its driver: {why}"
         return Step(actions=(action,), stuck=why, words=words, requeue_at=self.now + LOOK_SECONDS)
 
@@ -317,7 +308,7 @@ class Hold:
         )
         annotations = {names.LOCK_ANNOTATION: self._lock(node), names.DRAINING_ANNOTATION: render_draining(record)}
         action = self._write(node, annotations, why="lock and drain it")
-        action = replace(action, labels=dict.fromkeys(paused, PAUSED), taint=True)
+        action = replace(action, labels=dict.fromkeys(paused, PAUSED), taints={names.UPGRADING_TAINT: UPGRADING})
         return Step(actions=(action,), words=f"draining {node.name}", requeue_at=self.now + POLL_SECONDS)
 
     def _begun_now(self, node: Node, record: Draining) -> Step:
@@ -376,7 +367,7 @@ class Hold:
         for node in inventory.held(self.snapshot.nodes):
             known[node.name] = self._record(node)
         for action in self.part.actions:
-            if isinstance(action, HoldNode) and names.DRAINING_ANNOTATION in action.annotations:
+            if isinstance(action, PatchNode) and names.DRAINING_ANNOTATION in action.annotations:
                 text = action.annotations[names.DRAINING_ANNOTATION]
                 known[action.node] = parse_draining(text) if text is not None else None
         return {
@@ -395,14 +386,8 @@ class Hold:
     def _lock(self, node: Node) -> str:
         return render_lock(self.driver, node.boot_id or "", self.now)
 
-    def _write(self, node: Node, annotations: Mapping[str, str | None], why: str) -> HoldNode:
-        return HoldNode(
-            node=node.name,
-            driver=self.driver,
-            seen=node.annotations.get(names.LOCK_ANNOTATION),
-            annotations=annotations,
-            why=why,
-        )
+    def _write(self, node: Node, annotations: Mapping[str, str | None], why: str) -> PatchNode:
+        return hold_node(node, self.driver, annotations, why)
 
 
 def _said(node: Node, note: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.rollout.draining import Draining, draining_of
 from driver_builder.rollout.node_lock import lock_of
 from driver_builder.snapshot.inventory import Node
@@ -41,7 +42,7 @@ class Holds:
             now=now,
         )
 
-    def obstacle(self, node: str, driver: str) -> str:
+    def obstacle(self, node: str, driver: DriverKey) -> str:
         """Return why a driver may not be replaced on a node now; empty if it may."""
         lock, record = self.locks.get(node), self.records.get(node)
         if lock is not None and lock.holder != driver:
@@ -52,10 +53,10 @@ class Holds:
             return f"node {node} keeps its driver, and is tried again at {timestamp(record.retry_at)}: {record.failed}"
         return ""
 
-    def is_begun(self, node: str, driver: str) -> bool:
+    def is_begun(self, node: str, driver: DriverKey) -> bool:
         """Return whether a driver has locked a node."""
         return node in self.locks and self.locks[node].holder == driver
 
-    def begun(self, driver: str) -> tuple[str, ...]:
+    def begun(self, driver: DriverKey) -> tuple[str, ...]:
         """Return the nodes that a driver has locked."""
         return tuple(node for node in self.locks if self.is_begun(node, driver))

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import DrainSettings
-from driver_builder.nodes.actions import TakeNode
+from driver_builder.model.driver_key import DriverKey
+from driver_builder.nodes.changes import takes_driver
 from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.rollout.drain import waits
 from driver_builder.rollout.holds import Holds
@@ -20,7 +21,7 @@ from driver_builder.snapshot.node_pods import NodePods
 class NextDrains:
     """``number`` of these ``nodes``, which are in the order of the wave, are drained for ``driver`` next."""
 
-    driver: str
+    driver: DriverKey
     nodes: tuple[str, ...]
     number: int
     settings: DrainSettings
@@ -44,7 +45,7 @@ def next_drains(
     fresh = sorted(
         action.node
         for action in part.actions
-        if isinstance(action, TakeNode) and action.node in part.budgeted and not kept.stay(action)
+        if takes_driver(action) and action.node in part.budgeted and not kept.stay(action)
         # A node that requests a rebuild itself waits for no other one.
         if not holds.is_begun(action.node, key) and action.node not in part.rebuilds.pending
     )

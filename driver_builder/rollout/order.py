@@ -10,16 +10,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.nodes.actions import MoveNode, ReplacePod, TakeNode
+from driver_builder.model.driver_key import DriverKey
+from driver_builder.nodes.changes import Taking, takes_driver
 from driver_builder.nodes.evidence import Finding, judge
 from driver_builder.nodes.kept_modules import is_tidying
 from driver_builder.nodes.plan_view import DriverPlan
-from driver_builder.objects.yielding import is_held_out, label_of, yielding_of
+from driver_builder.objects.yielding import yielding_of
 from driver_builder.rollout.clearance import Clearance
 from driver_builder.rollout.drivers_on_nodes import DriversOnNodes
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.by_driver import of_driver
 from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.node_record import record_of
 from driver_builder.snapshot.snapshot import DaemonSet, DriverPod, Snapshot
 from driver_builder.targets.dependencies import Dependencies, unload_order
 
@@ -31,7 +33,7 @@ class Order:
     known: DriversOnNodes
 
     @classmethod
-    def of(cls, parts: Iterable[DriverPlan], needs: Mapping[str, Dependencies], snapshot: Snapshot) -> "Order":
+    def of(cls, parts: Iterable[DriverPlan], needs: Mapping[DriverKey, Dependencies], snapshot: Snapshot) -> "Order":
         """Take all drivers."""
         return cls(DriversOnNodes({part.driver.key: part for part in parts}, needs, snapshot))
 
@@ -40,7 +42,7 @@ class Order:
         """Return who yields on nodes."""
         return Clearance(self.known)
 
-    def has_dependents(self, driver: str) -> bool:
+    def has_dependents(self, driver: DriverKey) -> bool:
         """Return whether other drivers depend on one."""
         return self.known.has_dependents(driver)
 
@@ -54,28 +56,26 @@ class Order:
         if part.driver.key not in self.known.needs:
             return part
         held = {
-            action: why
+            id(action): why
             for action in part.actions
-            if isinstance(action, ReplacePod | MoveNode) and action.node not in part.budgeted
+            if takes_driver(action) and action.node not in part.budgeted
             if (why := self.obstacle(action, part.driver.key))
         }
         if not held:
             return part
         words = "; ".join(dict.fromkeys(held.values()))
         wave = replace(part.wave, message=f"{words}; {part.wave.message}") if part.wave is not None else None
-        staying = (
-            action for action in part.actions if not (isinstance(action, ReplacePod | MoveNode) and action in held)
-        )
+        staying = (action for action in part.actions if id(action) not in held)
         return replace(part, actions=tuple(staying), wave=wave)
 
-    def obstacle(self, action: TakeNode, driver: str) -> str:
+    def obstacle(self, action: Taking, driver: DriverKey) -> str:
         """Return why a driver may not be replaced on a node before others; empty if it may."""
         needs, node = self.known.needs.get(driver), inventory.by_name(self.known.snapshot.nodes).get(action.node)
         daemon_sets = of_driver(self.known.snapshot.daemon_sets, driver)
         if needs is None or node is None or is_tidying(action, daemon_sets):
             return ""
         record = yielding_of(node.annotations)
-        if label_of(driver) in node.labels and record is not None and driver in record.drivers:
+        if record_of(node, driver).is_kept_away and record is not None and driver in record.drivers:
             return f"driver {record.first}, on which {driver} depends, is replaced on node {node.name}"
         if self.known.is_way_back(node, driver, action):
             for first, _ in needs.first:
@@ -90,7 +90,7 @@ class Order:
                 return f"node {node.name} waits for driver {key}, which depends on {driver}: {why}"
         return ""
 
-    def _coming_back(self, node: Node, driver: str, action: TakeNode) -> tuple[str, ...]:
+    def _coming_back(self, node: Node, driver: DriverKey, action: Taking) -> tuple[DriverKey, ...]:
         """Return the drivers that have to be loaded again afterwards.
 
         Where others yield already to a driver that does not work, they wait for nothing but another image of it.
@@ -103,19 +103,19 @@ class Order:
         known = (key for key in unload_order(driver, self.known.needs) if key in self.known.parts)
         return tuple(key for key in known if key in begun.drivers)
 
-    def _is_broken(self, node: Node, driver: str) -> bool:
+    def _is_broken(self, node: Node, driver: DriverKey) -> bool:
         """Return whether the pods of a driver say that it does not work on a node; not while one loads."""
         said = [(pod, judge(node, pod)[0]) for pod in self.known.pods(node, driver)]
         return bool(said) and all(
             finding is Finding.REFUTED or (finding is Finding.NOTHING and pod.message) for pod, finding in said
         )
 
-    def _has_other(self, node: Node, driver: str, dependent: str) -> bool:
+    def _has_other(self, node: Node, driver: DriverKey, dependent: DriverKey) -> bool:
         """Return whether a driver has other modules on a node than those that a dependent one is built for."""
         part, placed = self.known.parts.get(driver), self.known.placed(node, driver)
         if part is None:
             return False
-        if is_held_out(node.labels, node.annotations, driver):
+        if record_of(node, driver).is_held_out:
             # It has returned to the selector, with what it had before.
             return True
         if placed is None:
@@ -131,7 +131,7 @@ class Order:
         is_kept = not all(_has_same(pod, wanted) for pod in self.known.pods(node, driver))
         return is_kept or node.name in part.rebuilds.pending
 
-    def _not_ready(self, node: Node, driver: str) -> str:
+    def _not_ready(self, node: Node, driver: DriverKey) -> str:
         """Return why a driver could not be loaded again on a node after another one is replaced there."""
         part = self.known.parts[driver]
         if part.driver.deleting:
@@ -149,7 +149,7 @@ class Order:
 
     # ------------------------------------------------------------ what is pulled for those that yield
 
-    def images(self, action: TakeNode, driver: str) -> dict[str, str]:
+    def images(self, action: Taking, driver: DriverKey) -> dict[DriverKey, str]:
         """Return the images that those who would yield to a driver get when they are loaded again, by driver.
 
         Nothing is said of those that yield already: they are without their driver, and wait for no image.
@@ -162,9 +162,9 @@ class Order:
         every = {key: self._next_image(node, key, is_back=is_back) for key in yielding}
         return {key: image for key, image in every.items() if image}
 
-    def images_of_yielding(self) -> dict[str, dict[str, str]]:
+    def images_of_yielding(self) -> dict[DriverKey, dict[str, str]]:
         """Return the images with which drivers that yield come back, by driver and node: their pull pods keep them."""
-        found: dict[str, dict[str, str]] = {}
+        found: dict[DriverKey, dict[str, str]] = {}
         for node in inventory.held(self.known.snapshot.nodes) if self.known.needs else ():
             record = yielding_of(node.annotations)
             for key in record.drivers if record is not None else ():
@@ -172,7 +172,7 @@ class Order:
                     found.setdefault(key, {})[node.name] = image
         return found
 
-    def _next_image(self, node: Node, driver: str, *, is_back: bool = False) -> str:
+    def _next_image(self, node: Node, driver: DriverKey, *, is_back: bool = False) -> str:
         """Return the image that a driver gets on a node after it has yielded; empty if its pod there has it."""
         placed = self.known.placed(node, driver)
         if placed is None:

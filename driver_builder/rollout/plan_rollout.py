@@ -11,14 +11,16 @@ from functools import partial
 from typing import Any
 
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.api.driver_spec import DriverSpec, VendorSettings
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.mapping_settings import VendorSettings
 from driver_builder.base.memo import remembers_texts
 from driver_builder.base.reasons import Reason, TargetState
 from driver_builder.model import images
+from driver_builder.model.driver_key import driver_key
 from driver_builder.model.image_state import Present
 from driver_builder.model.loader_privileges import LoaderPrivileges
 from driver_builder.nodes import held_out
-from driver_builder.nodes.actions import Action, ApplyDaemonSet, LabelNode
+from driver_builder.nodes.changes import Change, PatchNode, apply_daemon_set
 from driver_builder.nodes.evidence import NodeEvidence, ValidationState, is_current
 from driver_builder.nodes.lanes import lanes, place
 from driver_builder.nodes.plan_view import DriverView, TargetPart
@@ -48,12 +50,12 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
     if found.front is not known or found.slot != written.slot:
         written, manifest = _wanted(view, spec, item, state, found.front, slot=found.slot, basis=found.spare)
     kept_out = _kept_out(view, item, found, written)
-    actions: list[Action] = [*(kept_out or place(view, item.target.id, found, written))]
+    actions: list[Change] = [*(kept_out or place(view, item.target.id, found, written))]
     is_other = found.front is None or _is_written_otherwise(found.front, written)
     is_early = held_out.waits_unrecorded(view, item.nodes, item.target.short_hash)
     if is_other and not (found.waits or kept_out or is_early):
         actions.append(
-            ApplyDaemonSet(
+            apply_daemon_set(
                 namespace=view.driver.namespace,
                 name=written.name,
                 driver=view.driver.key,
@@ -83,9 +85,6 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
         fingerprint=written.fingerprint,
         outdated={pod.uid: is_current(pod, written) for pod in outdated},
         asking=frozenset(pod.uid for pod in outdated if is_due(pod, view.rebuilds, written.image)),
-        label=view.driver.ready_label,
-        record=view.record,
-        wave_label=view.wave_label,
         lanes=found,
         evidence=part.evidence if view.validation.is_set else {},
         kept_out=held_out.waiting(view, nodes, item.target.short_hash),
@@ -133,7 +132,7 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
     return made
 
 
-def _kept_out(view: DriverView, item: ImageTarget, found: Lanes, written: DaemonSet) -> tuple[LabelNode, ...]:
+def _kept_out(view: DriverView, item: ImageTarget, found: Lanes, written: DaemonSet) -> tuple[PatchNode, ...]:
     """Keep pods from nodes whose DaemonSet is missing, before another one comes to them."""
     known = view.daemon_sets.get(item.target.short_hash)
     if known is None:
@@ -282,7 +281,7 @@ def as_written(manifest: Json, existing: DaemonSet | None, slot: Slot = slots.ON
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=existing.uid if existing is not None else "",
-        driver=f"{metadata['namespace']}/{metadata['labels'][manifests.DRIVER_LABEL]}",
+        driver=driver_key(metadata["namespace"], metadata["labels"][manifests.DRIVER_LABEL]),
         target=slots.parse_name(metadata["labels"][manifests.TARGET_LABEL])[0],
         slot=slot,
         image=template["spec"]["containers"][0]["image"],

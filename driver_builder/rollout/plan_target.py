@@ -12,16 +12,11 @@ from driver_builder.model.build import BuildRequest
 from driver_builder.model.image_state import Absent, Invalid, NoAnswer, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.nodes import held_out
-from driver_builder.nodes.actions import (
-    ApplyDaemonSet,
-    LabelNode,
-    PlaceDaemonSet,
-    StartBuild,
-    WidenDaemonSet,
-)
-from driver_builder.nodes.lanes import release
+from driver_builder.nodes.changes import ApplyObject, PatchNode, PatchObject, StartBuild
+from driver_builder.nodes.lanes import is_placing, release
 from driver_builder.nodes.plan_labels import evidence_of, usual_evidence
 from driver_builder.nodes.plan_view import DriverView, TargetPart
+from driver_builder.objects import manifests
 from driver_builder.objects.slots import Place
 from driver_builder.rollout import image_trust
 from driver_builder.rollout.plan_rollout import roll_out
@@ -36,6 +31,8 @@ from driver_builder.targets.desired_target import (
     SkippedTarget,
     TargetToBuild,
 )
+from kube_api import names
+from kube_api.resources import DAEMON_SETS
 
 WithPresent = Callable[[DriverView, DriverSpec, ImageTarget, Present, TargetPart], TargetPart]
 """Decides what follows from an image that exists."""
@@ -61,7 +58,7 @@ def _with_rolled_out(view: DriverView, spec: DriverSpec, item: DesiredTarget, pa
     if missing is None:
         return part
     # Nodes keep what they have: nothing else comes to them, and from none pods have to be kept.
-    staying = (it for it in part.actions if not isinstance(it, ApplyDaemonSet | PlaceDaemonSet | LabelNode))
+    staying = (it for it in part.actions if not isinstance(it, ApplyObject | PatchObject | PatchNode))
     return replace(part, actions=(*staying, missing), is_remade=True)
 
 
@@ -87,7 +84,10 @@ def _decided(view: DriverView, spec: DriverSpec, item: DesiredTarget, present: W
 
 
 def _widened(view: DriverView, item: DesiredTarget, part: TargetPart) -> TargetPart:
-    """Let an unchanged DaemonSet keep its nodes when their operating system is updated under their kernel."""
+    """Let an unchanged DaemonSet keep its nodes when their operating system is updated under their kernel.
+
+    An annotation keeps the version that was in its selector.
+    """
     existing = view.daemon_sets.get(item.target.short_hash)
     if (
         existing is None
@@ -100,14 +100,19 @@ def _widened(view: DriverView, item: DesiredTarget, part: TargetPart) -> TargetP
     is_divided = (
         item.selects_os_version if isinstance(item, ImageTarget) else any(it.kernel == existing.kernel for it in others)
     )
-    if is_divided or any(isinstance(action, ApplyDaemonSet) for action in part.actions):
+    if is_divided or any(isinstance(action, ApplyObject) for action in part.actions):
         return part
-    widen = WidenDaemonSet(
+    widen = PatchObject(
+        resource=DAEMON_SETS,
         namespace=existing.namespace,
         name=existing.name,
         uid=existing.uid,
         target=item.target.id,
-        os_version=existing.os_version or "",
+        why="keep nodes whose operating system is updated",
+        body={
+            "metadata": {"annotations": {manifests.OS_VERSION_ANNOTATION: existing.os_version or ""}},
+            "spec": {"template": {"spec": {"nodeSelector": {names.OS_VERSION_LABEL: None}}}},
+        },
     )
     return replace(part, actions=(*part.actions, widen))
 
@@ -115,7 +120,7 @@ def _widened(view: DriverView, item: DesiredTarget, part: TargetPart) -> TargetP
 def _released(view: DriverView, item: DesiredTarget, part: TargetPart) -> TargetPart:
     """Let the only DaemonSet of a target be for all of its nodes again, whatever is known of its image."""
     existing = view.daemon_sets.get(item.target.short_hash)
-    is_placed = any(isinstance(action, ApplyDaemonSet | PlaceDaemonSet) for action in part.actions)
+    is_placed = any(isinstance(action, ApplyObject) or is_placing(action) for action in part.actions)
     if existing is None or is_placed or item.target.short_hash in view.pairs:
         return part
     is_left = existing.slot.place is not Place.ALL

@@ -13,15 +13,12 @@ from functools import partial
 from driver_builder.api.begun_drains import previous_drains
 from driver_builder.base.boundary import contained
 from driver_builder.base.errors import InternalError
-from driver_builder.model import driver_key
-from driver_builder.nodes.actions import (
-    HoldNode,
-    SetFinalizer,
-)
+from driver_builder.model.driver_key import DriverKey
+from driver_builder.nodes.changes import PatchNode, PatchObject, takes_driver
 from driver_builder.nodes.plan_view import Alone, DriverPlan, unguarded
 from driver_builder.objects.yielding import yielding_of
 from driver_builder.rollout.draining import Draining, draining_of
-from driver_builder.rollout.hold_node import MAX_REST_SECONDS, TAKES, Hold, Step, renewal, restoration, restored
+from driver_builder.rollout.hold_node import MAX_REST_SECONDS, Hold, Step, renewal, restoration, restored
 from driver_builder.rollout.next_drains import NextDrains
 from driver_builder.rollout.node_lock import lock_of
 from driver_builder.rollout.order import Order
@@ -40,7 +37,7 @@ class Prepared:
     """
 
     parts: tuple[DriverPlan, ...]
-    released: tuple[HoldNode, ...] = ()
+    released: tuple[PatchNode, ...] = ()
     drains: tuple[NextDrains, ...] = ()
 
 
@@ -60,7 +57,7 @@ def prepare(
     ``order`` says which drivers depend on others. Drains evict pods in ``drain_namespaces``, None for all. An error on
     a node keeps what is there; of a driver whose work ends in an error ``alone`` returns the plan.
     """
-    pulls = Pulls.of(snapshot.pull_pods, snapshot.now) if pulls is None else pulls
+    pulls = Pulls.of(snapshot.tasks, snapshot.now) if pulls is None else pulls
     nodes, parts = inventory.by_name(snapshot.nodes), tuple(parts)
     order = Order.of(parts, {}, snapshot) if order is None else order
     held: dict[str, list[Node]] = {}
@@ -101,15 +98,15 @@ def _with_paused_labels(part: DriverPlan, nodes: Mapping[str, Node], held: Itera
 
 def _is_gone(driver: str, snapshot: Snapshot) -> bool:
     """Return whether a driver is not there any more, as far as this can be seen."""
-    return driver_key.namespace_of(driver) not in snapshot.forbidden
+    return DriverKey(driver).namespace not in snapshot.forbidden
 
 
-def _released(node: Node, snapshot: Snapshot) -> HoldNode | None:
+def _released(node: Node, snapshot: Snapshot) -> PatchNode | None:
     """Release a node whose driver is gone; of another controller's driver nothing is known but its lock."""
     return contained("node", node.name, partial(_left, node, snapshot), lambda _error: None)
 
 
-def _left(node: Node, snapshot: Snapshot) -> HoldNode | None:
+def _left(node: Node, snapshot: Snapshot) -> PatchNode | None:
     lock, now = lock_of(node, snapshot.locks_first_seen), snapshot.now
     record, yielding = draining_of(node), yielding_of(node.annotations)
     is_locked = lock is not None and not lock.is_expired(now)
@@ -148,10 +145,14 @@ def _prepared(hold: Hold, nodes: Mapping[str, Node], held: Sequence[Node]) -> Dr
 
 def _with_steps(part: DriverPlan, steps: Mapping[str, Step], waiting: Set[str]) -> DriverPlan:
     first = [action for step in steps.values() for action in step.actions]
-    staying = [action for action in part.actions if not (isinstance(action, TAKES) and action.node in waiting)]
-    if any(isinstance(action, HoldNode) for action in first):
+    staying = [action for action in part.actions if not (takes_driver(action) and action.node in waiting)]
+    if any(isinstance(action, PatchNode) and action.seen for action in first):
         # The driver's object stays until nothing of it is left on any node.
-        staying = [action for action in staying if not (isinstance(action, SetFinalizer) and not action.present)]
+        staying = [
+            action
+            for action in staying
+            if not (isinstance(action, PatchObject) and False in action.finalizers.values())
+        ]
     words = "; ".join(step.words for step in steps.values() if step.words)
     wave = part.wave
     if words and wave is not None:

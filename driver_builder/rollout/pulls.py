@@ -9,17 +9,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from driver_builder.api.rollout_status import Phase
-from driver_builder.nodes.actions import Action, StartPod, delete_pods
+from driver_builder.nodes.changes import Change, delete_tasks, start_task
 from driver_builder.nodes.plan_view import DriverPlan
-from driver_builder.snapshot.by_driver import of_driver
+from driver_builder.snapshot.by_driver import tasks_of
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.snapshot import Snapshot
 from driver_builder.tasks import pull_pod
-from driver_builder.tasks.bound_pod import PodKind
-from driver_builder.tasks.pull_pod import PullPod
+from driver_builder.tasks.node_task import Limits, Next, NodeTask, Wanted, task_step
+from driver_builder.tasks.pull_pod import PULL
+from driver_builder.tasks.task_kind import State
 
-MAX_PULLS = 500
-"""So many nodes of a driver get their next image at once."""
 SLOW_SECONDS = 600.0
 """A pull that takes longer is reported, and other nodes are pulled for in place of this one; it goes on."""
 AGAIN_SECONDS = 60.0
@@ -30,45 +29,46 @@ AGAIN_SECONDS = 60.0
 class Pulls:
     """The pull pods of all drivers by driver and node, as they are ``now``."""
 
-    pods: Mapping[tuple[str, str], tuple[PullPod, ...]] = field(default_factory=dict)
+    pods: Mapping[tuple[str, str], tuple[NodeTask, ...]] = field(default_factory=dict)
     now: float = 0.0
 
     @classmethod
-    def of(cls, pods: Iterable[PullPod], now: float, nodes: Mapping[str, Node] | None = None) -> "Pulls":
-        """Sort pull pods; those that are being deleted prove nothing any more."""
-        found: dict[tuple[str, str], tuple[PullPod, ...]] = {}
-        for pod in pods:
-            if not pod.deleting:
+    def of(cls, tasks: Iterable[NodeTask], now: float, nodes: Mapping[str, Node] | None = None) -> "Pulls":
+        """Find the pulls among tasks; those that are being deleted prove nothing any more."""
+        found: dict[tuple[str, str], tuple[NodeTask, ...]] = {}
+        for pod in tasks:
+            if pod.kind == PULL.name and not pod.deleting:
                 place = (pod.driver, pod.node)
                 found[place] = (*found.get(place, ()), _believed(pod, (nodes or {}).get(pod.node)))
         return cls(pods=found, now=now)
 
-    def find(self, driver: str, node: str, image: str) -> PullPod | None:
+    def find(self, driver: str, node: str, image: str) -> NodeTask | None:
         """Return the pod that brings an image to a node."""
-        return next((pod for pod in self.pods.get((driver, node), ()) if pod.image == image), None)
+        return next((pod for pod in self.pods.get((driver, node), ()) if pod.subject == image), None)
 
     def is_proven(self, driver: str, node: str, image: str) -> bool:
         """Return whether a node has an image: a container has run with it, and its pod keeps it there."""
         pod = self.find(driver, node, image)
-        return pod is not None and pod.is_proven
+        return pod is not None and pod.state is State.SUCCEEDED
 
-    def trouble(self, pod: PullPod) -> str:
+    def trouble(self, pod: NodeTask) -> str:
         """Return what prevents a pull; empty while it may succeed."""
-        if pod.is_proven:
+        if pod.state is State.SUCCEEDED:
             return ""
         if pod.message or pod.has_ended:
             return pod.message or "its pod has ended"
         is_slow = self.now >= pod.created_at + SLOW_SECONDS
         return f"it is not there after {SLOW_SECONDS / 60:.0f} minutes" if is_slow else ""
 
-    def is_over(self, pod: PullPod) -> bool:
+    def is_over(self, pod: NodeTask) -> bool:
         """Return whether a pod has ended without the image, and is made anew."""
-        return pod.has_ended and not pod.is_proven and self.now >= pod.created_at + AGAIN_SECONDS
+        limits = Limits(retry_at=lambda failed: failed.created_at + AGAIN_SECONDS)
+        return task_step((pod,), Wanted(subject=pod.subject), self.now, limits).next is Next.DELETE
 
-    def next_look(self, pod: PullPod) -> float | None:
+    def next_look(self, pod: NodeTask) -> float | None:
         """Return when a pull has to be looked at although nothing changes."""
         at = pod.created_at + (AGAIN_SECONDS if pod.has_ended else SLOW_SECONDS)
-        return None if pod.is_proven or at <= self.now else at
+        return None if pod.state is State.SUCCEEDED or at <= self.now else at
 
     def failure(self, driver: str, node: str, image: str) -> str:
         """Return what prevents the pull of an image to a node; empty if nothing is known to."""
@@ -76,16 +76,17 @@ class Pulls:
         return self.trouble(pod) if pod is not None else ""
 
 
-def _believed(pod: PullPod, node: Node | None) -> PullPod:
+def _believed(pod: NodeTask, node: Node | None) -> NodeTask:
     """Return a pod without its proof if its node had too little disk space since.
 
     Its kubelet then removes containers that have ended, and images that none uses any more. Both times are of the
-    node's own clock.
+    node's own clock: an end that is the pod's creation is one that the kubelet has not said.
     """
     changed = node.disk_changed if node is not None else None
-    if not pod.is_proven or pod.ran_at is None or changed is None or changed <= pod.ran_at:
+    is_said = pod.ended_at is not None and pod.ended_at != pod.created_at
+    if pod.state is not State.SUCCEEDED or not is_said or changed is None or changed <= (pod.ended_at or 0.0):
         return pod
-    return replace(pod, is_proven=False, has_ended=True, message="the node had DiskPressure since it was pulled")
+    return replace(pod, state=State.FAILED, message="the node had DiskPressure since it was pulled")
 
 
 class _Turns:
@@ -97,7 +98,7 @@ class _Turns:
 
     def has_room(self, node: str) -> bool:
         """Return whether a wave that needs the image on a node may have one more."""
-        return any(self._taken[number] < min(self._waves[number][1], MAX_PULLS) for number in self._of(node))
+        return any(self._taken[number] < min(self._waves[number][1], PULL.most) for number in self._of(node))
 
     def take(self, node: str) -> None:
         """Note that a node has its image, or gets it."""
@@ -114,10 +115,10 @@ def with_pulls(part: DriverPlan, snapshot: Snapshot, pulls: Pulls, loader_image:
     A pod stays until the driver is proven on its node: it keeps the image there.
     """
     driver = part.driver
-    existing = of_driver(snapshot.pull_pods, driver.key)
+    existing = tasks_of(snapshot.tasks, driver.key, PULL)
     if part.trouble is not None or not (existing or part.images):
         return part
-    actions: list[Action] = []
+    actions: list[Change] = []
     existing_names = {pod.name for pod in existing}
     times = [part.requeue_at]
     kept: set[str] = set()
@@ -137,13 +138,13 @@ def with_pulls(part: DriverPlan, snapshot: Snapshot, pulls: Pulls, loader_image:
             manifest = pull_pod.manifest(driver, node=node, image=image, loader_image=loader_image)
             # One that is being deleted has its name until then.
             if manifest["metadata"]["name"] not in existing_names:
-                actions.append(StartPod(kind=PodKind.PULL, driver=driver.key, manifest=manifest))
+                actions.append(start_task(PULL, driver.key, manifest))
             turns.take(node)
         elif pod is not None and not pulls.trouble(pod):
             turns.take(node)
     at_work = part.busy | part.budgeted
-    actions += delete_pods(
-        pod for pod in existing if pod.uid not in kept and not (pod.is_proven and pod.node in at_work)
+    actions += delete_tasks(
+        pod for pod in existing if pod.uid not in kept and not (pod.state is State.SUCCEEDED and pod.node in at_work)
     )
     return replace(
         part,

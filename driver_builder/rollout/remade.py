@@ -15,9 +15,9 @@ from driver_builder.api.rollout_status import previous_wave
 from driver_builder.api.status import RolledOut
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import ImageRef, parse_reference
-from driver_builder.nodes.actions import ApplyDaemonSet
+from driver_builder.nodes.changes import ApplyObject, apply_daemon_set
 from driver_builder.nodes.plan_view import DriverView
-from driver_builder.objects import loaded, manifests, slots
+from driver_builder.objects import manifests, slots
 from driver_builder.objects.fingerprint import fingerprint
 from driver_builder.objects.slots import Place, Slot
 from driver_builder.targets.desired_target import DesiredTarget, TargetToBuild
@@ -33,9 +33,7 @@ def rolled_out_to(view: DriverView, item: DesiredTarget) -> RolledOut | None:
     return RolledOut(image=found.image, fingerprint=found.fingerprint)
 
 
-def remade(
-    view: DriverView, spec: DriverSpec, item: TargetToBuild, rolled_out: RolledOut | None
-) -> ApplyDaemonSet | None:
+def remade(view: DriverView, spec: DriverSpec, item: TargetToBuild, rolled_out: RolledOut | None) -> ApplyObject | None:
     """Make the DaemonSet anew that the nodes of a target had before; None if it is there, or not known well enough."""
     slot = _missing(view, item)
     if slot is None or rolled_out is None or not _may_be_remade(view, spec, item, rolled_out):
@@ -65,7 +63,7 @@ def remade(
         folders=known.folders if known is not None else (),
         slot=slot,
     )
-    return ApplyDaemonSet(
+    return apply_daemon_set(
         namespace=view.driver.namespace,
         name=manifests.daemon_set_name(view.driver, item.target, slot.name),
         driver=view.driver.key,
@@ -94,7 +92,7 @@ def _missing(view: DriverView, item: TargetToBuild) -> Slot | None:
     if known is not None:
         is_alone = known.slot.place is Place.MOVED and target not in view.pairs
         return Slot(slots.other(known.slot.name), Place.OTHERS) if is_alone else None
-    labels = (view.nodes[name].labels.get(view.wave_label, "") for name in item.nodes if name in view.nodes)
+    labels = (view.on(view.nodes[name]).wave or "" for name in item.nodes if name in view.nodes)
     moved = next((slot for found, slot in map(slots.parse_name, labels) if found == target), None)
     return slots.ONLY if moved is None else Slot(slots.other(moved), Place.OTHERS)
 
@@ -102,8 +100,8 @@ def _missing(view: DriverView, item: TargetToBuild) -> Slot | None:
 def _proven(view: DriverView, item: TargetToBuild, value: str) -> Iterator[tuple[Mapping[str, str], str]]:
     """Give the modules of a fingerprint and the version of its driver, by the nodes where they are loaded and ready."""
     for node in (view.nodes[name] for name in item.nodes if name in view.nodes):
-        known, version = loaded.parse(node.annotations.get(view.record)), node.labels.get(view.driver.ready_label)
-        for load in known.loads if known is not None and version is not None else ():
+        found, version = view.on(node), view.on(node).ready
+        for load in found.loads if version is not None else ():
             if (load.target, load.fingerprint) == (item.target.short_hash, value) and load.is_live(node.boot_id):
                 yield dict(load.modules), version or ""
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from driver_builder.api.status import TargetStatus
 from driver_builder.base.reasons import Reason, TargetState
+from driver_builder.base.retry import Retry, chance_of
 from driver_builder.nodes.plan_view import DriverView, PlanSettings
 from driver_builder.snapshot.snapshot import FailedBuild
 
@@ -42,5 +43,5 @@ def next_try(status: TargetStatus, settings: PlanSettings) -> float | None:
 
 def retry_delay(key: str, failures: int, settings: PlanSettings) -> float:
     """Seconds to wait after the n-th failure of a key: doubling, with up to a quarter more so that keys spread out."""
-    delay = min(settings.retry_max_seconds, settings.retry_min_seconds * 2.0 ** min(failures - 1, 30))
-    return delay * (1.0 + int(key[:4], 16) / 0xFFFF / 4)
+    retry = Retry(settings.retry_min_seconds, settings.retry_max_seconds)
+    return retry.with_jitter(failures, chance_of(key))

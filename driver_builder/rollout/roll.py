@@ -8,15 +8,10 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Order
 from driver_builder.api.rollout_status import Phase, Wave, previous_wave
 from driver_builder.base.reasons import Reason, TargetState
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Present
-from driver_builder.nodes.actions import (
-    ApplyDaemonSet,
-    MoveNode,
-    PlaceDaemonSet,
-    ReplacePod,
-    TakeNode,
-)
-from driver_builder.nodes.lanes import end, is_complete
+from driver_builder.nodes.changes import ApplyObject, PatchNode, Taking, move_node, replace_pod
+from driver_builder.nodes.lanes import end, is_complete, is_placing
 from driver_builder.nodes.plan_view import DriverView, TargetPart, WavePart
 from driver_builder.nodes.standing import (
     Lanes,
@@ -24,7 +19,6 @@ from driver_builder.nodes.standing import (
     Placed,
     TargetStanding,
     Weighing,
-    had_driver,
     stand,
     without_image,
 )
@@ -36,7 +30,6 @@ from driver_builder.rollout.waves import Decision, next_nodes
 from driver_builder.snapshot.inventory import Node
 from driver_builder.targets.dependencies import NONE
 from driver_builder.targets.desired_target import DesiredTarget, SkippedTarget, TargetToBuild
-from kube_api.names import wanted_version_label
 
 _REASONS = {
     Phase.CANARY: Reason.WAITING_FOR_CANARY,
@@ -103,7 +96,7 @@ def _ended(view: DriverView, part: TargetPart) -> TargetPart:
     pair = view.pairs.get(target)
     if pair is None:
         return part
-    others = (action for action in part.actions if not isinstance(action, ApplyDaemonSet | PlaceDaemonSet))
+    others = (action for action in part.actions if not (isinstance(action, ApplyObject) or is_placing(action)))
     return replace(part, actions=(*others, *end(view, part.status.target, pair.moved, pair.others)))
 
 
@@ -121,7 +114,7 @@ def _placed(view: DriverView, standings: Iterable[TargetStanding]) -> dict[tuple
     }
 
 
-def _built_for(view: DriverView, item: DesiredTarget) -> dict[str, str]:
+def _built_for(view: DriverView, item: DesiredTarget) -> dict[DriverKey, str]:
     exporters = item.exporters if isinstance(item, TargetToBuild) else ()
     states = ((exporter, view.snapshot.image(exporter.driver, exporter.image)) for exporter in exporters)
     return {
@@ -154,9 +147,6 @@ def _with_way_back(view: DriverView, part: TargetPart, before: Wave | None) -> T
         driver=view.driver.key,
         outdated=outdated,
         asking=frozenset(),
-        label=view.driver.ready_label,
-        record=view.record,
-        wave_label=view.wave_label,
         lanes=lanes,
     )
     standing = TargetStanding(
@@ -179,7 +169,7 @@ def _imageless(view: DriverView, parts: Iterable[TargetPart]) -> dict[str, tuple
         hashes[part.status.target]: tuple(
             without_image(view.nodes[name], hashes[part.status.target], found.why)
             for name, found in part.evidence.items()
-            if not found.works and had_driver(view.nodes[name], view.driver.ready_label, view.record)
+            if not found.works and view.on(view.nodes[name]).may_be_loaded
         )
         for part in parts
         if part.standing is None and part.status.target in hashes
@@ -199,11 +189,10 @@ def _with_nodes(view: DriverView, spec: DriverSpec, parts: Iterable[TargetPart],
     standing = {part.status.target for part in parts if part.standing is not None}
     items = (item for item in view.wanted if item.target.id in standing)
     every = [view.nodes[name] for item in items for name in item.nodes if name in view.nodes]
-    wants = wanted_version_label(view.driver.namespace, view.driver.name)
     return replace(
         seen,
         canary=frozenset(node.name for node in every if _is_selected(node, settings.canary_node_selector)),
-        wanted=frozenset(node.name for node in every if node.labels.get(wants) == spec.version),
+        wanted=frozenset(node.name for node in every if view.on(node).wants == spec.version),
     )
 
 
@@ -211,7 +200,7 @@ def _is_selected(node: Node, selector: Mapping[str, str]) -> bool:
     return bool(selector) and all(node.labels.get(key) == value for key, value in selector.items())
 
 
-def _reserve(view: DriverView, parts: Iterable[TargetPart], decided: Decision) -> list[TakeNode]:
+def _reserve(view: DriverView, parts: Iterable[TargetPart], decided: Decision) -> list[Taking]:
     """Return what is done instead where a node is held back, in the order in which the nodes go."""
     lanes = {part.standing.target: part.standing.lanes for part in parts if part.standing is not None}
     return [action for node in decided.reserve for action in _replacements(view, [node], lanes[node.target])]
@@ -268,33 +257,29 @@ def _with(view: DriverView, part: TargetPart, decided: Decision) -> TargetPart:
     return replace(part, status=replace(part.status, reason=reason, message=words))
 
 
-def _returned(view: DriverView, nodes: Iterable[NodeStanding], lanes: Lanes | None) -> list[MoveNode]:
+def _returned(view: DriverView, nodes: Iterable[NodeStanding], lanes: Lanes | None) -> list[PatchNode]:
     """Let nodes have the image of before again, once the status says that they do not get this one another time."""
     if lanes is None:
         return []
     return [_move(view, node, lanes.spare_value, f"back to the image of before: {node.why}") for node in nodes]
 
 
-def _move(view: DriverView, node: NodeStanding, value: str | None, why: str = "") -> MoveNode:
-    lets_in = view.yield_label if node.is_kept_out else ""
-    action = MoveNode(node=node.node, driver=view.driver.key, label=view.wave_label, value=value, lets_in=lets_in)
+def _move(view: DriverView, node: NodeStanding, value: str | None, why: str = "") -> PatchNode:
+    action = move_node(node=node.node, driver=view.driver.key, value=value, lets_in=node.is_kept_out)
     return replace(action, why=why, noted=True) if why else action
 
 
-def _replacements(view: DriverView, chosen: Iterable[NodeStanding], lanes: Lanes | None) -> list[TakeNode]:
+def _replacements(view: DriverView, chosen: Iterable[NodeStanding], lanes: Lanes | None) -> list[Taking]:
     """Replace pods, or let nodes move.
 
     Those that only the status records come last: if it is not written, nothing waits behind them.
     """
     chosen = tuple(chosen)
     value = lanes.front_value if lanes else None
-    moved: list[TakeNode] = [
+    moved: list[Taking] = [
         _move(view, node, value) for node in chosen if node.is_kept_out or (node.moves and lanes is not None)
     ]
-    actions: list[TakeNode] = [
-        ReplacePod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node.node, noted=pod.uid in node.noted)
-        for node in chosen
-        if not node.moves
-        for pod in node.replaced
+    actions: list[Taking] = [
+        replace_pod(pod, noted=pod.uid in node.noted) for node in chosen if not node.moves for pod in node.replaced
     ]
     return sorted([*moved, *actions], key=lambda action: action.noted)

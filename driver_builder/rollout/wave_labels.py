@@ -13,7 +13,7 @@ from itertools import islice
 
 from driver_builder.api.rollout_status import MAX_REACHED, Reached, Wave, previous_wave
 from driver_builder.nodes import held_out
-from driver_builder.nodes.actions import LabelNode, MoveNode
+from driver_builder.nodes.changes import PatchNode, label_node, move_node
 from driver_builder.nodes.plan_view import DriverPlan, DriverView
 from driver_builder.objects import slots
 from driver_builder.objects.slots import Place
@@ -39,7 +39,7 @@ def with_reached(
         return None
     reached = dict(before.reached) if before is not None else {}
     for node in view.snapshot.nodes:
-        value = node.labels.get(view.wave_label)
+        value = view.on(node).wave
         if node.name in kept_out:
             reached |= {node.name: Reached.of(OUTSIDE, node.boot_id)} if node.boot_id is not None else {}
         elif value is not None and node.boot_id is not None and _is_of_wave(view, value):
@@ -56,7 +56,11 @@ def with_moved(part: DriverPlan, nodes: Mapping[str, Node]) -> DriverPlan:
 
     One of them may be registered anew before that: it waits for the wave then.
     """
-    moves = {action.node for action in part.actions if isinstance(action, MoveNode) and action.node in nodes}
+    moves = {
+        action.node
+        for action in part.actions
+        if isinstance(action, PatchNode) and action.takes and action.node in nodes
+    }
     if part.wave is None or not moves:
         return part
     boots = ((name, nodes[name].boot_id) for name in moves)
@@ -73,11 +77,11 @@ def moving(view: DriverView) -> frozenset[str]:
         node.name
         for node, it in found
         if node.boot_id is not None and it.is_on(node.boot_id)
-        if (value := node.labels.get(view.wave_label)) is not None and not _is_proven(view, node, value)
+        if (value := view.on(node).wave) is not None and not _is_proven(view, node, value)
     )
 
 
-def restore(view: DriverView) -> tuple[LabelNode, ...]:
+def restore(view: DriverView) -> tuple[PatchNode, ...]:
     """Put the label back where a Node lost it on the same boot, and no decision has removed it."""
     wave = previous_wave(view.driver.status)
     reached: Mapping[str, Reached] = wave.reached if wave is not None else {}
@@ -85,7 +89,7 @@ def restore(view: DriverView) -> tuple[LabelNode, ...]:
     return tuple(_put_back(view, node, found) for node, found in known if _is_lost(view, node, found))
 
 
-def tidy(view: DriverView) -> tuple[MoveNode, ...]:
+def tidy(view: DriverView) -> tuple[PatchNode, ...]:
     """Remove the labels of waves that have ended."""
     stale = (node for node in view.others if _is_stale(view, node) and not _is_missed(view, node))
     return tuple(_unlabel(view, node.name) for node in islice(stale, MAX_TIDIED))
@@ -108,12 +112,12 @@ def _may_be_lost(view: DriverView, node: Node, found: Reached) -> bool:
 
 def _is_lost(view: DriverView, node: Node, found: Reached) -> bool:
     """Return whether a Node lost the label that a DaemonSet of now goes by."""
-    if view.wave_label in node.labels:
+    if view.on(node).wave is not None:
         return False
     if found.label == OUTSIDE:
         # Nothing is known of what a driver selects whose spec is invalid.
         is_selected = not view.wanted or any(node.name in item.nodes for item in view.wanted)
-        is_known = view.yield_label not in node.labels and is_selected
+        is_known = not view.on(node).is_kept_away and is_selected
     else:
         is_known = _is_of_wave(view, found.label)
     return is_known and _may_be_lost(view, node, found)
@@ -125,10 +129,10 @@ def _is_proven(view: DriverView, node: Node, label: str) -> bool:
     return any((pod.target, pod.slot) == place and pod.proof is not None for pod in view.own_pods.on(node.name))
 
 
-def _put_back(view: DriverView, node: Node, found: Reached) -> LabelNode:
-    label, value = (view.wave_label, found.label) if found.label != OUTSIDE else (view.yield_label, OUTSIDE)
+def _put_back(view: DriverView, node: Node, found: Reached) -> PatchNode:
+    label, value = (view.keys.wave, found.label) if found.label != OUTSIDE else (view.keys.yields, OUTSIDE)
     why = "the wave has reached it, or is to reach it, and its label was lost"
-    return LabelNode(node=node.name, driver=view.driver.key, label=label, version=value, why=why)
+    return label_node(node=node.name, driver=view.driver.key, label=label, value=value, why=why)
 
 
 def _has_others(view: DriverView, node: Node, label: str) -> bool:
@@ -138,7 +142,7 @@ def _has_others(view: DriverView, node: Node, label: str) -> bool:
     """
     proven = [pod for pod in view.own_pods.on(node.name) if pod.proof is not None]
     if label == OUTSIDE:
-        return bool(proven) or view.record in node.annotations
+        return bool(proven) or view.on(node).is_recorded
     target, slot = slots.parse_name(label)
     if any((pod.target, pod.slot) != (target, slot) for pod in proven):
         return True
@@ -148,7 +152,7 @@ def _has_others(view: DriverView, node: Node, label: str) -> bool:
 
 def _is_stale(view: DriverView, node: Node) -> bool:
     """Return whether a node's wave label names no DaemonSet that is for such nodes."""
-    value = node.labels.get(view.wave_label)
+    value = view.on(node).wave
     return value is not None and not _is_of_wave(view, value)
 
 
@@ -157,7 +161,7 @@ def _is_missed(view: DriverView, node: Node) -> bool:
 
     Where both are, the one for the other nodes may be made anew.
     """
-    target = slots.parse_name(node.labels[view.wave_label])[0]
+    target = slots.parse_name(view.on(node).wave or "")[0]
     left, wave = view.daemon_sets.get(target), previous_wave(view.driver.status)
     if left is None:
         return wave is not None and target in wave.targets
@@ -172,5 +176,5 @@ def _is_of_wave(view: DriverView, value: str) -> bool:
     return named.slot.place is Place.MOVED or named.target in view.pairs
 
 
-def _unlabel(view: DriverView, node: str) -> MoveNode:
-    return MoveNode(node=node, driver=view.driver.key, label=view.wave_label, value=None, why="the wave has ended")
+def _unlabel(view: DriverView, node: str) -> PatchNode:
+    return move_node(node=node, driver=view.driver.key, value=None, why="the wave has ended")

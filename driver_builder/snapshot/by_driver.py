@@ -6,7 +6,10 @@ from typing import Any, Protocol, TypeVar, overload
 
 from driver_builder.base.memo import remembers_last
 from driver_builder.base.persistent import Layered, Pieces, changes, cut
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.snapshot.snapshot import DriverPod
+from driver_builder.tasks.node_task import NodeTask
+from driver_builder.tasks.task_kind import TaskKind
 
 _OnNode = DriverPod | tuple[DriverPod, ...]
 """Mostly there is one pod on a node: thousands of tuples of one pod each are not made."""
@@ -50,7 +53,7 @@ class PodsByDriver(Sequence[DriverPod]):
     They are not put together: that would cost a fleet's pods whenever one of them changes.
     """
 
-    def __init__(self, groups: Mapping[str, PodsOfDriver]) -> None:
+    def __init__(self, groups: Mapping[DriverKey, PodsOfDriver]) -> None:
         self.groups = groups
 
     @overload
@@ -86,14 +89,14 @@ class OfDriver(Protocol):
     """Something that belongs to a driver, named by its key."""
 
     @property
-    def driver(self) -> str:
+    def driver(self) -> DriverKey:
         """``namespace/name``."""
 
 
 Item = TypeVar("Item", bound=OfDriver)
 
 
-def pods_of(pods: Sequence[DriverPod], driver: str) -> PodsOfDriver:
+def pods_of(pods: Sequence[DriverPod], driver: DriverKey) -> PodsOfDriver:
     """Return the pods of one driver, given by its key."""
     if isinstance(pods, PodsByDriver):
         return pods.groups.get(driver) or NO_PODS
@@ -105,15 +108,26 @@ def _by_node(pods: tuple[DriverPod, ...]) -> PodsOfDriver:
     return PodsOfDriver.of(cut(pods), NO_PODS)
 
 
-def of_driver(items: Sequence[Item], driver: str) -> tuple[Item, ...]:
+def of_driver(items: Sequence[Item], driver: DriverKey) -> tuple[Item, ...]:
     """Return what belongs to one driver, given by its key."""
-    groups: Mapping[str, tuple[Any, ...]] = _grouped(items)
+    groups: Mapping[DriverKey, tuple[Any, ...]] = _grouped(items)
     return groups.get(driver, ())
 
 
 @remembers_last(16)
-def _grouped(items: Sequence[OfDriver]) -> Mapping[str, tuple[OfDriver, ...]]:
-    groups: dict[str, list[OfDriver]] = {}
+def _grouped(items: Sequence[OfDriver]) -> Mapping[DriverKey, tuple[OfDriver, ...]]:
+    groups: dict[DriverKey, list[OfDriver]] = {}
     for item in items:
         groups.setdefault(item.driver, []).append(item)
     return {driver: tuple(found) for driver, found in groups.items()}
+
+
+def tasks_of(tasks: Sequence[NodeTask], driver: DriverKey, kind: TaskKind) -> tuple[NodeTask, ...]:
+    """Return the tasks of a kind that are one driver's, given by its key."""
+    return _by_kind(of_driver(tasks, driver)).get(kind.name, ())
+
+
+@remembers_last(16)
+def _by_kind(tasks: tuple[NodeTask, ...]) -> Mapping[str, tuple[NodeTask, ...]]:
+    kinds = {task.kind for task in tasks}
+    return {kind: tuple(task for task in tasks if task.kind == kind) for kind in kinds}

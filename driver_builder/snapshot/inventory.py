@@ -11,6 +11,7 @@ from driver_builder.base.memo import OfEach, remembers_last
 from driver_builder.base.persistent import Layered, Pieces, changes, cut
 from driver_builder.model.kernels import MAX_LENGTH, KernelTarget, KernelVersion
 from driver_builder.objects import loaded, validated
+from driver_builder.objects.node_keys import LONGEST, MAX_ANNOTATION
 from driver_builder.snapshot.label_owners import LabelOwner, read_label_owners
 from driver_builder.snapshot.node_labels import NodeLabels
 from driver_builder.snapshot.offered import offered_on
@@ -18,18 +19,9 @@ from kube_api import names
 from kube_api.drain_contract import MAX_REQUEST
 from kube_api.text import bounded_token, printable
 
-MAX_ANNOTATION = 16384
-"""Characters of an annotation of ours on a Node; a longer one is ignored. Of a rebuild annotation a digest is kept."""
 MAX_TAINTS = 50
 MAX_RESOURCES = 256
 """Resources of a node that are read."""
-_LONGEST = {
-    names.BOOT_ID_ANNOTATION: 64,
-    names.KERNEL_VERSION_ANNOTATION: MAX_LENGTH,
-    names.REBUILD_ANNOTATION: 1 << 20,
-}
-
-
 _OURS = (f"{names.GROUP}/", validated.PREFIX, names.PENDING_PREFIX)
 _READ_HERE = frozenset({names.GPU_PROFILE_ANNOTATION})
 """Annotations of ours of which only a part is kept."""
@@ -136,7 +128,7 @@ def read_node(obj: Mapping[str, Any]) -> Node:
             sys.intern(key): sys.intern(bounded_token(value) if key == names.REBUILD_ANNOTATION else value)
             for key, value in annotations.items()
             # Ours alone: others hold up to 256 KiB each, on thousands of nodes.
-            if key.startswith(_OURS) and key not in _READ_HERE and len(value) <= _LONGEST.get(key, MAX_ANNOTATION)
+            if key.startswith(_OURS) and key not in _READ_HERE and len(value) <= LONGEST.get(key, MAX_ANNOTATION)
         }
         # One that is too long is not unknown: it is there, and cannot be read.
         | {

@@ -9,17 +9,16 @@ import sys
 from collections.abc import Mapping
 
 from device_resources.resource import NVIDIA_DOMAIN
+from driver_builder.objects.node_keys import LONGEST
 from kube_api.names import GPU_PROFILE_ANNOTATION, is_qualified_name
 
-MAX_TEXT = 1 << 16
-"""Characters of the annotation."""
 MAX_NAMES = 100
 
 
 def offered_on(annotations: Mapping[str, str]) -> tuple[str, ...]:
     """Return the names in a Node's annotations, each once and sorted; empty where none can be read."""
     text = annotations.get(GPU_PROFILE_ANNOTATION, "")
-    if not text or len(text) > MAX_TEXT:
+    if not text or len(text) > LONGEST[GPU_PROFILE_ANNOTATION]:
         return ()
     try:
         said = json.loads(text)

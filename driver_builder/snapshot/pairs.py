@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from driver_builder.objects import slots
 from driver_builder.objects.load_report import LOADED
 from driver_builder.objects.slots import Place, Slot
-from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.snapshot import DaemonSet, DriverPod
 
 
@@ -17,10 +16,6 @@ class Pair:
     moved: DaemonSet
     others: DaemonSet
 
-    def of_node(self, node: Node, label: str) -> DaemonSet:
-        """Return the one that a node belongs to by its wave label."""
-        return self.named(node.labels.get(label))
-
     def named(self, value: str | None) -> DaemonSet:
         """Return the one that a node with this value of the wave label belongs to; None for a node without it."""
         return self.moved if value == self.moved.target_label else self.others
@@ -29,12 +24,12 @@ class Pair:
         """Return the one that is not in a slot."""
         return self.others if self.moved.slot.name == slot.name else self.moved
 
-    def seen_on(self, node: Node, label: str, pods: tuple[DriverPod, ...]) -> tuple[DriverPod, ...]:
+    def seen_on(self, wave: str | None, pods: tuple[DriverPod, ...]) -> tuple[DriverPod, ...]:
         """Return a node's pods, those that stay first: one of the other DaemonSet leaves, perhaps a moment later.
 
         What such a pod says of the modules is about those of another pod by now.
         """
-        slot = self.of_node(node, label).slot.name
+        slot = self.named(wave).slot.name
         if all(pod.slot == slot or pod.target != self.moved.target for pod in pods):
             return pods
         staying = [pod for pod in pods if pod.slot == slot or pod.target != self.moved.target]

@@ -9,9 +9,13 @@ from typing import TypeVar
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.base.memo import remembers_last
 from driver_builder.snapshot.by_driver import PodsByDriver, of_driver, pods_of
 from driver_builder.snapshot.snapshot import Snapshot
+from driver_builder.tasks.node_task import NodeTask
+from driver_builder.tasks.pull_pod import PULL
 
+Key = TypeVar("Key", bound=str)
 Value = TypeVar("Value")
 
 
@@ -39,25 +43,26 @@ def share_of(snapshot: Snapshot, driver: DriverContainer) -> Snapshot:
         else of_driver(snapshot.daemon_sets, key),
         pods=PodsByDriver({one.key: pods_of(snapshot.pods, one.key) for one in every}),
         orphaned_pods=of_driver(snapshot.orphaned_pods, key),
-        unload_pods=of_driver(snapshot.unload_pods, key),
-        validation_pods=of_driver(snapshot.validation_pods, key),
-        proof_pods=of_driver(snapshot.proof_pods, key),
+        # What is done on a node before its driver is replaced is decided afterwards, for all drivers.
+        tasks=_without_pulls(of_driver(snapshot.tasks, key)),
+        node_pods={},
+        refused_evictions={},
+        locks_first_seen={},
         plugin_sets=of_driver(snapshot.plugin_sets, key),
         plugin_pods=of_driver(snapshot.plugin_pods, key),
         plugin_configs=_only(snapshot.plugin_configs, {key}),
         plugin_strays=_only(snapshot.plugin_strays, {key}),
-        plugin_validation_pods=of_driver(snapshot.plugin_validation_pods, key),
         plugin_accounts=_only(snapshot.plugin_accounts, {driver.plugin_account}),
         node_slices=_only(snapshot.node_slices, {driver.dra_driver}),
         slices_unread=snapshot.slices_unread if driver.dra_driver else None,
         resource_users=snapshot.resource_users if _asks_for_users(driver) else {},
         drained_last=_only(snapshot.drained_last, {key}),
-        # What is done on a node before its driver is replaced is decided afterwards, for all drivers.
-        node_pods={},
-        pull_pods=(),
-        refused_evictions={},
-        locks_first_seen={},
     )
+
+
+@remembers_last(16)
+def _without_pulls(tasks: tuple[NodeTask, ...]) -> tuple[NodeTask, ...]:
+    return tuple(task for task in tasks if task.kind != PULL.name)
 
 
 def drivers_before(snapshot: Snapshot, driver: DriverContainer) -> tuple[DriverContainer, ...]:
@@ -91,5 +96,5 @@ def _asks_for_users(driver: DriverContainer) -> bool:
     return stages is not None and stages.asks_for_users
 
 
-def _only(values: Mapping[str, Value], keys: set[str]) -> dict[str, Value]:
+def _only(values: Mapping[Key, Value], keys: set[Key]) -> dict[Key, Value]:
     return {key: values[key] for key in keys if key in values}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.model import build
+from driver_builder.model.driver_key import NOBODY, DriverKey
 from driver_builder.model.image_state import ImageState, NotAsked
 from driver_builder.model.images import ImageRef
 from driver_builder.model.repositories import Discovery, Repository
@@ -18,10 +19,8 @@ from driver_builder.objects.slots import ONLY, Slot
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.node_pods import EvictionRefused, NodePods
 from driver_builder.snapshot.resource_slices import NodeSlice, SlicesUnread
-from driver_builder.tasks.proof_pod import Program, ProofPod
-from driver_builder.tasks.pull_pod import PullPod
-from driver_builder.tasks.unload_pod import UnloadPod
-from driver_builder.tasks.validation_pod import ValidationPod
+from driver_builder.tasks.node_task import NodeTask
+from driver_builder.tasks.proof_pod import Program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +72,7 @@ class DaemonSet:
     namespace: str
     name: str
     uid: str
-    driver: str
+    driver: DriverKey
     target: str
     image: str
     fingerprint: str
@@ -97,7 +96,7 @@ class DaemonSet:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: str = ""
     """As JSON; both say, besides the wave, where its pods may be."""
-    first: tuple[str, ...] = ()
+    first: tuple[DriverKey, ...] = ()
     """The drivers that its pods wait for, by ``namespace/name``."""
     has_program: bool = False
     """Whether the image's own program loads the modules."""
@@ -135,7 +134,7 @@ class DriverPod:
     name: str
     uid: str
     node: str
-    driver: str
+    driver: DriverKey
     target: str
     version: str
     fingerprint: str
@@ -171,7 +170,7 @@ class DriverPod:
 class OrphanedPod:
     """A pod whose DaemonSet is gone: it proves nothing, and may still load for a moment."""
 
-    driver: str
+    driver: DriverKey
     node: str
 
 
@@ -186,7 +185,7 @@ class FailedBuild:
     reason: str
     message: str
     at: float
-    driver: str = ""
+    driver: DriverKey = NOBODY
     earlier: tuple[float, ...] = ()
 
     def count_since(self, last: float | None) -> int:
@@ -216,48 +215,42 @@ class Snapshot:
     forbidden: Mapping[str, str] = field(default_factory=dict)
     """Namespaces that could not be read, with the API server's words: what is in them is unknown, not absent."""
     drivers: tuple[DriverContainer, ...] = ()
-    sources: Mapping[str, Source] = field(default_factory=dict)
-    templates: Mapping[str, OwnTemplate] = field(default_factory=dict)
+    sources: Mapping[DriverKey, Source] = field(default_factory=dict)
+    templates: Mapping[DriverKey, OwnTemplate] = field(default_factory=dict)
     certificates: Mapping[str, Certificate] = field(default_factory=dict)
     """By namespace and name of the Secret, with a slash between."""
     images: Mapping[ImageRef, ImageState] = field(default_factory=dict)
     pushed: Mapping[ImageRef, str] = field(default_factory=dict)
     """The digests that this controller's own builds ended with."""
-    images_of: Mapping[str, Mapping[ImageRef, ImageState]] = field(default_factory=dict)
+    images_of: Mapping[DriverKey, Mapping[ImageRef, ImageState]] = field(default_factory=dict)
     """By driver key, where its namespace, Secret, CA or plain HTTP lets it see another state than ``images`` has."""
     daemon_sets: tuple[DaemonSet, ...] = ()
     pods: Sequence[DriverPod] = ()
     """Those that our DaemonSets control."""
     orphaned_pods: tuple[OrphanedPod, ...] = ()
-    unload_pods: tuple[UnloadPod, ...] = ()
-    validation_pods: tuple[ValidationPod, ...] = ()
-    proof_pods: tuple[ProofPod, ...] = ()
-    """Their reports are in ``pods`` already."""
-    pull_pods: tuple[PullPod, ...] = ()
+    tasks: tuple[NodeTask, ...] = ()
+    """Of all kinds. The reports of proofs are in ``pods`` already."""
     plugin_sets: tuple[PluginSet, ...] = ()
     plugin_pods: tuple[PluginPod, ...] = ()
     """Also those whose DaemonSet is gone: they still use the driver."""
-    plugin_configs: Mapping[str, PluginConfig] = field(default_factory=dict)
+    plugin_configs: Mapping[DriverKey, PluginConfig] = field(default_factory=dict)
     """By driver key, where our agent is its plugin or was."""
-    plugin_strays: Mapping[str, StraySet] = field(default_factory=dict)
+    plugin_strays: Mapping[DriverKey, StraySet] = field(default_factory=dict)
     """By driver key, the DaemonSet that has the name of a plugin's which is not there."""
-    plugin_accounts: Mapping[str, AccountMissing | None] = field(
-        default_factory=dict, metadata={"document": "agent_accounts"}
-    )
+    plugin_accounts: Mapping[str, AccountMissing | None] = field(default_factory=dict)
     """By service account (``namespace/name``) that plugins are to have and may have, why it cannot be used; else None.
     """
     node_slices: Mapping[str, Sequence[NodeSlice]] = field(default_factory=dict)
     """By DRA driver that is a plugin, its ResourceSlices on nodes."""
     slices_unread: SlicesUnread | None = None
     """Why these are not known; None where they are, and where nobody needs them."""
-    plugin_validation_pods: tuple[ValidationPod, ...] = ()
     resource_users: Mapping[str, NodePods] = field(default_factory=dict)
     """All pods of the nodes where a plugin is validated next, or where its resources may be in use and none is left."""
     terminating_namespaces: frozenset[str] = frozenset()
     """Namespaces of deleted drivers that are being deleted themselves: no pod can be made there."""
     node_pods: Mapping[str, NodePods] = field(default_factory=dict)
     """All pods of the nodes that are drained now."""
-    drained_last: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    drained_last: Mapping[DriverKey, frozenset[str]] = field(default_factory=dict)
     """By driver key, of the nodes that its wave takes next those on which a drain would wait for pods."""
     locks_first_seen: Mapping[str, float] = field(default_factory=dict)
     """By node, since when a lock is there that was renewed after now, by the clock of whoever wrote it."""
@@ -267,10 +260,10 @@ class Snapshot:
     queued_builds: Mapping[str, int] = field(default_factory=dict)
     suspended: Mapping[str, Suspension] = field(default_factory=dict)
     failed_builds: Mapping[str, FailedBuild] = field(default_factory=dict)
-    discoveries: Mapping[Repository, Discovery] = field(default_factory=dict, metadata={"document": "look_ups"})
-    running_discoveries: frozenset[Repository] = field(default=frozenset(), metadata={"document": "running_look_ups"})
+    discoveries: Mapping[Repository, Discovery] = field(default_factory=dict)
+    running_discoveries: frozenset[Repository] = frozenset()
 
-    def image(self, driver: str, image: ImageRef) -> ImageState:
+    def image(self, driver: DriverKey, image: ImageRef) -> ImageState:
         """What the registry says of an image to a driver."""
         own = self.images_of.get(driver, {}).get(image)
         return own if own is not None else self.images.get(image, NotAsked())

@@ -12,12 +12,14 @@ from itertools import combinations
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.permissions import Permissions
 from driver_builder.objects import loaded
 from driver_builder.objects.loaded import plain
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.node_record import record_of
 from driver_builder.snapshot.snapshot import Snapshot
 from driver_builder.targets import permissions, resolve_target
 from kube_api.text import first_few
@@ -49,11 +51,11 @@ def on_nodes(nodes: Iterable[str]) -> str:
     return f"on {count}: {first_few(every, _SHOWN)}"
 
 
-def conflicts(snapshot: Snapshot, allowed: Permissions) -> dict[str, tuple[Conflict, ...]]:
+def conflicts(snapshot: Snapshot, allowed: Permissions) -> dict[DriverKey, tuple[Conflict, ...]]:
     """Return, by driver, what it must leave to others."""
     drivers = [item for item in snapshot.drivers if isinstance(item.spec, DriverSpec)]
     nodes = inventory.by_name(snapshot.nodes)
-    found: dict[str, dict[tuple[str, str], list[str]]] = {}
+    found: dict[DriverKey, dict[tuple[str, str], list[str]]] = {}
     refused = partial(_is_refused, snapshot.drivers, allowed)
     for one, two in _pairs(drivers):
         module = shared_module(_spec(one), _spec(two))
@@ -150,12 +152,12 @@ def _is_refused(
 
 def _is_live(driver: DriverContainer, node: Node, module: str) -> bool:
     """Return whether a driver's build is live on a node: by the Node's record, else by its ready label."""
-    known = loaded.parse(node.annotations.get(loaded.annotation(driver.key)))
+    found = record_of(node, driver.key)
+    known = found.loaded
     if known is None or known.given_up == loaded.UNREADABLE:
         is_loader = plain(module) in map(plain, _spec(driver).module.names)
-        return is_loader and driver.ready_label in node.labels
-    loads = known.on_boot(node.boot_id).loads
-    return any(plain(name) == plain(module) for load in loads for name, _ in load.modules)
+        return is_loader and found.ready is not None
+    return any(plain(name) == plain(module) for load in found.loads_now for name, _ in load.modules)
 
 
 def _spec(driver: DriverContainer) -> DriverSpec:

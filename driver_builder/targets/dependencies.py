@@ -11,9 +11,9 @@ from graphlib import TopologicalSorter
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.base.reasons import Reason
-from driver_builder.model import driver_key
+from driver_builder.model.driver_key import DriverKey, driver_key
 
-_Wanted = Mapping[str, tuple[str, ...]]
+_Wanted = Mapping[DriverKey, tuple[DriverKey, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,17 +33,17 @@ class Dependencies:
     ``dependents`` are the drivers that depend on this one: while there is any, a deleted driver stays.
     """
 
-    first: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    first: tuple[tuple[DriverKey, tuple[str, ...]], ...] = ()
     obstacle: Obstacle | None = None
-    dependents: tuple[str, ...] = ()
+    dependents: tuple[DriverKey, ...] = ()
 
 
 NONE = Dependencies()
 
 
 def dependencies(
-    drivers: Iterable[DriverContainer], written: Mapping[str, Collection[str]] | None = None
-) -> dict[str, Dependencies]:
+    drivers: Iterable[DriverContainer], written: Mapping[DriverKey, Collection[DriverKey]] | None = None
+) -> dict[DriverKey, Dependencies]:
     """Return the dependencies of drivers that have some, by ``namespace/name``.
 
     ``written`` are the drivers that the DaemonSets of one wait for: those of a driver whose spec is invalid at present.
@@ -53,7 +53,7 @@ def dependencies(
     wanted = {key: _keys(key, spec) for key, spec in specs.items() if spec.depends_on}
     invalid = by_key.keys() - specs.keys()
     wanted |= {key: tuple(firsts) for key, firsts in (written or {}).items() if key in invalid and firsts}
-    dependents: dict[str, list[str]] = {}
+    dependents: dict[DriverKey, list[DriverKey]] = {}
     for key, needed in sorted(wanted.items()):
         for other in needed:
             # In a cycle none of them could go first.
@@ -69,9 +69,9 @@ def dependencies(
     }
 
 
-def unload_order(driver: str, needs: Mapping[str, Dependencies]) -> tuple[str, ...]:
+def unload_order(driver: DriverKey, needs: Mapping[DriverKey, Dependencies]) -> tuple[DriverKey, ...]:
     """Return the drivers that depend on one, directly or not: each before those that it depends on itself."""
-    left, known = [driver], dict[str, tuple[str, ...]]()
+    left, known = [driver], dict[DriverKey, tuple[DriverKey, ...]]()
     while left:
         key = left.pop()
         if key not in known:
@@ -81,7 +81,7 @@ def unload_order(driver: str, needs: Mapping[str, Dependencies]) -> tuple[str, .
     return tuple(key for key in TopologicalSorter(known).static_order() if key != driver)
 
 
-def obstacles(key: str, spec: DriverSpec, others: Mapping[str, DriverSpec]) -> tuple[Obstacle, ...]:
+def obstacles(key: DriverKey, spec: DriverSpec, others: Mapping[DriverKey, DriverSpec]) -> tuple[Obstacle, ...]:
     """Return what is wrong with a driver's ``dependsOn`` beside these drivers."""
     specs = {**others, key: spec}
     wanted = {name: _keys(name, other) for name, other in specs.items() if other.depends_on}
@@ -90,9 +90,9 @@ def obstacles(key: str, spec: DriverSpec, others: Mapping[str, DriverSpec]) -> t
     return (*((_in_cycle(cycle),) if cycle else ()), *missing)
 
 
-def _reachable(start: str, wanted: _Wanted) -> frozenset[str]:
+def _reachable(start: DriverKey, wanted: _Wanted) -> frozenset[DriverKey]:
     """Return the drivers that one depends on, directly or not."""
-    seen: set[str] = set()
+    seen: set[DriverKey] = set()
     left = [start]
     while left:
         for other in wanted.get(left.pop(), ()):
@@ -102,9 +102,8 @@ def _reachable(start: str, wanted: _Wanted) -> frozenset[str]:
     return frozenset(seen)
 
 
-def _keys(key: str, spec: DriverSpec) -> tuple[str, ...]:
-    namespace = driver_key.namespace_of(key)
-    return tuple(f"{namespace}/{name}" for name in spec.depends_on)
+def _keys(key: DriverKey, spec: DriverSpec) -> tuple[DriverKey, ...]:
+    return tuple(driver_key(key.namespace, name) for name in spec.depends_on)
 
 
 def _modules(spec: DriverSpec | None) -> tuple[str, ...]:
@@ -112,7 +111,9 @@ def _modules(spec: DriverSpec | None) -> tuple[str, ...]:
     return spec.module.names if spec is not None else ()
 
 
-def _obstacle(key: str, wanted: _Wanted, drivers: Collection[str], specs: Collection[str]) -> Obstacle | None:
+def _obstacle(
+    key: DriverKey, wanted: _Wanted, drivers: Collection[DriverKey], specs: Collection[DriverKey]
+) -> Obstacle | None:
     if cycle := _cycle(key, wanted):
         return _in_cycle(cycle)
     for other in wanted.get(key, ()):
@@ -124,9 +125,9 @@ def _obstacle(key: str, wanted: _Wanted, drivers: Collection[str], specs: Collec
     return None
 
 
-def _cycle(key: str, wanted: _Wanted) -> tuple[str, ...]:
+def _cycle(key: DriverKey, wanted: _Wanted) -> tuple[DriverKey, ...]:
     """Return the shortest way from a driver back to itself; empty if none exists."""
-    ways: list[tuple[str, ...]] = [(key,)]
+    ways: list[tuple[DriverKey, ...]] = [(key,)]
     seen = {key}
     for way in ways:
         for other in wanted.get(way[-1], ()):

@@ -7,10 +7,12 @@ them.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from driver_builder.api.driver_spec import RegistrySettings, VendorSettings
+from driver_builder.api.driver_spec import RegistrySettings
+from driver_builder.api.mapping_settings import VendorSettings
 from driver_builder.base.reasons import Reason, TargetState
 from driver_builder.model import defaults
 from driver_builder.model.build import BuildRequest
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.permissions import Permissions
@@ -37,7 +39,7 @@ class Exporter:
     ``key`` is its build key, empty for a prebuilt image; ``digest`` is that of the image once the registry has it.
     """
 
-    driver: str
+    driver: DriverKey
     image: ImageRef
     key: str
     registry: RegistrySettings

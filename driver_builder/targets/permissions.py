@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.api.driver_spec import DriverSpec, KernelMapping
+from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.mapping_settings import KernelMapping
 from driver_builder.api.spec_reader import Path, dotted, shown
-from driver_builder.model import driver_key, images, permissions, quantities
+from driver_builder.model import images, permissions, quantities
 from driver_builder.model.build import MIRROR_ARG, TOOLS_IMAGE, Signing, SourceArchive, SourceGit, SourceImage
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.permissions import Permissions
 from driver_builder.model.setting import Setting
 from driver_builder.model.userspace import UserspaceArchive
@@ -124,7 +126,10 @@ def of_base_image(image: str, allowed: Permissions) -> Refusal | None:
 
 
 def protected_secrets(
-    key: str, spec: DriverSpec, drivers: Callable[[], Iterable[tuple[str, DriverSpec]]], allowed: Permissions
+    key: DriverKey,
+    spec: DriverSpec,
+    drivers: Callable[[], Iterable[tuple[DriverKey, DriverSpec]]],
+    allowed: Permissions,
 ) -> Mapping[str, str]:
     """Return the Secrets that no build of a driver's namespace may mount, with a field that names each.
 
@@ -133,12 +138,11 @@ def protected_secrets(
     has_any = spec.build.secrets or (spec.build.proxy is not None and spec.build.proxy.secret is not None)
     if not allowed.protected_secrets or not has_any:
         return NO_SECRETS
-    namespace = driver_key.namespace_of(key)
-    specs = {name: item for name, item in drivers() if driver_key.namespace_of(name) == namespace}
+    specs = {name: item for name, item in drivers() if name.namespace == key.namespace}
     return {secret: field for name in sorted(specs) for secret, field in _named(name, specs[name])}
 
 
-def specs_of(drivers: Iterable[DriverContainer]) -> Iterator[tuple[str, DriverSpec]]:
+def specs_of(drivers: Iterable[DriverContainer]) -> Iterator[tuple[DriverKey, DriverSpec]]:
     """Return the drivers with a valid spec."""
     return ((item.key, item.spec) for item in drivers if isinstance(item.spec, DriverSpec))
 

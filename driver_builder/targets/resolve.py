@@ -26,6 +26,7 @@ from driver_builder.base.memo import remembers_last
 from driver_builder.base.reasons import Reason
 from driver_builder.model import images
 from driver_builder.model.build import OwnTemplate
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Present
 from driver_builder.model.kernels import KernelTarget, parse_target
 from driver_builder.snapshot import inventory, rebuild
@@ -112,7 +113,7 @@ def _inputs(
     )
 
 
-def _first(snapshot: Snapshot, key: str, versions: TemplateVersions) -> First:
+def _first(snapshot: Snapshot, key: DriverKey, versions: TemplateVersions) -> First:
     """Resolve a driver that another one depends on. It is not in a cycle with that one, and may be in another cycle."""
     driver = next(item for item in snapshot.drivers if item.key == key)
     if not isinstance(driver.spec, DriverSpec):

@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from driver_builder.api import driver_spec
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.api.driver_spec import DriverSpec, KernelMapping, RegistrySettings
+from driver_builder.api.driver_spec import DriverSpec, RegistrySettings
+from driver_builder.api.mapping_settings import KernelMapping, compiled
 from driver_builder.api.rebuild_status import Rebuilds
 from driver_builder.base.reasons import REASONS, Reason
 from driver_builder.model import images
 from driver_builder.model.build import BuildRequest, OwnTemplate
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.snapshot.snapshot import Certificate, CertificateMissing, SigningCertificate, Source, SourceMissing
 from driver_builder.targets import permissions
@@ -26,7 +27,7 @@ from driver_builder.targets.desired_target import (
     TemplateVersions,
 )
 
-ANY_KERNEL = KernelMapping(pattern=driver_spec.compiled(".*"), args={})
+ANY_KERNEL = KernelMapping(pattern=compiled(".*"), args={})
 """What a spec without mappings means."""
 
 TEMPLATES = {
@@ -81,7 +82,7 @@ OWN_TEMPLATE = "own"
 class First:
     """A driver that another one depends on, and what its targets should run, by kernel, system and architecture."""
 
-    driver: str
+    driver: DriverKey
     registry: RegistrySettings
     targets: Mapping[tuple[str, str, str], DesiredTarget]
 

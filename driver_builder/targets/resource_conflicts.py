@@ -12,11 +12,13 @@ from collections.abc import Iterable, Mapping
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.model import resource_claim
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.permissions import Permissions
-from driver_builder.objects.stage_labels import Stage, stage_label
+from driver_builder.objects.stage_labels import Stage
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.by_driver import of_driver
 from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.node_record import record_of
 from driver_builder.snapshot.snapshot import Snapshot
 from driver_builder.targets import permissions
 from driver_builder.targets.conflicts import selected
@@ -25,13 +27,13 @@ Kept = Mapping[str, str]
 """By node, the driver that keeps the resource there."""
 
 
-def resource_conflicts(snapshot: Snapshot, allowed: Permissions, *, has_agent: bool) -> Mapping[str, Kept]:
+def resource_conflicts(snapshot: Snapshot, allowed: Permissions, *, has_agent: bool) -> Mapping[DriverKey, Kept]:
     """Return, by driver, the nodes where it leaves its resource to another one.
 
     ``has_agent`` says that there is an image of our device agent: without it no driver offers by it.
     """
     nodes = inventory.by_name(snapshot.nodes)
-    found: dict[str, dict[str, str]] = {}
+    found: dict[DriverKey, dict[str, str]] = {}
     for drivers in _overlapping(claims := _claims(snapshot), snapshot.drivers):
         chosen = {driver.key: _nodes_of(driver, snapshot) for driver in drivers}
         refused = {driver.key for driver in drivers if _is_refused(driver.spec, allowed, has_agent=has_agent)}
@@ -59,9 +61,9 @@ def words(driver: str, other: str, claim: str) -> str:
     return f"drivers {driver} and {other} both offer {resource_claim.words(claim)}; {other} keeps {them}"
 
 
-def _claims(snapshot: Snapshot) -> dict[str, str]:
+def _claims(snapshot: Snapshot) -> dict[DriverKey, str]:
     """Return what each driver claims that has a plugin."""
-    found: dict[str, str] = {}
+    found: dict[DriverKey, str] = {}
     for driver in snapshot.drivers:
         spec = driver.spec
         known = (item.resource for item in of_driver(snapshot.plugin_sets, driver.key))
@@ -70,7 +72,9 @@ def _claims(snapshot: Snapshot) -> dict[str, str]:
     return found
 
 
-def _overlapping(claims: Mapping[str, str], drivers: Iterable[DriverContainer]) -> Iterable[list[DriverContainer]]:
+def _overlapping(
+    claims: Mapping[DriverKey, str], drivers: Iterable[DriverContainer]
+) -> Iterable[list[DriverContainer]]:
     """Put the drivers together that claim one resource: of hundreds, hardly any."""
     domains = sorted({claim for claim in claims.values() if claim.endswith("/")})
     found: dict[str, list[DriverContainer]] = {}
@@ -81,9 +85,9 @@ def _overlapping(claims: Mapping[str, str], drivers: Iterable[DriverContainer]) 
     return [together for together in found.values() if len(together) > 1]
 
 
-def _losers(ranked: Iterable[str], claims: Mapping[str, str]) -> Iterable[tuple[str, str]]:
+def _losers(ranked: Iterable[DriverKey], claims: Mapping[DriverKey, str]) -> Iterable[tuple[DriverKey, str]]:
     """Return who leaves a node to whom: to the first one that keeps something of what it claims."""
-    kept: list[str] = []
+    kept: list[DriverKey] = []
     for driver in ranked:
         other = next((key for key in kept if resource_claim.overlap(claims[key], claims[driver])), None)
         if other is None:
@@ -111,8 +115,7 @@ def _nodes_of(driver: DriverContainer, snapshot: Snapshot) -> frozenset[str]:
     """Return the nodes of a driver; of one that is being deleted or cannot be read those that its stages are on."""
     if isinstance(driver.spec, DriverSpec) and not driver.deleting:
         return selected(driver.spec, snapshot.nodes)
-    label = stage_label(driver.key, Stage.RUN)
-    return frozenset(node.name for node in snapshot.nodes if label in node.labels)
+    return frozenset(node.name for node in snapshot.nodes if record_of(node, driver.key).has(Stage.RUN))
 
 
 def _is_refused(spec: object, allowed: Permissions, *, has_agent: bool) -> bool:
@@ -130,13 +133,13 @@ def _rank(driver: DriverContainer, node: Node, *, is_new: bool, is_refused: bool
     One that ``is_new`` has not offered the resource yet, whatever its labels say. A driver that is being replaced has
     its ready label, and a record of its stages, although these have left.
     """
-    run = stage_label(driver.key, Stage.RUN)
+    found = record_of(node, driver.key)
     if is_new:
         standing = 3
-    elif stage_label(driver.key, Stage.PLUG) in node.labels:
+    elif found.has(Stage.PLUG):
         standing = 0
-    elif run in node.labels:
+    elif found.has(Stage.RUN):
         standing = 1
     else:
-        standing = 2 if run in node.annotations and driver.ready_label in node.labels else 3
+        standing = 2 if found.record(Stage.RUN) is not None and found.ready is not None else 3
     return standing, is_refused, driver.created_at, driver.key

@@ -15,11 +15,13 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.base.boundary import contained
 from driver_builder.base.errors import InternalError
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.resource_claim import overlap
 from driver_builder.objects.loaded import plain
 from driver_builder.snapshot.by_driver import of_driver
 from driver_builder.snapshot.snapshot import Snapshot
 
+Key = TypeVar("Key", bound=str)
 Value = TypeVar("Value")
 Drivers = tuple[DriverContainer, ...]
 
@@ -31,13 +33,13 @@ class SharedWork:
         self._snapshot = snapshot
         self.failed: dict[str, InternalError] = {}
 
-    def of_all(self, work: Callable[[Snapshot], Mapping[str, Value]]) -> Mapping[str, Value]:
+    def of_all(self, work: Callable[[Snapshot], Mapping[Key, Value]]) -> Mapping[Key, Value]:
         """Compute what concerns all drivers at once; an error leaves none of them decided."""
         return self._of(self._snapshot.drivers, work)
 
-    def of_related(self, work: Callable[[Snapshot], Mapping[str, Value]]) -> Mapping[str, Value]:
+    def of_related(self, work: Callable[[Snapshot], Mapping[Key, Value]]) -> Mapping[Key, Value]:
         """Compute what related drivers mean to each other; an error leaves those undecided among whom it is."""
-        nothing: Mapping[str, Value] | None = None
+        nothing: Mapping[Key, Value] | None = None
         found = contained("driver", "all", lambda: work(self._snapshot), lambda _error: nothing)
         if found is not None:
             return found
@@ -45,8 +47,8 @@ class SharedWork:
         answers = (self._of(drivers, work) for drivers in groups)
         return {key: value for answer in answers for key, value in answer.items()}
 
-    def _of(self, drivers: Drivers, work: Callable[[Snapshot], Mapping[str, Value]]) -> Mapping[str, Value]:
-        def fail(error: InternalError) -> Mapping[str, Value]:
+    def _of(self, drivers: Drivers, work: Callable[[Snapshot], Mapping[Key, Value]]) -> Mapping[Key, Value]:
+        def fail(error: InternalError) -> Mapping[Key, Value]:
             self.failed |= {driver.key: error for driver in drivers}
             return {}
 
@@ -90,7 +92,7 @@ def _tie(claim: str) -> str:
     return NVIDIA_DOMAIN if overlap(NVIDIA_DOMAIN, claim) else claim
 
 
-def written_needs(snapshot: Snapshot, driver: str) -> tuple[str, ...]:
+def written_needs(snapshot: Snapshot, driver: DriverKey) -> tuple[DriverKey, ...]:
     """Return the drivers that a driver's pods wait for, whatever its spec says."""
     every = (first for item in of_driver(snapshot.daemon_sets, driver) for first in item.first)
     return tuple(dict.fromkeys(every))

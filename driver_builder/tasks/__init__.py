@@ -1,1 +1,1 @@
-"""Which pods do one thing on one node? Unload, validate, prove, pull: their manifests, and what they report. Pure."""
+"""Tasks: pods that do one thing on one node (unload, validate, prove, pull). Their kinds and what comes next. Pure."""

@@ -4,6 +4,8 @@ Who may read the account, how it gets into a DaemonSet and out of it.
 """
 
 import dataclasses
+from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -12,10 +14,10 @@ from driver_builder.builds.build_queue import BuildQueue
 from driver_builder.cluster.plugin_accounts import PluginAccounts
 from driver_builder.cluster.read_daemon_sets import read_plugin_set
 from driver_builder.controller.execute import Executor
-from driver_builder.nodes.actions import ApplyPlugin
+from driver_builder.nodes.changes import ApplyObject
 from driver_builder.objects import agent_token, plugin
 from kube_api.client import Client
-from kube_api.errors import Invalid
+from kube_api.errors import Invalid, NotFound
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS
 from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
@@ -35,12 +37,9 @@ LIMITS: Json = {"mode": "driver", "limits": {"nvidia.com/gpu": "10Gi", "example.
 
 @pytest.fixture(scope="module")
 def root(control_plane_ground: Testbed) -> Client:
-    """Install the accounts, and a driver; give the administrator."""
+    """Install the accounts; give the administrator."""
     client = admin(control_plane_ground)
     install(client)
-    made = factories.driver_object(NAME, finalizer=False)
-    del made["metadata"]["uid"]
-    create_quietly(client, DRIVER_CONTAINERS.path(namespace=NAMESPACE), made)
     return client
 
 
@@ -51,11 +50,17 @@ def builder(control_plane_ground: Testbed, root: Client) -> Client:
     return as_service_account(control_plane_ground, NAMESPACE, "driver-builder")
 
 
-def _driver(root: Client) -> DriverContainer:
+@pytest.fixture
+def driver(root: Client) -> Iterator[DriverContainer]:
+    """Make a driver whose plugin has an account."""
+    made = factories.driver_object(NAME, finalizer=False)
+    del made["metadata"]["uid"]
+    create_quietly(root, DRIVER_CONTAINERS.path(namespace=NAMESPACE), made)
+    path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=NAME)
     nvidia = {"profiles": {"configMap": "p"}, "serviceAccountName": ACCOUNT}
-    made = factories.driver(NAME, spec_changes={"stages": {"devicePlugin": {"nvidia": nvidia}}})
-    uid = root.get(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name=NAME))["metadata"]["uid"]
-    return dataclasses.replace(made, uid=uid)
+    container = factories.driver(NAME, spec_changes={"stages": {"devicePlugin": {"nvidia": nvidia}}})
+    yield dataclasses.replace(container, uid=root.get(path)["metadata"]["uid"])
+    root.delete(path)
 
 
 def _manifest(container: DriverContainer, *, has_token: bool) -> Json:
@@ -166,38 +171,46 @@ def test_a_wrong_spec_of_mig_layouts_is_refused(root: Client, mig: Json, words: 
         root.create(DRIVER_CONTAINERS.path(namespace=NAMESPACE), _with_use({}, {"mig": mig}))
 
 
-def test_whether_an_account_exists_is_known_by_one_right_more(builder: Client, root: Client) -> None:
+def test_whether_an_account_exists_is_known_by_one_right_more(
+    builder: Client, root: Client, driver: DriverContainer
+) -> None:
     """Without it there is a reason and no error; with it, a missing account is told from one that is there."""
     account = f"{NAMESPACE}/{ACCOUNT}"
 
     def asked() -> str:
-        found = PluginAccounts(builder, {account}, lambda: 0.0).read([_driver(root)])[account]
+        found = PluginAccounts(builder, {account}, lambda: 0.0).read([driver])[account]
         return found.message if found is not None else ""
 
     assert asked().startswith(f"ServiceAccount {account} may not be read: ")
-    _allow(root)
-    assert asked() == f"ServiceAccount {account} does not exist"
-    create_quietly(root, SERVICE_ACCOUNTS.path(namespace=NAMESPACE), {"metadata": {"name": ACCOUNT}})
-    assert asked() == ""
+    try:
+        _allow(root)
+        assert asked() == f"ServiceAccount {account} does not exist"
+        create_quietly(root, SERVICE_ACCOUNTS.path(namespace=NAMESPACE), {"metadata": {"name": ACCOUNT}})
+        assert asked() == ""
+    finally:
+        for resource, name in ((SERVICE_ACCOUNTS, ACCOUNT), (ROLE_BINDINGS, NAME), (ROLES, NAME)):
+            with suppress(NotFound):
+                root.delete(resource.path(namespace=NAMESPACE, name=name))
 
 
-def test_an_account_leaves_a_daemon_set_by_the_default_one(builder: Client, root: Client) -> None:
+def test_an_account_leaves_a_daemon_set_by_the_default_one(
+    builder: Client, root: Client, driver: DriverContainer
+) -> None:
     """What the API server fills in is no drift; an apply that names no account would leave the one that is there."""
-    container = _driver(root)
-    path = DAEMON_SETS.path(namespace=NAMESPACE, name=plugin.name_of(container))
+    path = DAEMON_SETS.path(namespace=NAMESPACE, name=plugin.name_of(driver))
     queue = BuildQueue(lambda *_: "", wake=lambda: None)
     executor = Executor(builder, queue)
 
     def applied(manifest: Json, uid: str = "") -> plugin.PluginSet:
-        bring = ApplyPlugin(
-            namespace=NAMESPACE, name=plugin.name_of(container), driver=container.key, target="", manifest=manifest,
-            uid=uid,
+        bring = ApplyObject(
+            resource=DAEMON_SETS, namespace=NAMESPACE, name=plugin.name_of(driver), manifest=manifest, uid=uid,
+            force=bool(uid), why="bring it",
         )  # fmt: skip
         assert executor.perform((bring,)) == ()
         return read_plugin_set(root.get(path))
 
     try:
-        with_token, without = _manifest(container, has_token=True), _manifest(container, has_token=False)
+        with_token, without = _manifest(driver, has_token=True), _manifest(driver, has_token=False)
         first = applied(with_token)
         assert plugin.is_as_wanted(first, with_token)
         assert agent_token.has_token(plugin.pod_of(first))

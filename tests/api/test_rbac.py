@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+from collections.abc import Iterator
 
 import pytest
 
@@ -17,25 +18,18 @@ from driver_builder.cluster.read_node_pods import read_node_pods
 from driver_builder.controller.evictions import Evictions
 from driver_builder.controller.execute import Executor
 from driver_builder.controller.lease import Lease
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Absent
-from driver_builder.nodes.actions import (
-    ApplyDaemonSet,
-    ApplyPlugin,
-    DeleteConfigMap,
-    DeleteDaemonSet,
-    DeletePod,
+from driver_builder.nodes.changes import (
+    ApplyObject,
+    DeleteObject,
     EvictPod,
-    HoldNode,
-    LabelNode,
-    MakeConfigMap,
-    RememberLoaded,
-    RememberValidated,
-    ReplacePod,
-    SetFinalizer,
+    PatchNode,
+    PatchObject,
+    RunTask,
     StartBuild,
-    StartPod,
-    TaintNode,
-    WidenDaemonSet,
+    apply_daemon_set,
+    label_node,
 )
 from driver_builder.objects import manifests, plugin
 from driver_builder.objects.loaded import Load
@@ -47,7 +41,8 @@ from driver_builder.snapshot.node_pods import EvictionRefused, NodePod, NodePods
 from driver_builder.snapshot.snapshot import FailedBuild
 from driver_builder.targets.resolve_all import resolve_all
 from driver_builder.tasks import unload_pod, validation_pod
-from driver_builder.tasks.bound_pod import PodKind
+from driver_builder.tasks.unload_pod import UNLOAD
+from driver_builder.tasks.validation_pod import VALIDATION
 from feature_rules.model import Taint
 from kube_api import names
 from kube_api.client import STRATEGIC_MERGE_PATCH, Client
@@ -65,12 +60,14 @@ from kube_api.resources import (
     RESOURCE_CLAIMS,
     SECRETS,
     SERVICE_ACCOUNTS,
+    Resource,
 )
 from nfd_worker.labels.node_content import NodeContent
 from nfd_worker.publish.publish_child import publish, unpublish
 from nfd_worker.publish.wire import PublishRequest
 from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
+from tests.support.driver_builder.changes import TAINTED, UNTAINTED, finalizer, replaced_pod
 from tests.support.forbidden_acts import (
     BUILD_MUST_NOT,
     BUILDER_MUST_NOT,
@@ -95,8 +92,8 @@ from tests.unit.driver_builder.builds.job.test_job_manifest import action as job
 
 
 @pytest.fixture(scope="module")
-def root(control_plane_ground: Testbed) -> Client:
-    """Install the accounts and something to reach for; give the administrator."""
+def root(control_plane_ground: Testbed) -> Iterator[Client]:
+    """Install the accounts and something to reach for; give the administrator. Node and driver go again."""
     client = admin(control_plane_ground)
     install(client)
     make_namespace(client, ELSEWHERE)
@@ -108,7 +105,10 @@ def root(control_plane_ground: Testbed) -> Client:
     driver = factories.driver_object("rbac", finalizer=False)
     del driver["metadata"]["uid"]
     create_quietly(client, DRIVER_CONTAINERS.path(namespace=NAMESPACE), driver)
-    return client
+    yield client
+    for path in (NODES.path(name="node-a"), DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="rbac")):
+        with contextlib.suppress(NotFound):
+            client.delete(path)
 
 
 @pytest.fixture(scope="module")
@@ -184,6 +184,24 @@ def test_driver_builder_may_read_what_it_observes(builder: Client) -> None:
     assert builder.get(SECRETS.path(namespace=NAMESPACE, name="thing"))
 
 
+def deletion(resource: Resource, name: str, uid: str) -> DeleteObject:
+    """Make the deletion of an object."""
+    return DeleteObject(resource=resource, namespace=NAMESPACE, name=name, uid=uid, why="it is over")
+
+
+def bringing(name: str, manifest: Json, uid: str = "") -> ApplyObject:
+    """Apply the DaemonSet of a plugin."""
+    return ApplyObject(
+        resource=DAEMON_SETS,
+        namespace=NAMESPACE,
+        name=name,
+        manifest=manifest,
+        uid=uid,
+        force=bool(uid),
+        why="bring it",
+    )
+
+
 def test_driver_builder_may_carry_out_every_action(builder: Client, root: Client) -> None:
     """The executor's own code, with the account's own token: no action is refused."""
     uid = root.get(DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="rbac"))["metadata"]["uid"]
@@ -197,33 +215,34 @@ def test_driver_builder_may_carry_out_every_action(builder: Client, root: Client
     pod = {**POD, "metadata": {"name": "victim"}, "spec": {**POD["spec"], "automountServiceAccountToken": False}}
     victim = root.create(PODS.path(namespace=NAMESPACE), pod)["metadata"]["uid"]
 
-    assert executor.perform((SetFinalizer(namespace=NAMESPACE, name="rbac", present=True),)) == ()
+    assert executor.perform((finalizer("rbac", present=True),)) == ()
     assert FINALIZER in root.get(path)["metadata"]["finalizers"]
-    made = ApplyDaemonSet(namespace=NAMESPACE, name=name, driver="driverwright/rbac", target="t", manifest=manifest)
+    made = apply_daemon_set(namespace=NAMESPACE, name=name, driver="driverwright/rbac", target="t", manifest=manifest)
     assert executor.perform((made, made)) == ()
     daemon_set = root.get(DAEMON_SETS.path(namespace=NAMESPACE, name=name))
-    set_label = LabelNode(node="node-a", driver="driverwright/rbac", label=label, version="1", why="")
+    set_label = label_node(node="node-a", driver="driverwright/rbac", label=label, value="1", why="")
     assert executor.perform((set_label,)) == ()
     assert root.get(NODES.path(name="node-a"))["metadata"]["labels"][label] == "1"
-    clear = LabelNode(node="node-a", driver="driverwright/rbac", label=label, version=None, why="")
-    delete = DeleteDaemonSet(namespace=NAMESPACE, name=name, uid=daemon_set["metadata"]["uid"])
-    replace = ReplacePod(namespace=NAMESPACE, name="victim", uid=victim, node="")
+    clear = label_node(node="node-a", driver="driverwright/rbac", label=label, value=None, why="")
+    delete = deletion(DAEMON_SETS, name, daemon_set["metadata"]["uid"])
+    replace = replaced_pod("", name="victim", uid=victim)
     memory = "loaded.driverwright.io/driverwright.rbac"
-    remember = RememberLoaded(node="node-a", driver="driverwright/rbac", annotation=memory, value="{}", why="")
+    remember = PatchNode(node="node-a", driver="driverwright/rbac", annotations={memory: "{}"})
     load = Load(target="aaaa1111", kernel=factories.KERNEL, boot_id="b", modules=(("edudrv", "1"),), blacklist=True)
     owner = dataclasses.replace(factories.driver("rbac"), uid=uid)
-    pod = unload_pod.manifest("driverwright/rbac", load, node="node-a", boot_id="b", image="r/l:1", owner=owner)
+    pod = unload_pod.manifest(
+        DriverKey("driverwright/rbac"), load, node="node-a", boot_id="b", image="r/l:1", owner=owner
+    )
     name_of_pod = pod["metadata"]["name"]
-    unload = StartPod(kind=PodKind.UNLOAD, driver="driverwright/rbac", manifest=pod)
+    unload = RunTask(kind=UNLOAD, driver="driverwright/rbac", manifest=pod)
     assert executor.perform((remember, unload)) == ()
     assert root.get(NODES.path(name="node-a"))["metadata"]["annotations"][memory] == "{}"
     made_pod = root.get(PODS.path(namespace=NAMESPACE, name=name_of_pod))
-    forget = dataclasses.replace(remember, value=None)
-    made_uid = made_pod["metadata"]["uid"]
-    done = DeletePod(kind=PodKind.UNLOAD, namespace=NAMESPACE, name=name_of_pod, uid=made_uid, node="node-a")
+    forget = dataclasses.replace(remember, annotations={memory: None})
+    done = deletion(PODS, name_of_pod, made_pod["metadata"]["uid"])
     assert executor.perform((forget, done)) == ()
     assert builder.get(NAMESPACES.path(name=NAMESPACE))["metadata"]["name"] == NAMESPACE
-    release = SetFinalizer(namespace=NAMESPACE, name="rbac", present=False)
+    release = finalizer("rbac", present=False)
     assert executor.perform((clear, delete, replace, release)) == ()
     assert label not in root.get(NODES.path(name="node-a"))["metadata"].get("labels", {})
     queue.stop()
@@ -236,16 +255,16 @@ def test_driver_builder_may_validate(builder: Client, root: Client) -> None:
     asked = dataclasses.replace(asked, uid=uid)
     pod = validation_pod.manifest(asked, factories.spec_of(asked), node="node-a", subject="0" * 16)
     name, record = pod["metadata"]["name"], "validated.driverwright.io/driverwright.rbac"
-    begin = StartPod(kind=PodKind.VALIDATION, driver="driverwright/rbac", manifest=pod)
-    end = RememberValidated(node="node-a", driver="driverwright/rbac", annotation=record, value="{}", why="")
+    begin = RunTask(kind=VALIDATION, driver="driverwright/rbac", manifest=pod)
+    end = PatchNode(node="node-a", driver="driverwright/rbac", annotations={record: "{}"})
     queue = BuildQueue(lambda *_: "", wake=lambda: None)
     executor = Executor(builder, queue)
     try:
         assert executor.perform((begin, end)) == ()
         assert root.get(NODES.path(name="node-a"))["metadata"]["annotations"][record] == "{}"
         made = root.get(PODS.path(namespace=NAMESPACE, name=name))["metadata"]["uid"]
-        gone = DeletePod(kind=PodKind.VALIDATION, namespace=NAMESPACE, name=name, uid=made, node="node-a")
-        assert executor.perform((dataclasses.replace(end, value=None), gone)) == ()
+        gone = deletion(PODS, name, made)
+        assert executor.perform((dataclasses.replace(end, annotations={record: None}), gone)) == ()
     finally:
         queue.stop()
 
@@ -262,9 +281,11 @@ def test_driver_builder_may_bring_a_plugin(builder: Client, root: Client) -> Non
     manifest = plugin.daemon_set(asked, factories.spec_of(asked), stages.device_plugin, agent_image="r.io/agent:1")
     config = plugin.config_map(asked, stages.device_plugin)
     name, label = plugin.name_of(asked), "driverwright.io/driverwright.rbac.run"
-    bring = ApplyPlugin(namespace=NAMESPACE, name=name, driver="driverwright/rbac", target="", manifest=manifest)
-    configure = MakeConfigMap(namespace=NAMESPACE, name=name, manifest=config)
-    run = LabelNode(node="node-a", driver="driverwright/rbac", label=label, version="true", why="",
+    bring = bringing(name, manifest)
+    configure = ApplyObject(
+        resource=CONFIG_MAPS, namespace=NAMESPACE, name=name, manifest=config, created=True, why="configure"
+    )
+    run = label_node(node="node-a", driver="driverwright/rbac", label=label, value="true", why="",
                     annotations={label: "1"})  # fmt: skip
     queue = BuildQueue(lambda *_: "", wake=lambda: None)
     executor = Executor(builder, queue)
@@ -278,14 +299,14 @@ def test_driver_builder_may_bring_a_plugin(builder: Client, root: Client) -> Non
         touched = {"spec": {"template": {"spec": {"nodeSelector": {label: None}}}}}
         changed = read_plugin_set(root.patch(path, touched))
         assert not plugin.is_as_wanted(changed, manifest)
-        bring = dataclasses.replace(bring, uid=found.daemon_set.uid)
+        bring = bringing(name, manifest, found.daemon_set.uid)
         assert executor.perform((bring,)) == ()
         assert plugin.is_as_wanted(read_plugin_set(root.get(path)), manifest)
         _added_to_a_plugin(root, executor, bring)
         made = root.get(CONFIG_MAPS.path(namespace=NAMESPACE, name=name))["metadata"]["uid"]
-        without = dataclasses.replace(run, version=None, annotations={label: None})
-        gone = DeleteConfigMap(namespace=NAMESPACE, name=name, uid=made)
-        done = DeleteDaemonSet(namespace=NAMESPACE, name=name, uid=found.daemon_set.uid)
+        without = dataclasses.replace(run, labels={label: None}, annotations={label: None})
+        gone = deletion(CONFIG_MAPS, name, made)
+        done = deletion(DAEMON_SETS, name, found.daemon_set.uid)
         assert executor.perform((without, gone, done)) == ()
         with pytest.raises(NotFound):
             root.get(CONFIG_MAPS.path(namespace=NAMESPACE, name=name))
@@ -310,8 +331,7 @@ def test_driver_builder_takes_no_daemon_set_over(builder: Client, root: Client, 
     # All that an apply could merge with what is there.
     ours = {**pod, "spec": {"containers": [{"name": plugin.CONTAINER, "image": "r.io/ours:1"}]}}
     manifest = {**theirs, "spec": {**theirs["spec"], "template": ours}}  # type: ignore[dict-item]
-    bring = ApplyPlugin(namespace=NAMESPACE, name=name, driver="driverwright/rbac", target="", manifest=manifest,
-                        uid=uid)  # fmt: skip
+    bring = bringing(name, manifest, uid)
     queue = BuildQueue(lambda *_: "", wake=lambda: None)
     try:
         failed = Executor(builder, queue).perform((bring,))
@@ -324,7 +344,7 @@ def test_driver_builder_takes_no_daemon_set_over(builder: Client, root: Client, 
         root.delete(path)
 
 
-def _added_to_a_plugin(root: Client, executor: Executor, bring: ApplyPlugin) -> None:
+def _added_to_a_plugin(root: Client, executor: Executor, bring: ApplyObject) -> None:
     """Check that what others add to a plugin's DaemonSet goes; ``rollout restart`` is left alone."""
     path = DAEMON_SETS.path(namespace=bring.namespace, name=bring.name)
     clean = root.get(path)["spec"]["template"]["spec"]
@@ -354,12 +374,17 @@ def test_driver_builder_may_hold_a_node(builder: Client, root: Client) -> None:
     path, queue = NODES.path(name="node-a"), BuildQueue(lambda *_: "", wake=lambda: None)
     other = {"key": "example.com/other", "effect": "NoSchedule"}
     set_taints(root, path, other)
-    begin = HoldNode(
-        node="node-a", driver="driverwright/rbac", seen=None, taint=True, labels={"a.b/deploy.c": "paused"}, why="",
+    begin = PatchNode(
+        node="node-a", driver="driverwright/rbac", seen={names.LOCK_ANNOTATION: None}, taints=TAINTED,
+        labels={"a.b/deploy.c": "paused"},
         annotations={names.LOCK_ANNOTATION: "ours", names.DRAINING_ANNOTATION: "{}"},
     )  # fmt: skip
     end = dataclasses.replace(
-        begin, seen="ours", taint=False, labels={"a.b/deploy.c": None}, annotations=dict.fromkeys(begin.annotations)
+        begin,
+        seen={names.LOCK_ANNOTATION: "ours"},
+        taints=UNTAINTED,
+        labels={"a.b/deploy.c": None},
+        annotations=dict.fromkeys(begin.annotations),
     )
     try:
         assert Executor(builder, queue).perform((begin,)) == ()
@@ -402,17 +427,16 @@ def test_a_node_is_tainted_until_its_driver_is_proven(builder: Client, root: Cli
     set_taints(root, path, other)
     key, label = names.pending_taint("driverwright", "rbac"), names.ready_label("driverwright", "rbac")
     record = names.pending_record("driverwright", "rbac")
-    taint = TaintNode(
-        node="node-a", driver="driverwright/rbac", key=key, is_wanted=True, annotation=record, boot_id="b", why=""
-    )
-    proven = LabelNode(node="node-a", driver="driverwright/rbac", label=label, version="1", why="")
+    tainted = {"key": key, "value": names.PENDING, "effect": "NoSchedule"}
+    taint = PatchNode(node="node-a", driver="driverwright/rbac", taints={key: tainted}, annotations={record: "b"})
+    proven = label_node(node="node-a", driver="driverwright/rbac", label=label, value="1", why="")
     try:
         assert Executor(builder, queue).perform((taint,)) == ()
         assert Executor(builder, queue).perform((taint,)) == ()
         made = root.get(path)
         assert taints(made) == [other, {"key": key, "value": "pending", "effect": "NoSchedule"}]
         assert made["metadata"]["annotations"][record] == "b"
-        assert Executor(builder, queue).perform((proven, dataclasses.replace(taint, is_wanted=False))) == ()
+        assert Executor(builder, queue).perform((proven, dataclasses.replace(taint, taints={key: None}))) == ()
         left = root.get(path)
         assert (taints(left), left["metadata"]["labels"][label]) == ([other], "1")
     finally:
@@ -527,7 +551,17 @@ def test_driver_builder_may_widen_a_daemon_set(builder: Client, root: Client) ->
     path = DAEMON_SETS.path(namespace=NAMESPACE, name=manifest["metadata"]["name"])
     uid = builder.apply(path, manifest, field_manager=FIELD_MANAGER)["metadata"]["uid"]
     queue = BuildQueue(lambda *_: "", wake=lambda: None)
-    widen = WidenDaemonSet(namespace=NAMESPACE, name=path.rpartition("/")[2], uid=uid, target="t", os_version="12")
+    widen = PatchObject(
+        resource=DAEMON_SETS,
+        namespace=NAMESPACE,
+        name=path.rpartition("/")[2],
+        uid=uid,
+        why="keep nodes",
+        body={
+            "metadata": {"annotations": {manifests.OS_VERSION_ANNOTATION: "12"}},
+            "spec": {"template": {"spec": {"nodeSelector": {names.OS_VERSION_LABEL: None}}}},
+        },
+    )
     try:
         assert Executor(builder, queue).perform((widen, widen)) == ()
         made = root.get(path)
@@ -547,7 +581,7 @@ def test_driver_builder_may_keep_build_logs(builder: Client, root: Client) -> No
     )
     logs, selector = BuildLogs(builder), build_logs.LOG_LABEL
     for key, line in (("a" * 20, "first"), ("b" * 20, "second"), ("b" * 20, "third")):
-        request = factories.keyed(action.request, key, driver="driverwright/rbac")
+        request = factories.keyed(action.request, key, driver=DriverKey("driverwright/rbac"))
         build = dataclasses.replace(action, request=request)
         logs.keep(build, FailedBuild(reason="DiskFull", message="", at=1.0), [line])
         (kept,) = root.list(CONFIG_MAPS.path(namespace=NAMESPACE), label_selector=selector).items

@@ -22,8 +22,9 @@ from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.reconcile import Reconciler
 from driver_builder.controller.report import Reporter
 from driver_builder.model.build import LogSink
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import KEY_LABEL, MODULES_LABEL
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.objects import manifests, plugin
 from driver_builder.objects.stage_labels import Stage, stage_label
@@ -177,7 +178,7 @@ class Lab:
     def stages(self, node: str) -> list[Stage]:
         """The stages whose labels a node has."""
         labels = self.root.get(NODES.path(name=node))["metadata"]["labels"]
-        return [stage for stage in Stage if stage_label(f"{NAMESPACE}/{self.name}", stage) in labels]
+        return [stage for stage in Stage if stage_label(DriverKey(f"{NAMESPACE}/{self.name}"), stage) in labels]
 
     def plays_plugins(self) -> None:
         """Let nodes get the resource from the plugins that run there."""

@@ -8,6 +8,7 @@ import pytest
 from driver_builder.base.errors import BuildFailed
 from driver_builder.builds.signing_secrets import SigningSecrets
 from driver_builder.model.build import BuildRequest, Signing, SourceFiles
+from driver_builder.model.driver_key import DriverKey
 from kube_api.client import Client
 from kube_api.resources import SECRETS
 from testbed.testbed import Testbed
@@ -71,7 +72,7 @@ def test_the_controllers_account_reads_the_key(lab: Lab, control_plane_ground: T
     account = as_service_account(control_plane_ground, NAMESPACE, "driver-builder")
     request = BuildRequest(
         recipe="k",
-        driver=f"{NAMESPACE}/signed",
+        driver=DriverKey(f"{NAMESPACE}/signed"),
         version="1",
         target=target(),
         template="debian",

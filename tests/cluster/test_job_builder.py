@@ -23,7 +23,8 @@ from typing import Any
 import docker
 import pytest
 
-from driver_builder.api.driver_spec import BuilderKind, ConfigMapKey, RegistrySettings
+from driver_builder.api.build_settings import BuilderKind, ConfigMapKey
+from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.archives.image_archive import read_image_archive
 from driver_builder.base.errors import BuildFailed, DriverBuilderError, RegistryRefused, TemporaryError
 from driver_builder.base.reasons import Reason
@@ -38,11 +39,12 @@ from driver_builder.cli import main
 from driver_builder.cli.builder_choice import secret_values
 from driver_builder.model.build import BuildRequest, BuiltImage, ModuleSpec, SourceFiles
 from driver_builder.model.build_proxy import BuildProxy
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import KERNEL_LABEL, KEY_LABEL, MODULES_LABEL, USERSPACE_LABEL, ImageRef
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.model.toolchain import toolchain_image
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.registry import RegistryClient
 from driver_builder.registry.registry_access import Registries
@@ -142,7 +144,7 @@ class Place:
         """Ask for a build that takes no more than its script."""
         fields: Json = {
             "recipe": key,
-            "driver": f"{NAMESPACE}/probe",
+            "driver": DriverKey(f"{NAMESPACE}/probe"),
             "version": "1",
             "target": KernelTarget(KernelVersion("6.1.0-55-cloud-amd64"), "debian", "12", "amd64"),
             "template": "quick",

@@ -31,7 +31,7 @@ LOST, LOST_KERNEL = "node-on-a-lost-kernel", "6.1.0-9999-cloud-amd64"
 def label_lost_node(scenario: Scenario, kernel: str) -> None:
     """Make the third node one that runs a kernel."""
     labels = {key: value for key, value in scenario.cluster.labels("guest-b").items() if "cpu" not in key}
-    labels |= {names.KERNEL_VERSION_LABEL: kernel, "kubernetes.io/hostname": LOST}
+    labels |= {names.KERNEL_VERSION_LABEL: names.label_value(kernel), "kubernetes.io/hostname": LOST}
     node: Json = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": LOST, "labels": labels}}
     scenario.cluster.client.apply(NODES.path(name=LOST), node, field_manager="test")
 

@@ -9,7 +9,7 @@ import pytest
 
 from demo.cluster import NAMESPACE
 from demo.scenario import READY_LABEL, Scenario
-from driver_builder.tasks.proof_pod import PROOF_LABEL
+from driver_builder.tasks.proof_pod import PROOF
 from kube_api.resources import PODS
 from tests.support.real_parts import acts, vendor_images
 from tests.support.real_parts.chain import until_every_stage
@@ -60,7 +60,7 @@ def test_a_proof_pod_that_is_deleted_is_made_again_and_takes_no_label(
 ) -> None:
     """Both nodes keep version, pods and modules."""
     before = pods_and_modules(scenario, vendors)
-    (proof,) = scenario.cluster.pods(PROOF_LABEL)
+    (proof,) = scenario.cluster.pods(PROOF.label)
     scenario.cluster.client.delete(PODS.path(namespace=NAMESPACE, name=proof["metadata"]["name"]))
     acts.wait_for("it is proven again", lambda: proofs(scenario).keys() - {proof["metadata"]["uid"]})
     assert versions(scenario) == {VERSION}
@@ -86,7 +86,7 @@ def test_a_module_that_is_removed_by_hand_is_loaded_by_another_pod(scenario: Sce
     acts.wait_for("its pod is replaced", lambda: acts.pod_uids(scenario).get(guest.name) not in before)
     scenario.wait_for_ready()
     assert parameter(guest) == "N"
-    acts.wait_for("the proof of the pod before is gone", lambda: len(scenario.cluster.pods(PROOF_LABEL)) == 1)
+    acts.wait_for("the proof of the pod before is gone", lambda: len(scenario.cluster.pods(PROOF.label)) == 1)
 
 
 def test_a_driver_that_is_deleted_leaves_neither_modules_nor_proofs(scenario: Scenario, vendors: VendorsDriver) -> None:

@@ -21,7 +21,7 @@ from driver_builder.cli.commands import policy_command
 from driver_builder.controller.execute import Executor
 from driver_builder.model import third_party_labels
 from driver_builder.model.setting import Group
-from driver_builder.nodes.actions import LabelNode, RememberLoaded
+from driver_builder.nodes.changes import PatchNode, label_node
 from driver_builder.objects import loaded
 from driver_builder.prebuild.upgrade_labels import ready_for_label
 from kube_api import names
@@ -254,12 +254,12 @@ def test_whatever_the_controller_writes_to_nodes_the_policy_accepts(namespace: s
         action
         for value in ("1", None)
         for action in (
-            LabelNode(
-                node="node-a", driver=driver, label=ready, version=value, why="",
+            label_node(
+                node="node-a", driver=driver, label=ready, value=value, why="",
                 annotations={ready: value, memory: value},
             ),
-            LabelNode(node="node-a", driver=driver, label=ready_for_label(kernel), version=value, why=""),
-            RememberLoaded(node="node-a", driver=driver, annotation=memory, value=value, why=""),
+            label_node(node="node-a", driver=driver, label=ready_for_label(kernel), value=value, why=""),
+            PatchNode(node="node-a", driver=driver, annotations={memory: value}),
         )
     ]  # fmt: skip
     for action in actions:

@@ -14,11 +14,13 @@ from device_resources.exporter import parse_exporter
 from device_resources.nvidia import MigStrategy, NvidiaSettings
 from device_resources.resource import PathType
 from device_resources.resource_parser import parse_resource
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import ImageRef
-from driver_builder.nodes.actions import ApplyPlugin, MakeConfigMap
+from driver_builder.nodes.changes import ApplyObject
 from driver_builder.objects import manifests, plugin
 from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.plan.plan import plan
+from tests.support.driver_builder.changes import applied
 from tests.support.driver_builder.factories import DIGEST, SETTINGS, driver, node, ready_snapshot, spec_of, target
 from tools import manifests as manifests_of_chart
 from tools.product_images import REPOSITORY
@@ -36,9 +38,9 @@ def _made(plugged: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[s
     stages = {"devicePlugin": plugged or {"resource": RESOURCE}}
     snapshot = ready_snapshot(node(), driver=driver(spec_changes={"stages": stages}))
     actions = plan(snapshot, replace(SETTINGS, device_agent_image="r.io/agent:1")).actions
-    (applied,) = [action for action in actions if isinstance(action, ApplyPlugin)]
-    (config,) = [action for action in actions if isinstance(action, MakeConfigMap)]
-    return applied.manifest["spec"]["template"]["spec"], config.manifest
+    (plugin,) = applied(actions)
+    (config,) = [action for action in actions if isinstance(action, ApplyObject) and action.created]
+    return plugin.manifest["spec"]["template"]["spec"], config.manifest
 
 
 def _of_chart(agent: dict[str, Any]) -> dict[str, Any]:
@@ -102,7 +104,7 @@ def test_the_examples_select_labels_and_resources_that_there_are() -> None:
     follower, workload = (
         yaml.safe_load((folder / name).read_text()) for name in ("monitoring.yaml", "workload-with-plugin.yaml")
     )
-    labels = {stage_label("driverwright/edu", stage) for stage in (Stage.RUN, Stage.PLGOK)}
+    labels = {stage_label(DriverKey("driverwright/edu"), stage) for stage in (Stage.RUN, Stage.PLGOK)}
     assert follower["spec"]["template"]["spec"]["nodeSelector"] == dict.fromkeys(labels, "true")
     (container,) = workload["spec"]["template"]["spec"]["containers"]
     assert container["resources"]["limits"][RESOURCE["name"]] == 1

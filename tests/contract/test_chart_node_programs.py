@@ -8,6 +8,7 @@ import pytest
 from device_resources.exporter import exporter_schema
 from device_resources.memory_limits import memory_schema
 from device_resources.nvidia import MigStrategy, NvidiaSettings, nvidia_schema, parse_nvidia
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.objects.stage_labels import Stage, stage_label
 from nfd_worker.sources.gpu import SHARING_FILE
 from tests.contract.chart import (
@@ -106,7 +107,7 @@ def test_the_agent_and_nvidias_library_meet_at_a_socket() -> None:
 def test_the_agent_leaves_before_the_driver_of_its_devices_is_replaced() -> None:
     """By the label of stages; without a driver it is on every node."""
     selected = [pod(rendered(of), "device-agent").get("nodeSelector") for of in ("nvidia", "nvidia of the nodes")]
-    assert selected == [{stage_label("gpus/nvidia", Stage.RUN): "true", "e": "f"}, None]
+    assert selected == [{stage_label(DriverKey("gpus/nvidia"), Stage.RUN): "true", "e": "f"}, None]
 
 
 @pytest.mark.parametrize(

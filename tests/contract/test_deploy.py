@@ -10,7 +10,9 @@ import pytest
 
 from device_agent.config.config_file import Description, parse_description
 from device_agent.config.options import DEFAULT_FILE, DEFAULT_PLUGIN_DIR
-from driver_builder.api import source_parser, spec_parser, status
+from driver_builder.api import spec_parser, status
+from driver_builder.api.build_settings import SOURCE
+from driver_builder.api.driver_spec import SPEC
 from driver_builder.api.rebuild_status import Rebuilds
 from driver_builder.api.spec_parser import parse_spec
 from driver_builder.api.spec_reader import Notes, Reader
@@ -323,13 +325,13 @@ def everything(part: Json) -> Any:
     return [everything(part["items"])] if part.get("type") == "array" else "x"
 
 
-@pytest.mark.parametrize("kind", [pytest.param(kind, id=kind) for kind in source_parser.KINDS])
+@pytest.mark.parametrize("kind", [pytest.param(kind, id=kind) for kind in SOURCE.rows])
 def test_the_schema_has_the_fields_that_the_code_reads(kind: str) -> None:
     """No field of the spec is an empty promise, and the code reads none that the API server would prune."""
     spec = everything(schema("spec"))
     spec["source"] = {kind: spec["source"][kind]}
     notes = Notes()
-    spec_parser._spec(Reader(spec, ("spec",), notes))
+    SPEC.of(Reader(spec, ("spec",), notes))
     assert notes.unknown == ()
     asked = {
         (*(word for word in reader.path if isinstance(word, str)), name)
@@ -342,7 +344,7 @@ def test_the_schema_has_the_fields_that_the_code_reads(kind: str) -> None:
 
 def test_the_schema_knows_every_kind_of_source() -> None:
     """The schema has one field for each kind of source."""
-    assert set(schema("spec", "source")["properties"]) == set(source_parser.KINDS)
+    assert set(schema("spec", "source")["properties"]) == set(SOURCE.rows)
 
 
 def test_the_schema_says_which_fields_are_ignored() -> None:

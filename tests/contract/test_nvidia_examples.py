@@ -14,6 +14,7 @@ from device_agent.cli.main import run as agent_cli
 from device_agent.mig.parse import parse_layouts
 from device_agent.profiles.apply import apply
 from device_agent.profiles.parse import parse_profile
+from device_agent.profiles.strategy import Sorted
 from device_resources.nvidia import MigStrategy
 from driver_builder.cli.main import main as builder_cli
 from driver_builder.objects import plugin
@@ -163,7 +164,7 @@ def offered() -> set[str]:
     keys = read_yaml(file.read_text())["mig-configs"]
     devices = sorted({str(device) for key in keys for entry in parse_layouts(file.read_text(), str(file), key)
                       for device in entry.layout.devices})  # fmt: skip
-    cards = (card(0), card(1, name="NVIDIA L4"), split(2, *devices))
+    cards = Sorted((card(0), card(1, name="NVIDIA L4"), split(2, *devices)))
     texts = {**PROFILES, **shifts()}
     return {one.resource for key, said in texts.items() for one in apply(parse_profile(said, key), cards, default)}
 

@@ -15,7 +15,7 @@ from driver_builder.cli.commands import build_command
 from driver_builder.cli.offline import given_files, offline_cluster
 from driver_builder.cluster.driver_inputs import DriverInputs
 from driver_builder.model.setting import Group
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.prebuild.preflight import parse_target
 from driver_builder.snapshot.snapshot import SigningCertificate
 from driver_builder.targets.desired_target import ImageTarget, TargetToBuild, TemplateVersions

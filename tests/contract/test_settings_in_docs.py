@@ -10,11 +10,13 @@ from prometheus_client import REGISTRY
 from device_agent.config.options import OPTIONS as AGENT_OPTIONS
 from device_agent.metrics import Counts, render
 from device_agent.profiles.fields import PROFILE_FIELDS
+from device_resources.exporter import EXPORTER_FIELDS
 from device_resources.fields import GROUP_FIELDS, HEALTH_FIELDS, PATH_FIELDS, RESOURCE_FIELDS
 from device_resources.kinds import Fields, Items, Kind
+from device_resources.memory_limits import MEMORY_FIELDS
 from device_resources.nvidia_fields import NVIDIA_FIELDS
 from driver_builder import config
-from driver_builder.api import nvidia_stage, use_stage
+from driver_builder.api import nvidia_stage
 from driver_builder.builds.build_queue import BuildStates
 from driver_builder.cli.main import COMMANDS
 from driver_builder.cluster.cluster_cache import ClusterCache
@@ -79,7 +81,7 @@ def test_every_field_of_a_resource_is_documented() -> None:
 
 
 def test_every_field_of_nvidias_devices_is_documented() -> None:
-    """In the table of the stage and in that of a DriverContainer, and no others."""
+    """In the table of the stage, and no others."""
     names = {
         f"{name}.{inner}" if inner else name
         for name, kind in NVIDIA_FIELDS.kinds.items()
@@ -87,43 +89,35 @@ def test_every_field_of_nvidias_devices_is_documented() -> None:
     }
     table = PAGES["stages.md"].partition("### NVIDIA's devices")[2].partition("\n- ")[0]
     assert set(re.findall(r"^\| `([\w.]+)` \|", table, re.MULTILINE)) == names
-    (row,) = re.findall(
-        r"^\| `stages\.devicePlugin\.nvidia\.(.*?)` \| in its place", PAGES["drivercontainer.md"], re.MULTILINE
-    )
-    assert set(row.split("`, `.")) == names
 
 
-@pytest.mark.parametrize(("name", "fields"), use_stage.FIELDS_OF_USE.items(), ids=use_stage.FIELDS_OF_USE)
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [pytest.param("exporter", EXPORTER_FIELDS, id="exporter"), pytest.param("memory", MEMORY_FIELDS, id="memory")],
+)
 def test_every_field_of_the_use_of_devices_is_documented(name: str, fields: Fields) -> None:
-    """In the table of its page and in that of a DriverContainer, and no others."""
+    """In the table of its page, and no others; that of a DriverContainer is made from the rows."""
     page, head = {"exporter": ("gpu-metrics.md", "| field of `exporter` |"), "memory": ("gpu-memory.md", "| field |")}[
         name
     ]
     table = PAGES[page].partition(head)[2].partition("\n\n")[0]
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == fields.kinds.keys()
-    (row,) = re.findall(rf"^\| `stages\.devicePlugin\.{name}\.(.*?)` \|", PAGES["drivercontainer.md"], re.MULTILINE)
-    assert set(row.split("`, `.")) == fields.kinds.keys()
 
 
 def test_every_field_of_a_stages_profiles_is_documented() -> None:
-    """In both tables as well: those that the agent's configuration does not have."""
+    """In a table of their own: those that the agent's configuration does not have."""
     more = {name: kind for name, kind in nvidia_stage.FIELDS.kinds.items() if name not in NVIDIA_FIELDS.kinds}
     names = {f"{name}.configMap" if isinstance(kind, Fields) else name for name, kind in more.items()}
     table = PAGES["stages.md"].partition("### Profiles of shared GPUs")[2].partition("\n- ")[0]
     assert set(re.findall(r"^\| `([\w.]+)` \|", table, re.MULTILINE)) == names
-    (row,) = re.findall(
-        r"^\| `stages\.devicePlugin\.nvidia\.(.*?)` \| \[profiles", PAGES["drivercontainer.md"], re.MULTILINE
-    )
-    assert set(row.split("`, `.")) == names
 
 
 def test_where_a_stage_has_its_mig_layouts_from_is_documented() -> None:
-    """In the table of its own, and in that of a DriverContainer: the one field that the agent does not read."""
+    """In the table of its own: the one field that the agent does not read."""
     table = PAGES["stages.md"].partition("### MIG layouts")[2].partition("\n- ")[0]
     mig = nvidia_stage.FIELDS.kinds["mig"]
     assert isinstance(mig, Fields)
     assert set(re.findall(r"^\| `mig\.(\w+)` \|", table, re.MULTILINE)) == mig.kinds.keys()
-    assert "| `stages.devicePlugin.nvidia.mig.configMap` |" in PAGES["drivercontainer.md"]
 
 
 def names_in(kind: Kind) -> set[str]:

@@ -12,14 +12,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from device_resources.exporter import EXPORTER_FIELDS
 from device_resources.kinds import Fields
-from driver_builder.api import nvidia_stage, use_stage
-from driver_builder.api.spec_parser import MAX_REGEXPS, read_spec
+from device_resources.memory_limits import MEMORY_FIELDS
+from driver_builder.api import nvidia_stage
+from driver_builder.api.driver_spec import SPEC
+from driver_builder.api.mapping_settings import MAX_REGEXPS
+from driver_builder.api.spec_parser import read_spec
 from driver_builder.api.spec_reader import Reader
 from driver_builder.api.spec_rules import Rule
+from tests.fields_page import PAGE, page
+from tests.fields_page import fields as fields_of_page
 from tests.support.crd_schema import RULES, SCHEMA, allows
 from tests.support.driver_builder.memory_client import copied
 from tests.support.examples import few
+from tools.manifests import DEFINITION, definition
 
 Json = dict[str, Any]
 Way = tuple[str, ...]
@@ -467,8 +474,24 @@ def test_every_text_of_the_schema_has_a_rule() -> None:
     }
 
 
+def test_the_page_and_the_definition_are_made_of_the_rows() -> None:
+    """docs/drivercontainer.md equals the output of `make docs`, the CRD that of `make manifests`."""
+    assert PAGE.read_text() == page()
+    assert DEFINITION.read_text() == definition()
+
+
+@pytest.mark.parametrize("path", [path for path, _ in fields_of_page(SPEC.rows)])
+def test_every_field_is_described(path: str) -> None:
+    """But the name in a reference, and what has a description of its own in Kubernetes."""
+    row = dict(fields_of_page(SPEC.rows))[path]
+    assert row.description or path.rpartition(".")[2] in ("name", "requests", "limits")
+    assert not set(row.description + row.more) & set("|\n")
+
+
 @pytest.mark.parametrize(
-    ("name", "table"), [("nvidia", nvidia_stage.FIELDS), *use_stage.FIELDS_OF_USE.items()], ids=str
+    ("name", "table"),
+    [("nvidia", nvidia_stage.FIELDS), ("exporter", EXPORTER_FIELDS), ("memory", MEMORY_FIELDS)],
+    ids=str,
 )
 def test_the_schema_of_what_the_agent_reads_is_that_of_its_table(name: str, table: Fields) -> None:
     """But for its descriptions and rules: the device agent reads what is written by the same table."""

@@ -21,6 +21,7 @@ from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.builds.templates.templates import templates_directory
 from driver_builder.model.build import BuildRequest, ModuleSpec, Source
 from driver_builder.model.build_proxy import BuildProxy, ProxyPassword, variables
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from testbed.testbed import Testbed
 from tests.support.real_parts.build_network import (
@@ -82,7 +83,7 @@ class Builds:
         """Ask for a driver with this source."""
         return BuildRequest(
             recipe="network",
-            driver=f"network/{type(source).__name__}",
+            driver=DriverKey(f"network/{type(source).__name__}"),
             version="1",
             target=KernelTarget(KernelVersion("6.1.0-55-cloud-amd64"), "debian", "12", "amd64"),
             template="network",

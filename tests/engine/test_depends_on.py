@@ -21,12 +21,13 @@ from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.builds.pipeline.pipeline import build_and_push
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Absent
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.modules.kernel_module import KernelModule, parse_kernel_module
 from driver_builder.modules.verify import verify
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.registry.image_download import download
 from driver_builder.registry.registry import RegistryClient
 from driver_builder.registry.registry_access import Registries
@@ -89,7 +90,7 @@ class Workshop:
         texts = {"Makefile": f"obj-m := {name}.o\n", f"{name}.c": (SOURCE / f"{name}.c").read_text(), **files}
         return BuildRequest(
             recipe=f"depends-on-{self._kernel.release}",
-            driver=f"{NAMESPACE}/{name}",
+            driver=DriverKey(f"{NAMESPACE}/{name}"),
             version="1",
             target=KernelTarget(KernelVersion(self._kernel.release), "debian", "12", "amd64"),
             template="debian",

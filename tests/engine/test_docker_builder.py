@@ -34,6 +34,7 @@ from driver_builder.model.build import (
     SourceImage,
     SourcePackage,
 )
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Present
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.model.userspace import Userspace, UserspaceArchive, UserspacePackages
@@ -97,7 +98,7 @@ def quick(script: str = GOOD_SCRIPT, **fields: Any) -> BuildRequest:
     """A request that takes no more than its script."""
     defaults: dict[str, Any] = {
         "recipe": "quick:1",
-        "driver": "integration/quick",
+        "driver": DriverKey("integration/quick"),
         "version": "1",
         "target": KernelTarget(KernelVersion(QUICK_KERNEL), "debian", "12", "amd64"),
         "template": "quick",
@@ -180,7 +181,7 @@ def test_a_real_driver_is_built_verified_and_pushed(
     names = ("dw_helper.c", "dw_probe.c", "Makefile")
     request = quick(
         target=KernelTarget(KernelVersion(kernel), "debian", "12", "amd64"),
-        driver="integration/probe",
+        driver=DriverKey("integration/probe"),
         template="debian",
         source=SourceFiles(files={name: (MODULE_SOURCE / name).read_bytes() for name in names}),
         modules=(ModuleSpec(name="dw_probe", parameters=("verbosity=2",)),),

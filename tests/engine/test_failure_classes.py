@@ -17,6 +17,7 @@ import pytest
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.builds.templates.templates import render, templates_directory
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from testbed.ports import free_ports
 from testbed.testbed import Testbed
@@ -99,7 +100,7 @@ def compiled(source: bytes = GOOD_SOURCE, makefile: bytes = GOOD_MAKEFILE, **cha
 def _common(kernel: str, module: str) -> dict[str, Any]:
     return {
         "recipe": "quick:1",
-        "driver": "integration/failing",
+        "driver": DriverKey("integration/failing"),
         "version": "1",
         "target": KernelTarget(KernelVersion(kernel), "debian", "12", "amd64"),
         "template": "quick",

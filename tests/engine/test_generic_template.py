@@ -24,6 +24,7 @@ from driver_builder.base.reasons import Reason
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceArchive
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.modules.module_elf import read_elf
 from driver_builder.modules.verify import VerifiedModule, verify
@@ -59,7 +60,7 @@ class Mirror:
         """What a DriverContainer for a kernel of one's own leads to."""
         return BuildRequest(
             recipe=f"test-generic-{source.sha256}",
-            driver="driverwright/edu-generic",
+            driver=DriverKey("driverwright/edu-generic"),
             version="1.0.0",
             target=KernelTarget(KernelVersion(kernel.release), "custom", "1", "amd64"),
             template="generic",

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.archives.image_archive import ImageArchive, read_image_archive
 from driver_builder.cli import main
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import ImageRef
 from driver_builder.registry.credentials import Credentials
 from driver_builder.registry.image_signature import push_signature
@@ -95,7 +96,7 @@ def installed(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytes
         PushedImage(
             image=ImageRef(registry.host, repository, tag),
             digest=_push(client, repository, tag, base),
-            driver=f"{NAMESPACE}/gone",
+            driver=DriverKey(f"{NAMESPACE}/gone"),
             registry=RegistrySettings(plain_http=True),
             last_needed=today - timedelta(days=days),
         )

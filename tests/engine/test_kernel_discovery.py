@@ -29,7 +29,7 @@ from driver_builder.controller.reconcile import Reconciler
 from driver_builder.controller.report import Reporter
 from driver_builder.model.build import LogSink
 from driver_builder.model.repositories import Repository
-from driver_builder.nodes.actions import DiscoverKernels, StartBuild
+from driver_builder.nodes.changes import DiscoverKernels, StartBuild
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.prebuild.discovery_queue import DiscoveryQueue
 from driver_builder.prebuild.docker_kernel_discovery import DockerKernelDiscovery

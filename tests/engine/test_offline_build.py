@@ -28,7 +28,7 @@ from driver_builder.controller.reconcile import Reconciler
 from driver_builder.controller.report import Reporter
 from driver_builder.model.build import LogSink
 from driver_builder.model.image_state import Present
-from driver_builder.nodes.actions import ApplyDaemonSet, StartBuild
+from driver_builder.nodes.changes import ApplyObject, StartBuild
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.plan.plan import plan
 from driver_builder.registry.given_objects import GivenObjects, object_of_files
@@ -126,7 +126,7 @@ def test_a_controller_finds_the_images_and_builds_nothing(
     assert digests == {item["image"].partition("@")[2] for item in pushed}
     actions = plan(snapshot, PlanSettings(template_versions=versions)).actions
     assert [action for action in actions if isinstance(action, StartBuild)] == []
-    assert sum(isinstance(action, ApplyDaemonSet) for action in actions) == len(kernels)
+    assert sum(isinstance(action, ApplyObject) for action in actions) == len(kernels)
 
     folder = str(tmp_path / "images")
     written = build(engine_ground, tmp_path, capsys, kernels[:1], "--oci-dir", folder, drivers=[edu(engine_ground)])

@@ -24,6 +24,7 @@ from driver_builder.base.reasons import Reason
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles, SourceGit
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.model.repositories import Repository
 from driver_builder.modules.verify import VerifiedModule, verify
@@ -224,7 +225,7 @@ def build(
     os_id, _, os_version = node.os.partition(":")
     request = BuildRequest(
         recipe=f"test-{node.template}",
-        driver=f"driverwright/edu-{node.template}",
+        driver=DriverKey(f"driverwright/edu-{node.template}"),
         version="1.0.0",
         target=KernelTarget(KernelVersion(node.kernel), os_id, os_version, "amd64"),
         template=node.template,

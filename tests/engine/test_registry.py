@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from driver_builder.archives.image_archive import ImageArchive, read_image_archive
+from driver_builder.archives.image_archive import INDEX_TYPE, ImageArchive, read_image_archive
 from driver_builder.base.errors import RegistryRefused, RegistryUnavailable
 from driver_builder.model.image_state import Absent, Present, Unauthorized, Unreachable
 from driver_builder.model.images import ImageRef
 from driver_builder.registry.credentials import Credentials, credentials_for, parse_docker_config
 from driver_builder.registry.image_signature import has_signature, push_signature, signature_tag
 from driver_builder.registry.referrers import fallback_tag, push_referrer, referrers_of
-from driver_builder.registry.registry import INDEX_TYPE, RegistryClient
+from driver_builder.registry.registry import RegistryClient
 from testbed import places
 from testbed.crane_registry import CraneRegistry
 from testbed.packages import ensure_packages, why_unsupported

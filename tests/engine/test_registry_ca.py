@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from driver_builder.api.driver_spec import ConfigMapKey, RegistrySettings
+from driver_builder.api.build_settings import ConfigMapKey
+from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.archives.image_archive import ImageArchive, read_image_archive
 from driver_builder.model.image_state import Absent, Invalid, Present, Unauthorized, Unreachable
 from driver_builder.model.images import ImageRef

@@ -12,6 +12,7 @@ from driver_builder.base.errors import TemporaryError
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from testbed.packages import ensure_packages
 from testbed.pki import CertificateAuthority, write_private
@@ -39,7 +40,7 @@ def build_by(address: str, folder: Path, certificates: Path | None = None) -> st
     (templates / "plain.Dockerfile.j2").write_text(TEMPLATE)
     request = BuildRequest(
         recipe="remote",
-        driver="integration/remote",
+        driver=DriverKey("integration/remote"),
         version="1",
         target=KernelTarget(KernelVersion("6.1.0-55-cloud-amd64"), "debian", "12", "amd64"),
         template="plain",

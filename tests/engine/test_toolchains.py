@@ -16,6 +16,7 @@ import pytest
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.builds.templates.templates import render, templates_directory
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.engine_images import is_reserved
 from driver_builder.model.images import ImageRef
 from driver_builder.model.toolchain import toolchain_image, toolchain_key
@@ -92,7 +93,7 @@ def test_the_second_build_for_a_kernel_installs_nothing(engine_ground: Testbed, 
     try:
         with bench(engine_ground, "second", staged) as build:
             build.set_password("the password")
-            first, second = quick(engine_ground, "1"), quick(engine_ground, "2", driver="integration/other")
+            first, second = quick(engine_ground, "1"), quick(engine_ground, "2", driver=DriverKey("integration/other"))
             assert build.build(first) is None, build.log
             assert installed(build)
             assert build.build(second) is None, build.log
@@ -197,7 +198,10 @@ def test_a_driver_is_built_after_the_archive_has_lost_the_headers(
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         files = {"other.c": OTHER_SOURCE, "Makefile": GOOD_MAKEFILE.replace(b"dw.o", b"other.o")}
         other = replace(
-            first, driver="integration/other", modules=(ModuleSpec(name="other"),), source=SourceFiles(files=files)
+            first,
+            driver=DriverKey("integration/other"),
+            modules=(ModuleSpec(name="other"),),
+            source=SourceFiles(files=files),
         )
         for request in (replace(first, version="2"), other):
             assert build.build(request) is None, build.log[-20:]

@@ -20,6 +20,7 @@ from driver_builder.base.reasons import Reason
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.model.build import BuildRequest, BuiltImage, ModuleSpec, SourceFiles
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.modules.kernel_module import parse_kernel_module
 from driver_builder.modules.symvers import has_crcs, owner_names, parse_module_symvers
@@ -110,7 +111,7 @@ def request_for(kernel: KernelPackage, **changes: object) -> BuildRequest:
     files = {path.name: path.read_bytes() for path in sorted((SOURCE / "src").iterdir())}
     request = BuildRequest(
         recipe="debian-13",
-        driver="driverwright/edu",
+        driver=DriverKey("driverwright/edu"),
         version="1.0.0",
         target=KernelTarget(KernelVersion(kernel.release), "debian", "13", "amd64"),
         template="debian",

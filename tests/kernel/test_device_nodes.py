@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
+from driver_builder.model.driver_key import DriverKey
 from testbed.kernels import KernelPackage
 from testbed.testbed import Testbed
 from tests.kernel.test_loader_and_node import build
@@ -42,7 +43,7 @@ def request_of(kernel: KernelPackage) -> BuildRequest:
     return replace(
         edu_request(kernel),
         recipe=f"test-gpustand-{kernel.release}",
-        driver="drivers/gpustand",
+        driver=DriverKey("drivers/gpustand"),
         source=SourceFiles(files={path.name: path.read_bytes() for path in sorted(SOURCE.iterdir())}),
         modules=(ModuleSpec(name="gpustand"),),
     )

@@ -22,6 +22,7 @@ from driver_builder.base.errors import BuildFailed
 from driver_builder.base.reasons import Reason
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.userspace import Userspace, UserspaceArchive
 from driver_builder.modules.verify import verify
 from testbed.command import run
@@ -81,7 +82,7 @@ def firmware_request(kernel: KernelPackage) -> BuildRequest:
     return replace(
         edu_request(kernel),
         recipe=f"test-firmware-{kernel.release}",
-        driver="drivers/fw",
+        driver=DriverKey("drivers/fw"),
         source=SourceFiles(files=files),
         modules=(ModuleSpec(name="fwdrv"),),
         firmware_path="/source/firmware",
@@ -314,7 +315,7 @@ def stack(kernel: KernelPackage, api: docker.APIClient, tmp_path_factory: pytest
         request = replace(
             edu_request(kernel),
             recipe=f"test-stack-{version}-{kernel.release}",
-            driver="drivers/stack",
+            driver=DriverKey("drivers/stack"),
             source=SourceFiles(files={**sources, "version.h": f"#define STACK_VERSION {version}\n".encode()}),
             modules=(ModuleSpec(name="stack_transport"),),
         )

@@ -18,6 +18,7 @@ import pytest
 from driver_builder.archives.image_archive import read_image_archive
 from driver_builder.builds.docker.docker_builder import DockerBuilder
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.modules.verify import verify
 from testbed.command import run
@@ -79,7 +80,7 @@ def edu_request(kernel: KernelPackage) -> BuildRequest:
     """Return the request that the example's DriverContainer leads to."""
     return BuildRequest(
         recipe=f"test-loader-{kernel.release}",
-        driver="driverwright/edu",
+        driver=DriverKey("driverwright/edu"),
         version="1.0.0",
         target=KernelTarget(KernelVersion(kernel.release), "debian", VERSIONS[kernel.codename], "amd64"),
         template="debian",

@@ -28,13 +28,14 @@ from driver_builder.builds.pipeline.pipeline import build_and_push
 from driver_builder.builds.signing_secrets import SigningSecrets
 from driver_builder.model import images
 from driver_builder.model.build import BuildRequest, ModuleSpec, Signing, SourceFiles
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.modules.module_signature import split_signature
 from driver_builder.modules.module_signer import parse_signer
 from driver_builder.modules.verify import verify
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.registry.image_download import download
 from driver_builder.registry.image_signature import has_signature
 from driver_builder.registry.registry import RegistryClient
@@ -100,7 +101,7 @@ class Workshop:
         """What the example's DriverContainer leads to, with both signatures."""
         return BuildRequest(
             recipe=f"recipe-{kernel}",
-            driver=f"{NAMESPACE}/edu",
+            driver=DriverKey(f"{NAMESPACE}/edu"),
             version="1.0.0",
             target=KernelTarget(KernelVersion(kernel), "debian", "12", "amd64"),
             template="debian",

@@ -33,7 +33,7 @@ from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.controller import jobs
 from driver_builder.controller.metrics import CacheCollector, StateCollector
 from driver_builder.model.image_state import Absent
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.plan.plan import Plan, plan
 from driver_builder.snapshot.snapshot import Suspension
 from feature_rules.model import RuleProblem

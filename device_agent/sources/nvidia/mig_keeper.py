@@ -175,7 +175,7 @@ class MigKeeper:
         if step.looks:
             seen = self._seen
             pause = 0.0 if again is None else again - _SPARE_SECONDS
-            if seen is None or seen.at < sight.shown.since or sight.clock - seen.at >= pause:
+            if seen is None or seen.at <= sight.shown.since or sight.clock - seen.at >= pause:
                 self._users.ask(soon=not self._unknown)
         if again is not None:
             self._timer = asyncio.get_running_loop().call_later(again, self._wake)

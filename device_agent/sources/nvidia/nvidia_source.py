@@ -9,6 +9,7 @@ from device_agent.config.config_file import Description
 from device_agent.config.options import Settings
 from device_agent.devices.model import Policy, Traits, Unit
 from device_agent.gpu_state.state import State
+from device_agent.profiles.strategy import Sorted
 from device_agent.sources.in_thread import in_thread
 from device_agent.sources.nvidia.client import USUAL, Heard, NvmlClient, Timing
 from device_agent.sources.nvidia.health import Rules
@@ -160,6 +161,7 @@ class NvidiaSource:
         mig = await self._change_mig(heard.current, nvidia, client)
         current = await profiles.read() if profiles is not None else None
         has_begun = profiles is not None and await profiles.sharing.begin()
+        cards = Sorted(memory.roster.cards)
         if self._nvidia is nvidia:  # and not described anew meanwhile
             view = replace(self._view(memory, heard, nvidia, libraries), changing=mig.held if mig is not None else ())
             if mig is not None and not mig.registers and not self._resources:
@@ -167,14 +169,13 @@ class NvidiaSource:
             elif profiles is None:
                 self._take(offer(memory.roster.cards, view))
             elif has_begun:  # from here to the end of the step nothing is waited for
-                self._take(profiles.offer(current, memory.roster.cards, view))
+                self._take(profiles.offer(current, cards, view))
                 memory = self._memory = replace(memory, profile=profiles.in_force or memory.profile)
             if self._mig is not None and mig is not None:
                 self._mig.has_offered()
         why = await self._keeper.keep(surviving(memory)) if self._keeper is not None else ""
         self._say("file", f"{why}; errors of GPUs are forgotten with the agent" if why else "")
-        cards, strategy = memory.roster.cards, nvidia.mig_strategy
-        await self._report.keep(profiles.report(cards, strategy) if profiles is not None else b"")
+        await self._report.keep(profiles.report(cards, nvidia.mig_strategy) if profiles is not None else b"")
 
     def traits(self, resource: str) -> Traits:  # noqa: ARG002 - all are alike
         """Have each start of a container checked; what the profile says counts more than the configuration."""

@@ -5,14 +5,13 @@ server that is away rearranges no GPU.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from device_agent.gpu_state.state import CardState
 from device_agent.profiles.current import Current, ProfileFolder
 from device_agent.profiles.report import report_of
-from device_agent.profiles.strategy import by_strategy
+from device_agent.profiles.strategy import Sorted
 from device_agent.profiles.verdict import Verdict
 from device_agent.sources.nvidia.client import Timing
 from device_agent.sources.nvidia.units import Offer, View, offer_listed
@@ -74,9 +73,9 @@ class Profiled:
         asked = self._reading_of = self._before if self._asked is None else self._asked
         return await self._reading.read(asked, "" if self.sharing.good.key else self._before)
 
-    def offer(self, current: Current | None, cards: Sequence[CardState], view: View) -> Offer:
+    def offer(self, current: Current | None, cards: Sorted, view: View) -> Offer:
         """Go one step towards what counts, and say what is offered then; without it all stays as it is."""
-        self.usual = tuple(by_strategy(cards, MigStrategy.MIXED).resources)
+        self.usual = tuple(cards.by(MigStrategy.MIXED).resources)
         if current is not None:
             self.sharing.advance(current, cards, view.strategy)
             self._decided = self._reading_of
@@ -87,9 +86,9 @@ class Profiled:
         strategy = self.sharing.good.profile.mig_strategy or view.strategy
         return offer_listed(cards, replace(view, strategy=strategy), self.sharing.listing)
 
-    def report(self, cards: Sequence[CardState], default: MigStrategy) -> bytes | None:
+    def report(self, cards: Sorted, default: MigStrategy) -> bytes | None:
         """Say what nfd-worker is to read; None while it is not known which profile is in force."""
-        is_known = cards and (self.sharing.good.key or self.sharing.verdict.has_failed)
+        is_known = cards.cards and (self.sharing.good.key or self.sharing.verdict.has_failed)
         return report_of(self.sharing.good.profile, cards, default) if is_known else None
 
     async def close(self) -> None:

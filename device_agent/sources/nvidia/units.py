@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from device_agent.device_nodes.wanted import capability_paths
 from device_agent.devices.model import DeviceNode, Unit, UnitFile
 from device_agent.gpu_state.state import CardState, NodeState
-from device_agent.profiles.strategy import Part, by_strategy
+from device_agent.profiles.strategy import Part, Sorted, by_strategy
 from device_agent.sources.nvidia.health import USUAL, Rules, Verdict, why_unhealthy
 from device_agent.sources.nvidia.libraries import NO_LIBRARIES, Libraries
 from device_resources.nvidia import FULL_CARD, MigStrategy
@@ -61,7 +61,7 @@ def offer(cards: Sequence[CardState], view: View) -> Offer:
     return Offer(resources=resources, reasons=found.reasons)
 
 
-def offer_listed(cards: Sequence[CardState], view: View, listing: "Listing") -> Offer:
+def offer_listed(cards: Sorted, view: View, listing: "Listing") -> Offer:
     """Make units of what is listed: of GPUs and instances that the strategy leaves out, too, and of some that are gone.
 
     ``view.strategy`` says why there are fewer than somebody may expect.
@@ -69,11 +69,9 @@ def offer_listed(cards: Sequence[CardState], view: View, listing: "Listing") -> 
     from device_agent.profiles.transition import listed_units  # noqa: PLC0415 - nodes without profiles do not need it
 
     made = _Made(view)
-    parts = [part for card in cards for part in (Part(card=card), *_instances(card))]
+    parts = [part for card in cards.cards for part in (Part(card=card), *_instances(card))]
     units = {part.uuid: made.unit(part) for part in parts}
-    return Offer(
-        resources=listed_units(listing, units) or {FULL_CARD: ()}, reasons=by_strategy(cards, view.strategy).reasons
-    )
+    return Offer(resources=listed_units(listing, units) or {FULL_CARD: ()}, reasons=cards.by(view.strategy).reasons)
 
 
 def _instances(card: CardState) -> Iterator[Part]:

@@ -50,10 +50,10 @@ from driver_builder.builds.templates.templates import (
 )
 from driver_builder.builds.templates.toolchain_stage import from_toolchain, toolchain_dockerfile
 from driver_builder.builds.templates.trust import runner, trusting, variables
-from driver_builder.model import engine_images
+from driver_builder.model import defaults, engine_images
 from driver_builder.model.build import BuildRequest, BuiltImage, LogSink
-from driver_builder.model.images import ImageRef
-from driver_builder.registry.credentials import DOCKER_HUB, Credentials
+from driver_builder.model.images import DOCKER_HUB, ImageRef
+from driver_builder.registry.credentials import Credentials
 
 MAX_ARCHIVE = MAX_IMAGE + (64 << 20)
 """Bytes of a saved image: its layers and what is around them."""
@@ -86,7 +86,7 @@ class DockerBuilder:
         owner: str = "",
         templates: Path | None = None,
         credentials: Mapping[str, Credentials] | None = None,
-        network: str = "host",
+        network: str = defaults.BUILD_NETWORK,
         proxy: Mapping[str, str] | None = None,
         ca: str = "",
         clock: Callable[[], float] = time.monotonic,

@@ -33,7 +33,7 @@ from driver_builder.builds.templates.trust import trusting
 from driver_builder.model.build import BuildRequest, BuiltImage, LogSink, SourceFiles
 from driver_builder.model.images import ImageRef
 from driver_builder.model.toolchain import toolchain_image
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.registry.registry import RegistryClient
 from kube_api.client import Client
 

@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
-from driver_builder.api.driver_spec import ConfigMapKey
+from driver_builder.api.build_settings import ConfigMapKey
 from driver_builder.base.errors import BuildFailed
 from driver_builder.base.reasons import Reason
 from driver_builder.model import build_proxy, defaults, quantities
 from driver_builder.model.build_proxy import BuildProxy
 from driver_builder.model.images import ImageRef
 from driver_builder.model.registry_reach import Reach
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.objects.tolerations import with_ours
 from kube_api import names
 from kube_api.resources import CONFIG_MAPS, JOBS

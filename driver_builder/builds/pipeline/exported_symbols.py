@@ -15,7 +15,7 @@ from driver_builder.model.build import LogSink
 from driver_builder.model.image_state import Present
 from driver_builder.modules.image_modules import read_modules
 from driver_builder.modules.symvers import ExportedSymbol, render_module_symvers
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.registry.image_download import download
 from driver_builder.registry.registry_access import PUSH_PATIENCE, Registries
 from driver_builder.targets.desired_target import Exporter

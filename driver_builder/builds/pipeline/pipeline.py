@@ -28,7 +28,7 @@ from driver_builder.builds.signing_secrets import SigningSecrets
 from driver_builder.model.build import Builder, LogSink
 from driver_builder.modules.module_signer import ModuleSigner, sign_modules
 from driver_builder.modules.verify import verify
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.registry.image_signature import push_signature
 from driver_builder.registry.image_store import ImageStore, push_image
 from driver_builder.registry.referrers import push_referrer

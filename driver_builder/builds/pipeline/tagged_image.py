@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from driver_builder.base.errors import RegistryRefused, RegistryUnauthorized, RegistryUnavailable
 from driver_builder.model import images
 from driver_builder.model.image_state import Absent, Invalid, NotAsked, Present, Unauthorized, Unreachable
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.registry.image_signature import has_signature
 from driver_builder.registry.image_store import ImageStore
 

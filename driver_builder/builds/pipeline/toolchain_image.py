@@ -38,7 +38,7 @@ from driver_builder.model.image_state import Absent, NotAsked, Present
 from driver_builder.model.images import ImageRef
 from driver_builder.model.toolchain import toolchain_image, toolchain_key, toolchain_labels
 from driver_builder.modules import vermagic
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.registry.image_signature import has_signature, push_signature
 from driver_builder.registry.image_store import ImageStore, push_image
 from driver_builder.registry.registry_access import PUSH_PATIENCE, Registries

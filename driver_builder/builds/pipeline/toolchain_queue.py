@@ -17,7 +17,7 @@ from driver_builder.builds.own_disk import own_disk
 from driver_builder.model.build import LogSink
 from driver_builder.model.images import ImageRef
 from driver_builder.model.toolchain import toolchain_image
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from kube_api.errors import KubeApiError
 
 Work = Callable[[StartBuild, LogSink, threading.Event], None]

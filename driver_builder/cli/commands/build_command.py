@@ -34,7 +34,7 @@ from driver_builder.config import Settings
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.setting import Group
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.prebuild.kernel_list import parse_kernels
 from driver_builder.prebuild.preflight import Preflight, Result, Verdict, parse_target
 from driver_builder.registry.oci_layout import opened_layout

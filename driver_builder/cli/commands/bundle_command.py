@@ -20,6 +20,7 @@ from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, EXIT_TRY_AGAIN, add_
 from driver_builder.cli.offline import docker_passwords
 from driver_builder.config import Settings
 from driver_builder.model import images
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import ImageRef
 from driver_builder.registry.given_objects import GivenObjects
@@ -163,7 +164,7 @@ def _wanted(flags: argparse.Namespace) -> Iterator[_Wanted]:
         image: state for known in (*snapshot.images_of.values(), snapshot.images) for image, state in known.items()
     }
     for image, state in sorted(states.items(), key=itemgetter(0)):
-        owner = state.labels.get(images.DRIVER_LABEL, "") if isinstance(state, Present) else ""
+        owner = DriverKey(state.labels.get(images.DRIVER_LABEL, "") if isinstance(state, Present) else "")
         if isinstance(state, Present):
             known = specs[owner].registry if owner in specs else plain
             is_plain = known.plain_http or plain.plain_http

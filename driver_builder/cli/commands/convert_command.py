@@ -15,9 +15,10 @@ import yaml
 
 from driver_builder.api.spec_reader import Path, dotted
 from driver_builder.api.spec_rules import EXTENDED_RESOURCE
+from driver_builder.base.check_result import Status
 from driver_builder.base.errors import ConfigurationError
 from driver_builder.checks import lint
-from driver_builder.checks.lint import Fleet, Severity
+from driver_builder.checks.lint import Fleet
 from driver_builder.checks.lint_files import Document, Unreadable, parse_documents, read_documents
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK
 from driver_builder.config import Settings
@@ -45,11 +46,11 @@ class Message:
 
     file: str
     line: int
-    severity: Severity
+    status: Status
     text: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.severity}: {printable(self.text, _LONGEST)}"
+        return f"{self.file}:{self.line}: {self.status.word('error')}: {printable(self.text, _LONGEST)}"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -88,7 +89,7 @@ def run(flags: argparse.Namespace, _settings: Settings) -> int:
     for document in read_documents(flags.files):
         if isinstance(document, Unreadable):
             text, line = document.message, document.line
-            messages.append(Message(file=document.file, line=line, severity=Severity.ERROR, text=text))
+            messages.append(Message(file=document.file, line=line, status=Status.FAILED, text=text))
             continue
         for value, path in lint.objects(document.value):
             if _is_module(value):
@@ -96,12 +97,12 @@ def run(flags: argparse.Namespace, _settings: Settings) -> int:
                 messages += _converted(document, value, path, known, made)
             else:
                 messages.append(_of_another_kind(document, value, path))
-    if not found and not any(message.severity is Severity.ERROR for message in messages):
+    if not found and not any(message.status is Status.FAILED for message in messages):
         raise ConfigurationError(f"no {kmm.KIND} of kmm.sigs.x-k8s.io in {', '.join(flags.files)}")
     for message in messages:
         print(message, file=sys.stderr)
     print(yaml.safe_dump_all(made, sort_keys=False, explicit_start=True) if made else "", end="")
-    return EXIT_FAILED if any(message.severity is Severity.ERROR for message in messages) else EXIT_OK
+    return EXIT_FAILED if any(message.status is Status.FAILED for message in messages) else EXIT_OK
 
 
 def _resource(text: str) -> tuple[str, str]:
@@ -117,12 +118,12 @@ def _is_module(value: Mapping[str, Any]) -> bool:
 
 def _of_another_kind(document: Document, value: Mapping[str, Any], path: Path) -> Message:
     kind = str(value.get("kind", "object without kind"))[:80]
-    severity = Severity.ERROR if kind == kmm.KIND or kind in _ELSEWHERE else Severity.WARNING
+    status = Status.FAILED if kind == kmm.KIND or kind in _ELSEWHERE else Status.WARNING
     words = _ELSEWHERE.get(kind, "is left as it is")
     if kind == kmm.KIND:
         version, known = str(value.get("apiVersion"))[:80], ", ".join(sorted(kmm.API_VERSIONS))
         words = f"apiVersion {version!r} is unknown: use one of {known}"
-    return Message(file=document.file, line=document.line(path), severity=severity, text=f"{kind}: {words}")
+    return Message(file=document.file, line=document.line(path), status=status, text=f"{kind}: {words}")
 
 
 def _converted(
@@ -136,18 +137,18 @@ def _converted(
         yield Message(
             file=document.file,
             line=document.line((*path, *remark.path)),
-            severity=Severity.ERROR if remark.is_error else Severity.WARNING,
+            status=Status.FAILED if remark.is_error else Status.WARNING,
             text=f"{name}: {dotted(remark.path)}: {remark.message}",
         )
     line = document.line(path)
     if conversion.driver is None:
         text = f"{name}: no DriverContainer was made of it"
-        yield Message(file=document.file, line=line, severity=Severity.ERROR, text=text)
+        yield Message(file=document.file, line=line, status=Status.FAILED, text=text)
         return
     made.append(conversion.driver)
     for finding in _lint(conversion.driver):
-        text = f"{name}: of the DriverContainer: {finding.field}: {finding.message}"
-        yield Message(file=document.file, line=line, severity=finding.severity, text=text)
+        text = f"{name}: of the DriverContainer: {finding.check}: {finding.message}"
+        yield Message(file=document.file, line=line, status=finding.status, text=text)
 
 
 def _lint(driver: Json) -> Iterable[lint.Finding]:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from driver_builder import config
 from driver_builder.api.driver_spec import RegistrySettings
+from driver_builder.base.check_result import CheckResult, Status, has_failed, summary
 from driver_builder.base.errors import ConfigurationError
 from driver_builder.checks import report_archive as report
 from driver_builder.checks.check_registries import Place
-from driver_builder.checks.finding import Finding, Verdict, has_failed, summary
 from driver_builder.cli import common, output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
 from driver_builder.cli.examination.collect import Collection
@@ -26,7 +26,7 @@ from kube_api.client import Client
 from kube_api.node_policy import parse_account
 from kube_api.text import printable
 
-_COLOURS = {Verdict.OK: "32", Verdict.WARNING: "33", Verdict.FAILED: "1;31", Verdict.UNKNOWN: "36"}
+_COLOURS = {Status.OK: "32", Status.WARNING: "33", Status.FAILED: "1;31", Status.UNKNOWN: "36"}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +59,7 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
         progress=lambda words: output.progress(f"checking {words}"),
         quick=Client.from_environment(settings.kubeconfig, timeout_seconds=QUICK_SECONDS),
     )
-    findings: list[Finding] = []
+    findings: list[CheckResult] = []
     for finding in examination.findings():
         findings.append(finding)
         if flags.output == "table":
@@ -69,7 +69,7 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
     if flags.output == "table":
         print(f"\n{summary(findings)}")
     else:
-        print(output.document({"findings": [dict(item.as_document()) for item in findings]}, flags.output))
+        print(output.document({"findings": [item.as_document(report.NAMES) for item in findings]}, flags.output))
     if flags.report is not None:
         _write_report(flags.report, examination, findings)
     return EXIT_FAILED if has_failed(findings) else EXIT_OK
@@ -108,17 +108,17 @@ def _place(flags: argparse.Namespace, settings: Settings) -> Place:
     )
 
 
-def _text(finding: Finding) -> str:
+def _text(finding: CheckResult) -> str:
     """Write a finding for a terminal, or for a file."""
     is_terminal = sys.stdout.isatty()
     head, *rest = report.lines(finding, shutil.get_terminal_size().columns if is_terminal else 0)
     if is_terminal and not os.environ.get("NO_COLOR"):
-        word = finding.verdict.value
-        head = f"\x1b[{_COLOURS[finding.verdict]}m{word}\x1b[0m{head.removeprefix(word)}"
+        word = finding.status.value
+        head = f"\x1b[{_COLOURS[finding.status]}m{word}\x1b[0m{head.removeprefix(word)}"
     return "\n".join([head, *rest])
 
 
-def _write_report(path: Path, examination: Examination, findings: Iterable[Finding]) -> None:
+def _write_report(path: Path, examination: Examination, findings: Iterable[CheckResult]) -> None:
     """Write the archive, whole or not at all, for its owner alone."""
     collection = Collection(examination, progress=lambda words: output.progress(f"collecting {words}"))
     files = tuple(collection.files(tuple(findings)))

@@ -4,15 +4,16 @@ import argparse
 import sys
 
 from driver_builder import config
+from driver_builder.base.check_result import CheckResult, Status, lines
 from driver_builder.checks.explain import explain
-from driver_builder.checks.explanation import Explanation, Step, Verdict
+from driver_builder.checks.explanation import Explanation
 from driver_builder.cli import common, output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag, add_snapshot_flag
 from driver_builder.config import Settings
 from driver_builder.model.setting import Group
 
-_TICKS = {Verdict.OK: "✓", Verdict.BROKEN: "✗", Verdict.WAITING: "…", Verdict.UNKNOWN: "?"}
-_PLAIN = {Verdict.OK: "+", Verdict.BROKEN: "x", Verdict.WAITING: "~", Verdict.UNKNOWN: "?"}
+_TICKS = {Status.OK: "✓", Status.FAILED: "✗", Status.WAITING: "…", Status.UNKNOWN: "?"}
+_PLAIN = {Status.OK: "+", Status.FAILED: "x", Status.WAITING: "~", Status.UNKNOWN: "?"}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -51,15 +52,12 @@ def _text(item: Explanation, *, brief: bool) -> str:
     if brief and not item.selected:
         return head
     first = item.first_broken
-    lines = [line for step in item.steps for line in _lines(step, advise=step is first or first is None)]
+    checks = [line for step in item.steps for line in _lines(step, advises=step is first or first is None)]
     coming = [f"  newest kernel: {item.coming}"] if item.coming else []
-    return "\n".join([head, *lines, *coming])
+    return "\n".join([head, *checks, *coming])
 
 
-def _lines(step: Step, *, advise: bool) -> list[str]:
+def _lines(step: CheckResult, *, advises: bool) -> list[str]:
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
-    tick = (_TICKS if encoding == "utf8" else _PLAIN)[step.verdict]
-    lines = [f"  {tick} {step.name:<9} {step.sentence}"]
-    if advise and step.next_step:
-        lines.append(f"    {'':<9} next: {step.next_step}")
-    return lines
+    tick = (_TICKS if encoding == "utf8" else _PLAIN)[step.status]
+    return lines(f"  {tick} {step.check:<9} ", step, advises=advises)

@@ -35,5 +35,5 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
 def _text(answer: Gate) -> str:
     if not answer.findings:
         return answer.sentence
-    rows = [(item.driver, "yes" if item.is_open else "NO", item.sentence) for item in answer.findings]
+    rows = [(item.check, "yes" if item.is_ok else "NO", item.message) for item in answer.findings]
     return f"{answer.sentence}\n\n{output.table(('DRIVER', 'READY', 'WHY'), rows)}"

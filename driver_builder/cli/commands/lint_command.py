@@ -5,28 +5,34 @@ What is checked is in :mod:`driver_builder.checks.lint`; here it is read from fi
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any
 
 import yaml
 
 from driver_builder import config
-from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.spec_parser import read_spec
+from driver_builder.base.check_result import Status, has_failed
 from driver_builder.base.errors import ConfigurationError
-from driver_builder.checks.lint import Finding, Fleet, Severity, drivers, key_of, lint
+from driver_builder.checks.lint import Finding, Fleet, drivers, key_of, lint
 from driver_builder.checks.lint_files import Document, Unreadable, read_documents, read_text
-from driver_builder.cli import output
+from driver_builder.cli import common, output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
-from driver_builder.cluster import plain_data, snapshot_file
+from driver_builder.cluster import snapshot_file
 from driver_builder.config import Settings
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.permissions import read as read_permissions
 from driver_builder.model.setting import Group
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.snapshot import Snapshot
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS
+
+_NAMES = {"check": "field", "status": "severity", "message": "message"}
+_FAILED = "error"
+"""How ``lint`` names what keeps a driver from working."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -68,10 +74,10 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
     if not checked and not findings:
         raise ConfigurationError(f"no {DRIVER_CONTAINERS.kind} in {', '.join(flags.files)}")
     print(_printed(findings, checked, flags.output))
-    return EXIT_FAILED if any(finding.severity is Severity.ERROR for finding in findings) else EXIT_OK
+    return EXIT_FAILED if has_failed(findings) else EXIT_OK
 
 
-def _specs(documents: Iterable[Document | Unreadable]) -> Iterator[tuple[str, DriverSpec]]:
+def _specs(documents: Iterable[Document | Unreadable]) -> Iterator[tuple[DriverKey, DriverSpec]]:
     for document in documents:
         for value, _ in drivers(document.value) if isinstance(document, Document) else ():
             spec = read_spec(value.get("spec")).spec
@@ -88,9 +94,7 @@ def _config_maps(documents: Iterable[Document | Unreadable]) -> Iterator[tuple[s
 
 
 def _unreadable(place: Unreadable) -> Finding:
-    return Finding(
-        file=place.file, line=place.line, severity=Severity.ERROR, driver="", field="", message=place.message
-    )
+    return Finding(file=place.file, line=place.line, status=Status.FAILED, check="", message=place.message)
 
 
 def _fleet(flags: argparse.Namespace) -> Fleet:
@@ -108,23 +112,23 @@ def parse_fleet(file: str, text: str) -> Fleet:
         ConfigurationError: when there are no nodes in it, or a driver or setting is of another shape.
     """
     try:
-        content = yaml.safe_load(text)
-        is_snapshot = content.get("kind") == snapshot_file.KIND
-        held = content.get("snapshot", content)
-        listed = held["nodes"] if "nodes" in held else held["items"]
-        nodes = tuple(_node(item.get("metadata", item)) for item in listed)
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        content = common.parse(text)
+        if isinstance(content, dict) and content.get("kind") == snapshot_file.KIND:
+            return _fleet_of(*snapshot_file.from_document(content))
+        return Fleet(nodes=tuple(_node(item["metadata"]) for item in content["items"]))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"--snapshot {file}: {error}") from error
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
         raise ConfigurationError(
             f"--snapshot: {file} holds no nodes: pass the output of driver-builder snapshot or "
             "kubectl get nodes -o json"
         ) from error
-    if not is_snapshot:
-        return Fleet(nodes=nodes)
-    found = plain_data.decode(tuple[DriverContainer, ...], held.get("drivers") or [], "snapshot.drivers")
-    settings: PlanSettings = plain_data.decode(PlanSettings, content.get("settings"), "settings")
+
+
+def _fleet_of(seen: Snapshot, settings: PlanSettings) -> Fleet:
     return Fleet(
-        nodes=nodes,
-        drivers={item.key: item.spec for item in found if isinstance(item.spec, DriverSpec)},
+        nodes=tuple(seen.nodes),
+        drivers={item.key: item.spec for item in seen.drivers if isinstance(item.spec, DriverSpec)},
         permissions=settings.template_versions.permissions,
     )
 
@@ -137,18 +141,23 @@ def _node(metadata: Mapping[str, Any]) -> Node:
     )
 
 
+def _plain(finding: Finding) -> dict[str, object]:
+    named = finding.as_document(_NAMES, _FAILED)
+    return {"file": finding.file, "line": finding.line, "driver": finding.driver, **named}
+
+
 def _printed(findings: list[Finding], checked: int, form: str) -> str:
     if form != "table":
-        return output.document([{**asdict(finding), "severity": str(finding.severity)} for finding in findings], form)
+        return output.document([_plain(finding) for finding in findings], form)
     counted = f"{checked} {DRIVER_CONTAINERS.kind}{'' if checked == 1 else 's'} checked"
     if not findings:
         return f"{counted}, no problems"
     rows = [
         (
             f"{finding.file}:{finding.line}",
-            finding.severity,
+            finding.status.word(_FAILED),
             finding.driver or "-",
-            f"{finding.field}: {finding.message}" if finding.field else finding.message,
+            f"{finding.check}: {finding.message}" if finding.check else finding.message,
         )
         for finding in findings
     ]

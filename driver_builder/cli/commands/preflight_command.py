@@ -12,7 +12,7 @@ from driver_builder.cli.builder_choice import ToolchainWish, builder_for, make_i
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
 from driver_builder.config import Settings
 from driver_builder.model.setting import Group
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.prebuild.preflight import Preflight, Result, parse_target
 from driver_builder.registry.registry_access import Registries
 from kube_api.client import Client

@@ -11,7 +11,7 @@ from functools import partial
 from prometheus_client import REGISTRY
 
 from driver_builder import config
-from driver_builder.api.driver_spec import BuilderKind
+from driver_builder.api.build_settings import BuilderKind
 from driver_builder.base import telemetry
 from driver_builder.base.errors import ConfigurationError
 from driver_builder.base.telemetry import Heartbeat
@@ -46,7 +46,7 @@ from driver_builder.controller.supervisor import Supervisor
 from driver_builder.model.build import LogSink
 from driver_builder.model.build_proxy import variables
 from driver_builder.node_features.sync import NodeFeaturesSync
-from driver_builder.nodes.actions import DiscoverKernels, StartBuild
+from driver_builder.nodes.changes import DiscoverKernels, StartBuild
 from driver_builder.prebuild import discovery_queue
 from driver_builder.prebuild.discovery_queue import DiscoveryQueue
 from driver_builder.prebuild.job_kernel_discovery import JobKernelDiscovery

@@ -5,7 +5,6 @@ import argparse
 from driver_builder import config
 from driver_builder.cli import common, output
 from driver_builder.cli.common import EXIT_OK
-from driver_builder.cluster import snapshot_file
 from driver_builder.config import Settings
 from driver_builder.model.setting import Group
 
@@ -18,6 +17,5 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(flags: argparse.Namespace, settings: Settings) -> int:
     """Print the snapshot."""
-    seen = common.observe(settings)
-    print(output.document(snapshot_file.to_document(seen, common.plan_settings(settings)), flags.output))
+    print(output.document(common.document(settings), flags.output))
     return EXIT_OK

@@ -6,17 +6,17 @@ from functools import partial
 from typing import Any
 
 from driver_builder.base.boundary import contained
+from driver_builder.base.check_result import CheckResult
 from driver_builder.base.errors import DriverBuilderError, InternalError
 from driver_builder.builds.build_logs import Redactor, secrets_of
 from driver_builder.checks import check_registries, redaction
 from driver_builder.checks.check_workers import is_ready
 from driver_builder.checks.deployed import DEPLOYMENT, WORKERS
-from driver_builder.checks.finding import Finding, Unread
+from driver_builder.checks.finding import Unread
 from driver_builder.checks.redaction import Redact
 from driver_builder.checks.report_archive import File, document_file, findings_files, list_file, text_file
 from driver_builder.cli import common
 from driver_builder.cli.examination.examine import Examination
-from driver_builder.cluster import snapshot_file
 from kube_api.errors import KubeApiError
 from kube_api.resources import DAEMON_SETS, DEPLOYMENTS, DRIVER_CONTAINERS, EVENTS, NODES, PODS, Resource
 from kube_api.text import printable
@@ -42,7 +42,7 @@ class Collection:
         self._progress = progress
         self._redact: Redact = Redactor()
 
-    def files(self, findings: tuple[Finding, ...]) -> Iterator[File]:
+    def files(self, findings: tuple[CheckResult, ...]) -> Iterator[File]:
         """Read everything, and return it redacted."""
         self._redact = Redactor(self._passwords())
         yield from findings_files(findings, self._redact)
@@ -85,15 +85,15 @@ class Collection:
         yield document_file("configuration.json", configuration, self._redact)
 
     def _snapshot(self) -> Iterator[File]:
-        """Make the document of ``driver-builder snapshot``, which has no Secrets by itself."""
+        """Make the file of ``driver-builder snapshot``, which has no Secrets by itself; ``--snapshot`` reads it."""
         self._progress("the snapshot")
-        settings = self._examined.effective
         try:
-            seen, plan_settings = common.observe(settings), common.plan_settings(settings)
+            document = common.document(self._examined.effective)
         except (DriverBuilderError, KubeApiError) as error:
             self.unread["snapshot.json"] = Unread(message=printable(str(error)))
             return
-        yield document_file("snapshot.json", snapshot_file.to_document(seen, plan_settings), self._redact)
+        # The variables that it has are those that a plan needs.
+        yield document_file("snapshot.json", document, self._redact, hides_variables=False)
 
     def _objects(self) -> Iterator[File]:
         self._progress("objects")

@@ -13,9 +13,11 @@ from typing import Any
 
 from driver_builder import config
 from driver_builder.api import driver_container
+from driver_builder.api.build_settings import BuilderKind
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.api.driver_spec import BuilderKind, DriverSpec
+from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.base.boundary import contained
+from driver_builder.base.check_result import CheckResult, failed, unknown, warning
 from driver_builder.base.errors import ConfigurationError, InternalError
 from driver_builder.builds.job.job_manifest import SERVICE_ACCOUNT
 from driver_builder.checks import (
@@ -33,7 +35,7 @@ from driver_builder.checks.check_builders import JobSetup
 from driver_builder.checks.check_registries import MAX_REGISTRIES, Place
 from driver_builder.checks.check_rights import Scope
 from driver_builder.checks.deployed import DEPLOYMENT, WORKERS, Command, command_of, container_of
-from driver_builder.checks.finding import Finding, Unread, failed, not_read, unknown, warning
+from driver_builder.checks.finding import Unread, not_read
 from driver_builder.cli import common
 from driver_builder.cli.examination import ask_engine, ask_registries, manifests
 from driver_builder.cli.examination.cluster_reader import AT_ONCE, ClusterReader, attempt
@@ -114,7 +116,7 @@ class Examination:
             registry_ca_file=own.registry_ca_file,
         )
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[CheckResult]:
         """Make every check; without an API server there is nothing to check but it."""
         self._progress("the API server")
         try:
@@ -124,7 +126,7 @@ class Examination:
             return
         yield check_server.check_version(self.version)
         yield check_server.check_clock(date, time.time())
-        sections: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
+        sections: tuple[tuple[str, Callable[[], Iterator[CheckResult]]], ...] = (
             ("controller", self._find_controller),
             ("namespaces", self._check_namespaces),
             ("definitions", self._check_definitions),
@@ -138,7 +140,7 @@ class Examination:
         for name, section in sections:
             yield from contained("check", name, partial(_all_of, section), partial(_not_made, name), passing=())
 
-    def _find_controller(self) -> Iterator[Finding]:
+    def _find_controller(self) -> Iterator[CheckResult]:
         """Read the Deployment, and from it how the controller is set up."""
         self._progress("the controller")
         for namespace in dict.fromkeys((*self.options.own.namespaces, HOME)):
@@ -162,7 +164,7 @@ class Examination:
                 yield from self._not_watched()
                 self.registries = common.registries(self.effective, self._client)
 
-    def _not_watched(self) -> Iterator[Finding]:
+    def _not_watched(self) -> Iterator[CheckResult]:
         others = [name for name in self.options.namespaces if name not in self.namespaces and name != self.home]
         for name in others:
             yield failed(
@@ -172,10 +174,10 @@ class Examination:
             )
         self.namespaces = (*self.namespaces, *others)
 
-    def _check_namespaces(self) -> Iterator[Finding]:
+    def _check_namespaces(self) -> Iterator[CheckResult]:
         yield from check_server.check_namespaces({name: self.reader.get(NAMESPACES, name) for name in self.namespaces})
 
-    def _check_definitions(self) -> Iterator[Finding]:
+    def _check_definitions(self) -> Iterator[CheckResult]:
         self._progress("custom resource definitions")
         found = self._definition(DRIVER_CONTAINERS.plural, DRIVER_CONTAINERS.group)
         shipped = manifests.definition(DRIVER_CONTAINERS)
@@ -198,7 +200,7 @@ class Examination:
     def _definition(self, plural: str, group: str) -> Json | Unread | None:
         return self.reader.get(CUSTOM_RESOURCE_DEFINITIONS, f"{plural}.{group}")
 
-    def _check_rights(self) -> Iterator[Finding]:
+    def _check_rights(self) -> Iterator[CheckResult]:
         self._progress("permissions")
         scope = Scope(
             namespaces=self.namespaces,
@@ -237,7 +239,7 @@ class Examination:
         found = versions or ()
         return "" if resource_api.VERSION in found else resource_api.without_version(found)
 
-    def _check_controller(self) -> Iterator[Finding]:
+    def _check_controller(self) -> Iterator[CheckResult]:
         self._progress("the controller's pods")
         pods = self.reader.pods_of(DEPLOYMENT, self.home)
         where = dict.fromkeys((*self.options.own.namespaces, HOME))
@@ -250,7 +252,7 @@ class Examination:
             lease = self.reader.get(LEASES, self.settings.lease_name, self.settings.namespaces[0])
             yield check_controller.check_lease(lease, time.time(), name=name)
 
-    def _check_workers(self) -> Iterator[Finding]:
+    def _check_workers(self) -> Iterator[CheckResult]:
         self._progress("nfd-worker and the labels of nodes")
         namespace = self.settings.feature_rules_namespace
         found, pods = self.reader.get(DAEMON_SETS, WORKERS, namespace), self.reader.pods_of(WORKERS, namespace)
@@ -262,7 +264,7 @@ class Examination:
         self._nodes = self.reader.items(NODES, reduce=read_node)
         yield from check_workers.check_labels(self._nodes, self.drivers, namespace=namespace)
 
-    def _check_registries(self) -> Iterator[Finding]:
+    def _check_registries(self) -> Iterator[CheckResult]:
         places = dict(check_registries.places(self.drivers))
         if self.options.place is not None:
             places.setdefault(self.options.place, ())
@@ -283,7 +285,7 @@ class Examination:
                 "Give that file here as well: --registry-ca-file",
             )
 
-    def _check_builders(self) -> Iterator[Finding]:
+    def _check_builders(self) -> Iterator[CheckResult]:
         if self._uses(BuilderKind.DOCKER):
             address = self.options.own.docker_host
             if address == DEFAULT_DOCKER_HOST:
@@ -303,7 +305,7 @@ class Examination:
             )
             yield from check_builders.check_jobs(setup, self._nodes)
 
-    def _read_drivers(self) -> Iterator[Finding]:
+    def _read_drivers(self) -> Iterator[CheckResult]:
         unread = False
         for name in self.namespaces:
             found = self.reader.items(DRIVER_CONTAINERS, name, reduce=driver_container.parse)
@@ -321,11 +323,11 @@ class Examination:
         return self.settings.builder is kind or kind in chosen
 
 
-def _all_of(section: Callable[[], Iterator[Finding]]) -> tuple[Finding, ...]:
+def _all_of(section: Callable[[], Iterator[CheckResult]]) -> tuple[CheckResult, ...]:
     return tuple(section())
 
 
-def _not_made(check: str, error: InternalError) -> tuple[Finding, ...]:
+def _not_made(check: str, error: InternalError) -> tuple[CheckResult, ...]:
     """Report a check that ended with a bug of ours: it stops no other."""
     return (unknown(check, str(error), "Report it, with the traceback above"),)
 

@@ -14,10 +14,12 @@ from driver_builder.api import driver_container
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.spec_parser import read_spec
+from driver_builder.base.check_result import Status
 from driver_builder.base.errors import ConfigurationError
-from driver_builder.checks.lint import Fleet, Severity, drivers, lint
+from driver_builder.checks.lint import Fleet, drivers, lint
 from driver_builder.checks.lint_files import Document, Unreadable, read_documents
 from driver_builder.cli import output
+from driver_builder.model.driver_key import DriverKey, driver_key
 from driver_builder.registry.given_objects import KINDS, GivenObjects, object_of_files
 from kube_api.client import Object
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, SECRETS, Resource
@@ -90,17 +92,17 @@ def _check(unreadable: Iterable[Unreadable], placed: Iterable[_Found]) -> None:
     specs = {_key(value): spec for _, value, _ in placed if (spec := read_spec(value.get("spec")).spec) is not None}
     errors = [(f"{place.file}:{place.line}", "-", place.message) for place in unreadable]
     errors += (
-        (f"{found.file}:{found.line}", found.driver or "-", f"{found.field}: {found.message}")
+        (f"{found.file}:{found.line}", found.driver or "-", f"{found.check}: {found.message}")
         for document, value, path in placed
         for found in lint(document, value, path, Fleet(drivers=specs))
-        if found.severity is Severity.ERROR
+        if found.status is Status.FAILED
     )
     if errors:
         raise ConfigurationError(f"nothing is built\n{output.table(('WHERE', 'DRIVER', 'WHAT'), errors)}")
 
 
-def _key(value: Object) -> str:
-    return f"{value['metadata']['namespace']}/{value['metadata'].get('name', '')}"
+def _key(value: Object) -> DriverKey:
+    return DriverKey(f"{value['metadata']['namespace']}/{value['metadata'].get('name', '')}")
 
 
 def _placed(value: Mapping[str, Any], namespace: str, flags: argparse.Namespace) -> Object:
@@ -142,9 +144,9 @@ def _made(resource: Resource, words: str, namespace: str) -> Object:
     return object_of_files(resource, owner if slash else namespace, own, Path(path))
 
 
-def _in_order(known: Mapping[str, DriverContainer]) -> Iterator[DriverContainer]:
+def _in_order(known: Mapping[DriverKey, DriverContainer]) -> Iterator[DriverContainer]:
     needs = {
-        key: [f"{driver.namespace}/{name}" for name in driver.spec.depends_on]
+        key: [driver_key(driver.namespace, name) for name in driver.spec.depends_on]
         for key, driver in sorted(known.items())
         if isinstance(driver.spec, DriverSpec)
     }

@@ -10,6 +10,7 @@ from driver_builder.api.driver_container import FINALIZER, DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.model import images
 from driver_builder.model.build import BuildRequest, SourceFiles
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import ImageState, Present
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.nodes.plan_view import PlanSettings
@@ -20,6 +21,8 @@ from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.snapshot import DaemonSet, DriverPod, Snapshot
 from driver_builder.targets.desired_target import ImageTarget, PrebuiltTarget, TemplateVersions
 from driver_builder.targets.resolve import resolve
+from driver_builder.tasks.node_task import NodeTask
+from driver_builder.tasks.task_kind import TaskKind
 from kube_api import names
 
 Json = dict[str, Any]
@@ -231,6 +234,13 @@ def pod(
         image=f"registry.example.com:5000/drivers/edu@{DIGEST}",
     )
     return replace(good, **changes)
+
+
+def task(kind: TaskKind, subject: str, *, node: str = "node-a", **changes: Any) -> NodeTask:
+    """Make the pod of a task that its kubelet has not seen yet."""
+    words = {"namespace": NAMESPACE, "name": f"edu-{kind.verb}", "uid": f"uid-{kind.verb}-{node}"}
+    words |= {"driver": DriverKey(f"{NAMESPACE}/edu"), "node": node, "subject": subject}
+    return NodeTask(kind=kind.name, **words | changes)
 
 
 def ready_snapshot(*nodes: Node, **changes: Any) -> Snapshot:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from driver_builder.api import driver_container
-from driver_builder.api.driver_spec import ConfigMapSource
+from driver_builder.api.build_settings import ConfigMapSource
 from driver_builder.builds.templates import templates
 from driver_builder.model import build
 from driver_builder.model.image_state import Absent, ImageState
-from driver_builder.nodes.actions import Action
+from driver_builder.nodes.changes import Change
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.plan.plan import plan
 from driver_builder.snapshot.snapshot import SigningCertificate, Snapshot
@@ -203,7 +203,7 @@ def settings() -> PlanSettings:
     return PlanSettings(template_versions=versions)
 
 
-def actions(seen: Snapshot, state: ImageState) -> tuple[Action, ...]:
+def actions(seen: Snapshot, state: ImageState) -> tuple[Change, ...]:
     """Plan with the same answer of the registries for every image."""
     versions = settings().template_versions
     items = [item for one in seen.drivers for item in resolve(seen, one, spec_of(one), versions).targets]

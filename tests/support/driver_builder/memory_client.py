@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from kube_api.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Client, JsonPatch, Listing, Object, WatchEvent
-from kube_api.errors import Conflict, Forbidden, Invalid, KubeApiError, NotFound, TooManyRequests
+from kube_api.errors import Conflict, Forbidden, Invalid, KubeApiError, TooManyRequests
+from kube_api.stored_objects import StoredObjects, has_label
 from kube_api.timestamps import timestamp
 from tests.support.driver_builder.factories import NOW
 
 _Value = TypeVar("_Value")
 
 
-class MemoryClient(Client):
+class MemoryClient(StoredObjects, Client):
     """An API server's objects by path. ``faults`` are raised by the next requests; ``writes`` are what was changed."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, Object] = {}
+        super().__init__()
         self.writes: list[str] = []
         self.faults: list[KubeApiError] = []
         self.forbidden: tuple[str, ...] = ()
@@ -39,37 +40,18 @@ class MemoryClient(Client):
         """Read an object."""
         self._maybe_fail(path)
         with self._lock:
-            if path not in self.objects:
-                raise NotFound(f"GET {path}: 404", status=404)
-            return copied(self.objects[path])
+            return copied(super().get(path))
 
     def list(
         self, path: str, *, label_selector: str = "", field_selector: str = "", metadata_only: bool = False
     ) -> Listing:
-        """Read a collection; a selector names one label, with or without its value, or one field."""
+        """Read a collection."""
         self._maybe_fail(path)
         with self._lock:
-            found = [
-                copied(obj)
-                for where, obj in sorted(self.objects.items())
-                if _is_in(path, where) and _is_selected(obj, label_selector) and _has_field(obj, field_selector)
-            ]
-            if metadata_only:
-                found = [{"metadata": obj["metadata"]} for obj in found]
-            return Listing(found, str(self._count))
-
-    def pages(
-        self,
-        path: str,
-        *,
-        label_selector: str = "",
-        field_selector: str = "",
-        metadata_only: bool = False,
-        limit: int = 500,
-    ) -> Iterator[Listing]:
-        """Read a collection in one page."""
-        assert limit
-        yield self.list(path, label_selector=label_selector, field_selector=field_selector, metadata_only=metadata_only)
+            found = super().list(
+                path, label_selector=label_selector, field_selector=field_selector, metadata_only=metadata_only
+            )
+            return Listing([copied(obj) for obj in found.items], str(self._count))
 
     def watch(
         self,
@@ -90,7 +72,7 @@ class MemoryClient(Client):
                 WatchEvent(event.kind, copied(event.object))
                 for version, where, event in self._log
                 if version > int(resource_version) and where == path
-                if _is_selected(event.object, label_selector)
+                if has_label(event.object, label_selector)
             ]
             bookmark = WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": str(self._count)}})
         if metadata_only:
@@ -218,26 +200,6 @@ class MemoryClient(Client):
             raise Forbidden(f"GET {reading}: 403 Forbidden", status=403)
         if self.faults:
             raise self.faults.pop(0)
-
-
-def _is_in(collection: str, path: str) -> bool:
-    """Return whether an object is in a collection; that of all namespaces names none."""
-    root, _, plural = collection.rpartition("/")
-    return path.rpartition("/")[0] == collection or (
-        "/namespaces/" not in collection and path.startswith(f"{root}/namespaces/") and path.split("/")[-2] == plural
-    )
-
-
-def _has_field(obj: Object, field_selector: str) -> bool:
-    field, _, value = field_selector.partition("=")
-    part, _, name = field.partition(".")
-    return not field or (obj.get(part) or {}).get(name) == value
-
-
-def _is_selected(obj: Object, label_selector: str) -> bool:
-    key, equals, value = label_selector.partition("=")
-    labels = obj["metadata"].get("labels") or {}
-    return not key or (labels.get(key) == value if equals else key in labels)
 
 
 def _with_kind(path: str, obj: Object) -> Object:

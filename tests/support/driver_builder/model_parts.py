@@ -6,12 +6,13 @@ from dataclasses import replace
 from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.builds.build_queue import BuildQueue, BuildStates
 from driver_builder.model.build import BuildRequest
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Absent, ImageState, Present
 from driver_builder.model.images import (
     ImageRef,
 )
 from driver_builder.model.repositories import Discovery, Repository
-from driver_builder.nodes.actions import DiscoverKernels, StartBuild
+from driver_builder.nodes.changes import DiscoverKernels, StartBuild
 from driver_builder.prebuild.discovery_queue import DiscoveryQueue, DiscoveryStates
 from driver_builder.registry.registry_access import Registries
 from driver_builder.snapshot.snapshot import FailedBuild
@@ -51,7 +52,7 @@ class ModelBuilds(BuildQueue):
         for key in reported:
             self.failed.pop(key, None)
 
-    def forget_drivers(self, is_gone: Callable[[str], bool]) -> None:
+    def forget_drivers(self, is_gone: Callable[[DriverKey], bool]) -> None:
         """Drop the failures of drivers that are gone."""
         self.failed = {key: failure for key, failure in self.failed.items() if not is_gone(failure.driver)}
 

@@ -29,7 +29,7 @@ from driver_builder.model.images import (
     OS_LABEL,
 )
 from driver_builder.model.repositories import Discovery
-from driver_builder.nodes.actions import Action, StartBuild
+from driver_builder.nodes.changes import Change, StartBuild
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.objects import manifests, plugin
 from driver_builder.plan.plan import Plan
@@ -40,12 +40,13 @@ from driver_builder.snapshot.inspector import Inspector
 from driver_builder.snapshot.node_pods import EvictionRefused
 from driver_builder.snapshot.snapshot import FailedBuild, Snapshot
 from driver_builder.targets.resolve_all import ResolveMemory
-from driver_builder.tasks import plugin_validation_pod, pull_pod, unload_pod, validation_pod
+from driver_builder.tasks import pull_pod, unload_pod, validation_pod
 from kube_api import names
 from kube_api.client import Object, Writer
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES, PODS
 from kube_api.timestamps import timestamp
 from tests.support.driver_builder.factories import NAMESPACE, NOW, SETTINGS, driver_object, node_labels
+from tests.support.driver_builder.journal import is_for
 from tests.support.driver_builder.memory_client import MemoryClient, copied
 from tests.support.driver_builder.model_parts import ModelBuilds, ModelDiscoveries, ModelRegistries, identity_of
 from tests.support.driver_builder.plans import plan_in_detail
@@ -140,7 +141,7 @@ class World:
         for pod in self.pods_on(name):
             if _is_driver_pod(pod):
                 pod["status"] = {}
-            elif validation_pod.VALIDATION_LABEL in _labels(pod) and not pod.get("status"):
+            elif validation_pod.VALIDATION.label in _labels(pod) and not pod.get("status"):
                 pod["status"] = {"phase": "Failed", "message": "the node has booted"}
         annotations = {names.BOOT_ID_ANNOTATION: boot_id}
         body = {"metadata": {"labels": {names.KERNEL_VERSION_LABEL: kernel}, "annotations": annotations}}
@@ -173,6 +174,7 @@ class World:
         verdict = {"result": result, "kernel": self.kernels[name], "bootID": self.boots[name],
                    "module": "edudrv", "message": "module edudrv is not live"}  # fmt: skip
         self.silence(name)
+        self.live.get(name, {}).pop("edudrv", None)
         for pod in filter(_is_driver_pod, self.pods_on(name)):
             (hold,) = pod["status"]["containerStatuses"]
             hold["state"] = {"terminated": {"exitCode": 1, "message": json.dumps(verdict)}}
@@ -294,7 +296,7 @@ class World:
         for driver in seen.drivers:
             assert pods_of(seen.pods, driver.key).by_node == pods_of(anew.pods, driver.key).by_node
 
-    def reconcile(self, after_each: Callable[[Action], bool] = lambda _action: False) -> Plan:
+    def reconcile(self, after_each: Callable[[Change], bool] = lambda _action: False) -> Plan:
         """Do one pass; ``after_each`` is called after every action, and True from it kills the controller."""
         decided, unwritten = Reporter(self.writer()).acknowledged(self.decide())
         assert unwritten == {}
@@ -311,11 +313,11 @@ class World:
             self.builds.forget(part.failures)
         return decided
 
-    def look(self, _action: Action) -> bool:
+    def look(self, _action: Change) -> bool:
         """Check an action that was done."""
         return False
 
-    def rounds(self, number: int, look: Callable[[Action], bool] | None = None) -> None:
+    def rounds(self, number: int, look: Callable[[Change], bool] | None = None) -> None:
         """Let so many passes and rounds follow each other."""
         for _ in range(number):
             self.reconcile(look or self.look)
@@ -451,12 +453,12 @@ class World:
         """Let each new pull pod bring its image, but for images that registries refuse to nodes."""
         for _, pod in self._objects("pods"):
             has_ended = (pod.get("status") or {}).get("phase") == "Succeeded"
-            if pull_pod.PULL_LABEL in _labels(pod) and not has_ended and pod["spec"]["nodeName"] not in self.dead:
+            if pull_pod.PULL.label in _labels(pod) and not has_ended and pod["spec"]["nodeName"] not in self.dead:
                 is_refused = pod["spec"]["nodeName"] in self.without_images
                 is_refused = is_refused or _labels(pod)[manifests.DRIVER_LABEL] in self.unpulled
                 waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
                 ended = {"terminated": {"exitCode": 0, "finishedAt": timestamp(self.now)}}
-                container = {"name": pull_pod.CONTAINER, "state": waiting if is_refused else ended}
+                container = {"name": pull_pod.PULL.container, "state": waiting if is_refused else ended}
                 container |= {} if is_refused else {"imageID": pod["spec"]["containers"][0]["image"]}
                 phase = "Pending" if is_refused else "Succeeded"
                 pod["status"] = {"phase": phase, "containerStatuses": [container]}
@@ -519,7 +521,7 @@ class World:
     def _unload(self) -> None:
         """Play each new unload pod: it takes all of its modules, or none while somebody uses them."""
         for _, pod in self._objects("pods"):
-            if pod.get("status") or unload_pod.UNLOAD_LABEL not in _labels(pod):
+            if pod.get("status") or unload_pod.UNLOAD.label not in _labels(pod):
                 continue
             if pod["spec"]["nodeName"] in self.dead:
                 continue
@@ -540,7 +542,7 @@ class World:
             pod["status"] = {
                 "phase": "Succeeded",
                 "startTime": timestamp(self.now),
-                "containerStatuses": [{"name": unload_pod.CONTAINER, "state": {"terminated": ended}}],
+                "containerStatuses": [{"name": unload_pod.UNLOAD.container, "state": {"terminated": ended}}],
             }
 
     def _validate(self) -> None:
@@ -548,8 +550,8 @@ class World:
         for _, pod in self._objects("pods"):
             node = pod["spec"]["nodeName"]
             is_new = not pod.get("status") and "deletionTimestamp" not in pod["metadata"]
-            is_of_plugin = plugin_validation_pod.PLUGIN_VALIDATION_LABEL in _labels(pod)
-            is_ours = is_of_plugin or validation_pod.VALIDATION_LABEL in _labels(pod)
+            is_of_plugin = validation_pod.PLUGIN_VALIDATION.label in _labels(pod)
+            is_ours = is_of_plugin or validation_pod.VALIDATION.label in _labels(pod)
             if not is_new or not is_ours or node in self.dead | self.validating:
                 continue
             done = self.plugin_validations if is_of_plugin else self.validations
@@ -560,7 +562,7 @@ class World:
             pod["status"] = {
                 "phase": "Failed" if fails else "Succeeded",
                 "startTime": timestamp(self.now),
-                "containerStatuses": [{"name": validation_pod.CONTAINER, "state": {"terminated": ended}}],
+                "containerStatuses": [{"name": validation_pod.VALIDATION.container, "state": {"terminated": ended}}],
             }
 
     def _plug(self) -> None:
@@ -674,23 +676,6 @@ def _labels(obj: Object) -> Mapping[str, str]:
     return labels
 
 
-def is_for(spec: Object, node: Object) -> bool:
-    """Return whether a DaemonSet wants a pod on a node, by selector and affinity."""
-    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    ) or {"nodeSelectorTerms": [{"matchExpressions": []}]}
-    labels = node["metadata"]["labels"]
-    return _matches(spec.get("nodeSelector", {}), node) and any(
-        all(
-            item["key"] not in labels
-            if item["operator"] == "DoesNotExist"
-            else (labels.get(item["key"]) in item["values"]) is (item["operator"] == "In")
-            for item in term["matchExpressions"]
-        )
-        for term in required["nodeSelectorTerms"]
-    )
-
-
 def _is_of_before(pod: Object, template: Object) -> bool:
     """Return whether a rolling update replaces a pod: of ours those of plugins."""
     if plugin.STAGE_LABEL not in _labels(pod):
@@ -703,7 +688,3 @@ def _is_of_before(pod: Object, template: Object) -> bool:
 
 def _is_driver_pod(pod: Object) -> bool:
     return manifests.TARGET_LABEL in _labels(pod)
-
-
-def _matches(selector: Mapping[str, str], node: Object) -> bool:
-    return all(node["metadata"]["labels"].get(key) == value for key, value in selector.items())

@@ -13,6 +13,7 @@ from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.plan import plan as plan_module
 from driver_builder.plan.plan import Plan
 from driver_builder.snapshot.snapshot import Snapshot
+from tests.support.driver_builder.changes import done
 from tests.support.driver_builder.factories import NAMESPACE, wanted
 
 READY_LABEL = f"driverwright.io/{NAMESPACE}.edu.ready"
@@ -20,7 +21,7 @@ READY_LABEL = f"driverwright.io/{NAMESPACE}.edu.ready"
 
 def verbs(decided: Plan) -> list[str]:
     """Name the actions of a plan in order."""
-    return [type(action).__name__ for action in decided.actions]
+    return done(decided.actions)
 
 
 def only_target(decided: Plan) -> TargetStatus:

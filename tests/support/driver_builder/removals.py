@@ -30,7 +30,7 @@ def memory(world: World, node: str = "node-0") -> loaded.Loaded | None:
 
 def unload_pods(world: World) -> list[Object]:
     """Return the unload pods."""
-    return world.client.list(PODS.path(namespace=NAMESPACE), label_selector=unload_pod.UNLOAD_LABEL).items
+    return world.client.list(PODS.path(namespace=NAMESPACE), label_selector=unload_pod.UNLOAD.label).items
 
 
 def condition(world: World) -> Object:

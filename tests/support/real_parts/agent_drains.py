@@ -3,13 +3,14 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kube_api.errors import NotFound
 from kube_api.resources import DAEMON_SETS, PODS, SERVICE_ACCOUNTS
 from testbed.kubeconfig import kubeconfig_text, token_user, write_kubeconfig
 from testbed.testbed import Testbed
+from tests.support.real_parts import host_containers
 from tests.support.real_parts.cluster_setup import FIELD_MANAGER, admin, documents, install, path_of
 from tests.support.real_parts.device_agent import NAMESPACE, SECONDS, Json, Place
 from tests.support.real_parts.nvidia_node import SHOW
@@ -131,11 +132,10 @@ class Evictable:
 
     def end(self) -> None:
         """End the containers of its pods."""
-        with closing(self._place.ground.engine.client()) as engine:
-            for pod in self._pods():
-                for status in pod["status"].get("containerStatuses") or ():
-                    if "running" in status["state"]:
-                        engine.kill(status["containerID"].removeprefix("docker://"))
+        for pod in self._pods():
+            for status in pod["status"].get("containerStatuses") or ():
+                if "running" in status["state"]:
+                    host_containers.kill(status["containerID"].rpartition("://")[2])
 
     def is_evicted(self) -> None:
         """Wait until a pod was evicted that runs."""

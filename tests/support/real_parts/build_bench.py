@@ -23,7 +23,7 @@ from driver_builder.builds.pipeline.pipeline import build_and_push
 from driver_builder.builds.pipeline.toolchain_image import keep_toolchain
 from driver_builder.model.build import BuildRequest, LogSink
 from driver_builder.model.images import ImageRef
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.registry.registry_access import Registries
 from driver_builder.snapshot.snapshot import FailedBuild
 from kube_api.resources import SECRETS

@@ -8,12 +8,13 @@ import yaml
 
 from demo.cluster import NAMESPACE
 from demo.scenario import DRIVER, EXAMPLE, Scenario
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.objects.stage_labels import Stage, stage_label
 from testbed.guest.guest import Guest
 from tests.support.real_parts import acts
 from tools import product_images
 
-KEY = f"{NAMESPACE}/{DRIVER}"
+KEY = DriverKey(f"{NAMESPACE}/{DRIVER}")
 RESOURCE = "driverwright.io/edu"
 EVERY = list(Stage)
 _WATCHED, _SEEN = "/run/watched-chain", "/run/seen-of-chain"

@@ -21,13 +21,18 @@ _STARTED = 19
 
 def main_process(container: str) -> int | None:
     """Return the PID of a container's first process; None when none of its processes is left."""
+    return next(iter(_processes(container)), None)
+
+
+def _processes(group: str) -> list[int]:
+    """Return the PIDs of what runs in the control group of a container or pod, by its id, the oldest first."""
     found = []
     for folder in _PROC.glob("[0-9]*"):
         with suppress(*_GONE):
-            if container in (folder / "cgroup").read_text():
+            if group in (folder / "cgroup").read_text():
                 stat = (folder / "stat").read_text().rpartition(")")[2].split()
                 found.append((int(stat[_STARTED]), int(folder.name)))
-    return min(found)[1] if found else None
+    return [pid for _, pid in sorted(found)]
 
 
 def kill(container: str, number: int = signal.SIGKILL) -> None:
@@ -35,6 +40,13 @@ def kill(container: str, number: int = signal.SIGKILL) -> None:
     pid = main_process(container)
     assert pid is not None, f"container {container} has no process"
     os.kill(pid, number)
+
+
+def end_pod(uid: str) -> None:
+    """End all processes of a pod (SIGKILL), those that hold its namespaces too."""
+    for pid in _processes(uid):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def in_proc(container: str, file: str) -> str:

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, redirect_stdout, suppress
+from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
 from pathlib import Path
 
 import pytest
@@ -19,13 +19,14 @@ import pytest
 from device_agent.cli.get_command import get_page
 from device_agent.cli.who_command import print_who
 from kube_api.errors import NotFound
+from kube_api.resources import PODS
 from testbed import places
 from testbed.testbed import Testbed
 from tests.nvml import build
 from tests.nvml.machine import FakeMachine
 from tests.nvml.models import A100_40
 from tests.support.programs import require_program
-from tests.support.real_parts import agent_of_test, boots, nvml_of_test
+from tests.support.real_parts import agent_of_test, boots, host_containers, nvml_of_test
 from tests.support.real_parts.cluster_setup import FIELD_MANAGER, documents, path_of
 from tests.support.real_parts.device_agent import SECONDS, Json, Place
 from tests.unit.device_agent.device_nodes.driver_texts import ACCESS, INFORMATION, PARAMS
@@ -142,9 +143,9 @@ class Node:
         ground.host_node.kill()
         for name in tuple(self._processes):
             self.end(name, signal.SIGKILL)
-        with closing(ground.engine.client()) as engine:
-            for container in engine.containers(quiet=True):
-                engine.kill(container)
+        pods = self.place.client.list(PODS.path(), field_selector=f"spec.nodeName={self.place.node}").items
+        for pod in pods:
+            host_containers.end_pod(pod["metadata"]["uid"])
         shutil.rmtree(self.folder / _DRIVER / "capabilities", ignore_errors=True)
         self.machine.boot()
         for card, minor in minors.items():

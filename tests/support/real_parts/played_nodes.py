@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from driver_builder.objects import manifests, plugin
-from driver_builder.tasks import plugin_validation_pod, pull_pod, unload_pod, validation_pod
+from driver_builder.tasks import pull_pod, unload_pod, validation_pod
 from kube_api import names
 from kube_api.client import Client
 from kube_api.errors import Conflict, KubeApiError, NotFound
@@ -206,10 +206,10 @@ class PlayedNodes(threading.Thread):
 
 
 _ONCE = {
-    unload_pod.UNLOAD_LABEL: (unload_pod.CONTAINER, json.dumps({"result": "Unloaded"})),
-    pull_pod.PULL_LABEL: (pull_pod.CONTAINER, ""),
-    validation_pod.VALIDATION_LABEL: (validation_pod.CONTAINER, ""),
-    plugin_validation_pod.PLUGIN_VALIDATION_LABEL: (validation_pod.CONTAINER, ""),
+    unload_pod.UNLOAD.label: (unload_pod.UNLOAD.container, json.dumps({"result": "Unloaded"})),
+    pull_pod.PULL.label: (pull_pod.PULL.container, ""),
+    validation_pod.VALIDATION.label: (validation_pod.VALIDATION.container, ""),
+    validation_pod.PLUGIN_VALIDATION.label: (validation_pod.VALIDATION.container, ""),
 }
 """Pods that do one thing, by their label: the container, and what it says at its end."""
 

@@ -14,7 +14,7 @@ from demo.cluster import NAMESPACE, Json
 from demo.scenario import DRIVER, Scenario
 from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.model.images import ImageRef
-from driver_builder.tasks.proof_pod import PROOF_LABEL
+from driver_builder.tasks.proof_pod import PROOF
 from kube_api import names
 from kube_api.errors import NotFound
 from kube_api.resources import DRIVER_CONTAINERS
@@ -175,7 +175,7 @@ def parameter(guest: Guest) -> str:
 
 def proofs(scenario: Scenario) -> dict[str, str]:
     """Return the nodes of the proof pods that have ended well, by the uids of these pods."""
-    pods = scenario.cluster.pods(PROOF_LABEL)
+    pods = scenario.cluster.pods(PROOF.label)
     return {
         pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in pods if pod["status"].get("phase") == "Succeeded"
     }
@@ -186,4 +186,4 @@ def assert_it_leaves_nothing(scenario: Scenario, vendors: VendorsDriver) -> None
     acts.delete_driver(scenario)
     for guest in vendors.guests:
         assert guest.run("ls /sys/module/edudrv")[0] != 0
-    assert scenario.cluster.pods(PROOF_LABEL) == []
+    assert scenario.cluster.pods(PROOF.label) == []

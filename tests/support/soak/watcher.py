@@ -104,7 +104,7 @@ class Watcher:
         self._label = label
         self.nodes = Follow(client, NODES.path(), f"pool={namespace}", _name, self._node_face)
         self.pods = Follow(client, PODS.path(namespace=namespace), manifests.TARGET_LABEL, _name, pod_face)
-        self.pulls = Follow(client, PODS.path(namespace=namespace), pull_pod.PULL_LABEL, _name, pull_face)
+        self.pulls = Follow(client, PODS.path(namespace=namespace), pull_pod.PULL.label, _name, pull_face)
         self.sets = Follow(client, DAEMON_SETS.path(namespace=namespace), manifests.TARGET_LABEL, _target, set_face)
         self.drivers = Follow(client, DRIVER_CONTAINERS.path(namespace=namespace), "", _name, driver_face)
         self._all = (self.nodes, self.pods, self.pulls, self.sets, self.drivers)
@@ -180,7 +180,7 @@ def pod_face(obj: Json) -> PodFace:
 
 def pull_face(obj: Json) -> PullFace:
     """Say what of a pull pod counts."""
-    (pull,) = (item for item in obj["spec"]["containers"] if item["name"] == pull_pod.CONTAINER)
+    (pull,) = (item for item in obj["spec"]["containers"] if item["name"] == pull_pod.PULL.container)
     states = (item.get("state") or {} for item in obj["status"].get("containerStatuses") or ())
     return PullFace(
         node=obj["spec"]["nodeName"],

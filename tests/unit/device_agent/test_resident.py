@@ -45,8 +45,8 @@ def resident_kib():
 before = resident_kib()
 from device_agent.cli import start
 start.without_tls()
-from device_agent.cli.main import _without_pathlib
-with _without_pathlib():
+from device_agent.stand_in import standing_in
+with standing_in("pathlib", Path=object):
     from device_agent import agent
 leave = agent.Agent._leave
 

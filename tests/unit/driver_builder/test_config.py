@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from driver_builder import config
-from driver_builder.api.driver_spec import BuilderKind
+from driver_builder.api.build_settings import BuilderKind
 from driver_builder.base.errors import ConfigurationError
 from driver_builder.config import Settings, settings
 from driver_builder.model.agent_drains import AgentDrains

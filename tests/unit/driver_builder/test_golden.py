@@ -14,7 +14,8 @@ import yaml
 
 from driver_builder.builds.templates.templates import Variant, render, template_versions, templates_directory
 from driver_builder.model.build import BuildRequest
-from driver_builder.nodes.actions import ApplyDaemonSet, StartBuild
+from driver_builder.nodes.changes import StartBuild
+from tests.support.driver_builder.changes import applied
 from tests.support.driver_builder.golden_cases import ABSENT, CASES, THERE, Case, actions
 
 FOLDER = Path(__file__).parents[2] / "data" / "golden"
@@ -42,7 +43,7 @@ def test_the_daemon_set_and_its_fingerprint(name: str) -> None:
     case = CASES[name]
     request = request_of(case)
     built: dict[str, Any] = {"key": request.key, "target": request.target.id} if request else {}
-    made = [item for item in actions(case.seen, THERE) if isinstance(item, ApplyDaemonSet)]
+    made = applied(actions(case.seen, THERE))
     document = {"build": built, "daemonSets": [item.manifest for item in made]}
     # By way of JSON: what two containers share is written twice, and no anchors.
     check(FOLDER / f"{name}.yaml", yaml.safe_dump(json.loads(json.dumps(document)), sort_keys=True, width=120))

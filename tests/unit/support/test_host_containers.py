@@ -49,3 +49,11 @@ def test_a_process_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
         assert process.wait() == -signal.SIGTERM
     with pytest.raises(AssertionError, match="no process"):
         host_containers.kill("gone")
+
+
+def test_a_pod_ends_with_all_its_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each gets SIGKILL."""
+    with subprocess.Popen(["sleep", "60"]) as first, subprocess.Popen(["sleep", "60"]) as second:
+        monkeypatch.setattr(host_containers, "_processes", {"uid": [first.pid, second.pid]}.get)
+        host_containers.end_pod("uid")
+        assert (first.wait(), second.wait()) == (-signal.SIGKILL, -signal.SIGKILL)

@@ -9,6 +9,7 @@ from device_agent.memory_limits.driver import (
     CgroupLimit,
     Folders,
     Read,
+    container_limits,
     divided_cards,
     kept_by_driver,
     limited_folders,
@@ -82,6 +83,13 @@ def test_a_pod_that_was_made_anew_is_found_beside_the_one_before() -> None:
 
 
 WANTED = (CgroupLimit(CARD, SYSTEMD, 10 * GIB, A),)
+
+
+def test_a_pods_limit_may_be_that_of_its_containers_and_of_nobody_elses() -> None:
+    """Where the pod's folder has it."""
+    folders = Folders(paths=[SYSTEMD, SECOND, FIRST, OTHER, f"{OTHER}/0a"])
+    assert [one.folder for one in container_limits(WANTED, folders)] == [FIRST, SECOND]
+    assert container_limits([WANTED[0]._replace(folder=FIRST)], folders) == ()
 
 
 @pytest.mark.parametrize(

@@ -305,13 +305,39 @@ def test_after_a_boot_the_layout_is_made_again_before_registration(keeps_mode: b
     assert world.state == "success"
 
 
+@pytest.mark.parametrize("boots", [True, False], ids=["a boot", "a reload of the driver"])
+def test_nobody_gets_what_another_program_left_of_the_layout(boots: bool) -> None:
+    """While who replaces a driver has the lock: of a Hopper whole GPUs would be given, and be in the way afterwards."""
+    world = a100s(2)
+    for card in world.cards:
+        card.keeps_mode = False
+    world.ask("sevens")
+    settled(world)
+    world.lock_by("driverwright/edu")
+    if boots:
+        world.boot()
+    else:
+        for card in world.cards:
+            card.boot()
+        world.round()  # the devices of before go with what NVML says now
+    for number in range(10):
+        world.round()
+        assert not world.run_pod(f"a/pod-{number}", "GPU-0")
+    assert (world.state, world.record["message"]) == ("pending", "the node is locked by driverwright/edu")
+    world.unlock("driverwright/edu")
+    settled(world)
+    assert (world.state, world.devices("1g.5gb")) == ("success", 14)
+
+
 def test_a_card_that_is_busy_is_asked_again() -> None:
-    """Something that is no pod has it open: with the lock for some minutes, then later."""
+    """Something that is no pod has it open: with the lock for some minutes, then later; also by another agent."""
     world = World(cards=[Card(0, busy=True)])
     world.ask("sevens")
-    for _ in range(30):
+    for number in range(30):
         world.round()
-    assert world.state == "pending"
+        if number == 15:
+            world.start_agent()
+    assert world.states == ["pending"]
     world.cards[0].busy = False
     settled(world, 60)
     assert world.devices("1g.5gb") == 7

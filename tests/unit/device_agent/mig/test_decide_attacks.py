@@ -105,3 +105,30 @@ def test_a_boot_is_waited_for_quietly() -> None:
     steps = [world.round(10.0) for _ in range(30)][2:]
     assert len({step.why for step in steps}) == 1
     assert not any(step.looks for step in steps)
+
+
+def test_a_boot_is_waited_for_by_who_has_not_heard_of_it() -> None:
+    """Agent and nvml have begun anew: the Node says it, and the driver is not asked again."""
+    world = World(cards=[Card(0, needs_boot=True)])
+    world.ask("sevens")
+    for _ in range(20):
+        world.round()
+    asked = len(world.changes)
+    world.start_agent()
+    world.changed = ()
+    for _ in range(20):
+        world.round()
+    assert (world.state, len(world.changes)) == ("rebooting", asked)
+
+
+def test_a_pod_that_came_between_the_last_look_and_the_hold_is_seen() -> None:
+    """Also where both are at one time of the clock."""
+    world = World(cards=[enabled(0, ("1g.5gb", 0, (1,)))])
+    world.ask("first")
+    for _ in range(2):
+        world.step()
+    assert world.run_pod("a/late", "MIG-0-1g.5gb-0-0")
+    for _ in range(5):
+        world.round()
+    assert (world.state, world.changes) == ("pending", [])
+    assert "a/late" in str(world.record["message"])

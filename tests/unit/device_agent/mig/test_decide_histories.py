@@ -37,7 +37,7 @@ class Histories(RuleBasedStateMachine):
             Card(1),
             enabled(2, ("7g.40gb", 0, (7,))),
         ]
-        self.world = World(cards=cards, settings=MigSettings(drain=True, deadline=60))
+        self.world = World(cards=cards, settings=MigSettings(drain=True, deadline=60), renumbers=False)
         self.world.labels[DEPLOY] = "true"
         self.good: dict[int, list[Key]] = {card.index: [card.key] for card in cards}
         self.pods = 0
@@ -143,6 +143,20 @@ class Histories(RuleBasedStateMachine):
         self.world.cards[card].busy = busy
         self.world.cards[card].needs_boot = needs
 
+    @rule(card=st.integers(0, 1), is_listed=st.booleans())
+    def lose(self, card: int, is_listed: bool) -> None:
+        """Have a card fall off the bus, or come back."""
+        one = self.world.cards[card]
+        if one.lost or one.gone:
+            self.come_back(one)
+        else:
+            one.lose(is_listed=is_listed)
+
+    def come_back(self, card: Card) -> None:
+        """Have a card back as from a reset."""
+        card.come_back()
+        self.good[card.index] += [(0, ()), (1, ())]
+
     @rule(seconds=st.sampled_from([5.0, 60.0, 700.0]), keeps=st.booleans())
     def boot(self, seconds: float, keeps: bool) -> None:
         """Boot the node; a Hopper loses its mode."""
@@ -172,7 +186,7 @@ class Histories(RuleBasedStateMachine):
         """A card that is neither as before nor as asked is in the record with what was there."""
         before = self.world.record["before"] if "driverwright.io/mig" in self.world.annotations else None
         known = before if isinstance(before, dict) else {}
-        wrong = [card.uuid for card in self.world.cards if not self.is_good(card)]
+        wrong = [card.uuid for card in self.world.cards if not (card.gone or self.is_good(card))]
         assert set(wrong) <= known.keys()
 
     @invariant()
@@ -193,6 +207,8 @@ class Histories(RuleBasedStateMachine):
         world.unlock(OTHER)
         for card in world.cards:
             card.fails, card.busy = [], False
+            if card.lost or card.gone:
+                self.come_back(card)
         self.settle()
         world.ask("two-balanced")
         self.settle()

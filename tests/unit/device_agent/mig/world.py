@@ -75,7 +75,8 @@ class World:
     """All of it. ``pods``: NAMESPACE/NAME -> its devices (resource, unit). ``guarded``: pods that a budget keeps.
 
     ``drains``: whether driver-builder does. ``unknown``: why podresources cannot be asked. ``crash_after``: calls to
-    NVML after which its child dies. ``conflicts``: writes that are refused.
+    NVML after which its child dies. ``conflicts``: writes that are refused. ``renumbers``: whether cards behind one
+    that is not listed move up, as NVML counts them.
     """
 
     cards: list[Card]
@@ -93,6 +94,7 @@ class World:
     boots: int = 1
     crash_after: int | None = None
     conflicts: int = 0
+    renumbers: bool = True
     states: list[str] = field(default_factory=list)
     events: list[str] = field(default_factory=list)
     changes: list[MigChange] = field(default_factory=list)
@@ -266,7 +268,9 @@ class World:
         """Return what nvml says; None while it is away."""
         if not self.nvml_is_up:
             return None
-        cards = tuple(card.state() for card in self.cards)
+        cards = tuple(card.state() for card in self.cards if not card.gone)
+        if self.renumbers:
+            cards = tuple(card._replace(index=index) for index, card in enumerate(cards))
         return State("s", self.boot_id, "l", OK, cards=cards, read_at=self.read_at, mig_changes=self.changed)
 
     def work(self) -> None:
@@ -289,6 +293,8 @@ class World:
 
     def _apply(self, change: MigChange) -> None:
         card = next(one for one in self.cards if one.uuid == change.card)
+        if card.gone or card.lost:
+            raise Refused(FAILED, "Not Found")
         if self.clock - change.at > 10:
             raise Refused(FAILED, "it is too old")
         if set(change.seen) != {(gi, name, start) for gi, (name, start, _) in card.instances.items()}:
@@ -324,6 +330,8 @@ class World:
         is_tainted = self.drain_since is not None
         is_taken = any(one == unit for _, one in self.pods.values())
         if card is None or is_taken or is_tainted or card.uuid in self.shown.cards or not self.registers:
+            return False
+        if card.lost or card.gone:
             return False
         if unit == card.uuid and card.mode == 1:
             return False

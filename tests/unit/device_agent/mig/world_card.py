@@ -24,6 +24,7 @@ class Card:
     """A card. ``needs_boot``: it switches its mode with a boot. ``fails``: the next calls that fail.
 
     ``keeps_mode``: over a boot; a Hopper does not. ``busy``: a process that is no pod's has it open.
+    ``lost``: why NVML cannot read it. ``gone``: NVML does not list it.
     """
 
     index: int
@@ -36,6 +37,7 @@ class Card:
     busy: bool = False
     fails: list[str] = field(default_factory=list)
     lost: str = ""
+    gone: bool = False
     has_table: bool = True
     ids: Iterator[int] = field(default_factory=lambda: count(1))
 
@@ -60,15 +62,15 @@ class Card:
         del self.instances[gi]
 
     def switch(self, mode: int) -> None:
-        """Switch MIG mode; refused while there are instances, or something has the card open."""
+        """Switch MIG mode; refused while there are instances. While something has the card open it stays pending."""
         if mode == self.mode == self.pending:
             return
         self._call("mode")
-        if self.busy:
-            raise Refused(IN_USE, "In use by another client")
         if self.instances:
             raise Refused(FAILED, "there are instances")
         self.pending = mode
+        if mode != self.mode and self.busy:
+            raise Refused(IN_USE, "In use by another client")
         if mode != self.mode and self.needs_boot:
             raise Refused(RESET_REQUIRED, "the mode changes with a reset")
         self.mode = mode
@@ -93,6 +95,15 @@ class Card:
         self.instances.clear()
         self.mode = self.pending = self.pending if self.keeps_mode else 0
         self.busy = False
+
+    def lose(self, *, is_listed: bool) -> None:
+        """Fall off the bus."""
+        self.lost, self.gone = "GPU is lost" if is_listed else "", not is_listed
+
+    def come_back(self) -> None:
+        """Be read again, as after a reset: without instances."""
+        self.lost, self.gone = "", False
+        self.boot()
 
     def units(self) -> dict[str, int | None]:
         """Return UUID -> gi of what can be given."""

@@ -124,3 +124,18 @@ def test_the_container_is_killed(folder: Path, library: Path) -> None:
         assert profiles(machine, 0) == BALANCED
 
     play(folder, World(cards=[]), act, has_nvml=True)
+
+
+def test_a_card_that_is_in_use_is_asked_again_and_no_boot_is_asked_for(folder: Path, library: Path) -> None:
+    """The switch of its mode is pending then, as one that wants a boot is."""
+    machine = FakeMachine(folder / "machine", A100_40, 1, changes_mig=True)
+    machine.add_process(0, 4242, 2**20)
+
+    async def act(life: Life) -> None:
+        life.world.ask("balanced")
+        await life.until(lambda: machine.mig.gpu(machine.uuid(0)).pending == 1)
+        machine.remove_process(0, 4242)
+        await life.until(lambda: life.world.state == "success")
+        assert (profiles(machine, 0), life.world.states) == (BALANCED, ["pending", "success"])
+
+    play_beside(folder, library, machine, act)

@@ -8,6 +8,7 @@ import pytest
 from device_agent.allocations.remembered import Allocations
 from device_agent.profiles.current import Current
 from device_agent.profiles.parse import parse_profile
+from device_agent.profiles.strategy import Sorted
 from device_agent.profiles.transition import Listing
 from device_agent.sources.sharing import Sharing
 from device_agent.users.asking import Users
@@ -42,7 +43,7 @@ def test_what_is_given_while_its_way_ends_stays(folder: Path) -> None:
     places = Places(socket=pods.path, plugins=str(folder / "plugins"), cgroups=str(folder / "sys/fs/cgroup"))
     users = Users(places, lambda: None, 3600.0)
     said: list[tuple[str, str]] = []
-    sharing, cards = Sharing(users, given, lambda topic, what: said.append((topic, what))), state().cards
+    sharing, cards = Sharing(users, given, lambda topic, what: said.append((topic, what))), Sorted(state().cards)
 
     async def step(current: Current) -> None:
         await users.look()
@@ -74,7 +75,7 @@ def test_what_another_plugin_gave_meanwhile_is_looked_at(folder: Path, *, is_des
     pods, given = Pods(folder), Allocations(str(folder / "state"))
     places = Places(socket=pods.path, plugins=str(folder / "plugins"), cgroups=str(folder / "sys/fs/cgroup"))
     users = Users(places, lambda: None, 3600.0)
-    sharing, cards = Sharing(users, given, lambda _topic, _what: None), state().cards
+    sharing, cards = Sharing(users, given, lambda _topic, _what: None), Sorted(state().cards)
 
     def step() -> None:
         sharing.advance(SHARES, cards, MigStrategy.NONE)

@@ -221,6 +221,24 @@ def test_a_lower_limit_of_somebody_else_stays(node: Node) -> None:
     assert node.limits()[card, FOLDER] == 4 * GIB
 
 
+def test_a_container_has_no_higher_limit_than_its_pod(node: Node) -> None:
+    """NVIDIA's toolkit sets one by the pod's environment, and the driver takes the nearest; it comes back with ours."""
+    card = node.cards[0]
+    node.cgroup(*CONTAINERS)
+    node.machine.set_limit(0, f"{node.folder}/{CONTAINERS[0]}", 30 * GIB)
+    node.ask(node.limit(10))
+    assert node.kept(node.limit(10)).refused == {}
+    assert node.limits() == {(card, FOLDER): 10 * GIB, (card, CONTAINERS[0]): 10 * GIB}
+    node.machine.set_limit(0, f"{node.folder}/{CONTAINERS[1]}", 4 * GIB)
+    refused = node.user.use(lambda use: not use.kept and bool(use.refused)).refused
+    assert refused == {card: "somebody else has set a lower limit, which stays"}
+    node.ask()
+    wait_for(lambda: node.limits()[card, CONTAINERS[0]] == 30 * GIB, "the limit of before")
+    assert node.limits() == {
+        (card, FOLDER): UNLIMITED, (card, CONTAINERS[0]): 30 * GIB, (card, CONTAINERS[1]): 4 * GIB,
+    }  # fmt: skip
+
+
 def test_a_pod_that_nobody_knows_for_a_while_keeps_its_limit(node: Node) -> None:
     """Its folder of logs is gone: it cannot be said which cgroup is its own, and what was set stays."""
     card = node.cards[0]

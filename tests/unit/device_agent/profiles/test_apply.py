@@ -12,7 +12,7 @@ from device_agent.profiles.apply import apply, shares_of_others
 from device_agent.profiles.offered import Offered
 from device_agent.profiles.parse import parse_profile
 from device_agent.profiles.profile import Naming, Profile, Shared
-from device_agent.profiles.strategy import by_strategy
+from device_agent.profiles.strategy import Sorted, by_strategy
 from device_resources.nvidia import MigStrategy
 from tests.unit.device_agent.nvidia.states import card, split, uuid
 
@@ -40,7 +40,7 @@ A100 = profile_of(
 def counts(profile: Profile, cards: tuple[CardState, ...], default: MigStrategy = MigStrategy.NONE) -> dict[str, int]:
     """Return what the kubelet would count of each resource."""
     total: Counter[str] = Counter()
-    for one in apply(profile, cards, default):
+    for one in apply(profile, Sorted(cards), default):
         total[one.resource] += one.shares
     return dict(total)
 
@@ -141,7 +141,7 @@ def test_instances(profile: Profile, default: MigStrategy, expected: dict[str, i
 def test_a_profile_that_does_not_fit_is_refused(entries: str, message: str) -> None:
     """The message names the device, and what there is."""
     with pytest.raises(ProfileRefused) as caught:
-        apply(profile_of(entries), (*MIXED_CARDS, card(3)), MigStrategy.MIXED)
+        apply(profile_of(entries), Sorted((*MIXED_CARDS, card(3))), MigStrategy.MIXED)
     assert "the profile does not fit this node: " in str(caught.value)
     assert message in str(caught.value)
 
@@ -149,7 +149,8 @@ def test_a_profile_that_does_not_fit_is_refused(entries: str, message: str) -> N
 def test_an_index_is_that_of_a_card_that_is_listed() -> None:
     """One that NVML does not list any more is remembered, with the index that it had."""
     gone = card(0, uuid="GPU-old", why="NVML does not list it any more")
-    offered = apply(profile_of("{name: gpu, replicas: 2, devices: [0], rename: a}"), (card(0), gone), MigStrategy.NONE)
+    profile = profile_of("{name: gpu, replicas: 2, devices: [0], rename: a}")
+    offered = apply(profile, Sorted((card(0), gone)), MigStrategy.NONE)
     assert offered == (Offered(resource="nvidia.com/a", unit="GPU-0", shares=2), Offered(resource=GPU, unit="GPU-old"))
 
 
@@ -205,7 +206,7 @@ def test_each_unit_is_offered_once_or_nothing_is(
 ) -> None:
     """Under one name and number of shares, and no name has whole devices beside shared ones."""
     try:
-        offered = apply(profile, cards, default)
+        offered = apply(profile, Sorted(cards), default)
     except ProfileRefused:
         return
     parts = by_strategy(cards, profile.mig_strategy or default).resources.values()
@@ -213,3 +214,12 @@ def test_each_unit_is_offered_once_or_nothing_is(
     assert len({one.unit for one in offered}) == len(offered)
     whole = {one.resource for one in offered if one.shares == 1}
     assert whole.isdisjoint(one.resource for one in offered if one.shares > 1)
+
+
+def test_cards_are_sorted_once_by_each_strategy() -> None:
+    """Whoever asks how often in one look."""
+    cards = Sorted(MIXED_CARDS)
+    assert {strategy: cards.by(strategy) for strategy in MigStrategy} == {
+        strategy: by_strategy(MIXED_CARDS, strategy) for strategy in MigStrategy
+    }
+    assert all(cards.by(strategy) is cards.by(strategy) for strategy in MigStrategy)

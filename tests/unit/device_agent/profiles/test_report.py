@@ -9,6 +9,7 @@ from device_agent.gpu_state.state import CardState
 from device_agent.profiles.apply import apply
 from device_agent.profiles.profile import Profile
 from device_agent.profiles.report import report_of, sharing_of
+from device_agent.profiles.strategy import Sorted
 from device_resources.gpu_sharing import LONGEST, MOST_RESOURCES, GpuSharing, SharedResource, parse_sharing
 from device_resources.nvidia import MigStrategy
 from tests.unit.device_agent.nvidia.states import card
@@ -57,7 +58,7 @@ def test_each_resource_is_reported(
     profile: Profile, cards: tuple[CardState, ...], resources: dict[str, SharedResource]
 ) -> None:
     """By its name before sharing renamed it."""
-    assert sharing_of(profile, cards, MigStrategy.NONE) == GpuSharing("none", resources)
+    assert sharing_of(profile, Sorted(cards), MigStrategy.NONE) == GpuSharing("none", resources)
 
 
 @pytest.mark.parametrize(
@@ -75,19 +76,19 @@ def test_each_resource_is_reported(
 )  # fmt: skip
 def test_the_strategy_for_mig_is_the_one_in_force(profile: Profile, default: MigStrategy, expected: GpuSharing) -> None:
     """And resources are those that it makes."""
-    assert sharing_of(profile, MIXED_CARDS, default) == expected
+    assert sharing_of(profile, Sorted(MIXED_CARDS), default) == expected
 
 
 @given(PROFILES, CARDS, st.sampled_from(MigStrategy))
 def test_the_worker_reads_each_report(profile: Profile, cards: tuple[CardState, ...], default: MigStrategy) -> None:
     """By its own parser; what a card is offered as, or shared from, is in it."""
     try:
-        offered = apply(profile, cards, default)
+        offered = apply(profile, Sorted(cards), default)
     except ProfileRefused:
         return
-    written = report_of(profile, cards, default)
+    written = report_of(profile, Sorted(cards), default)
     read = parse_sharing(written)
-    assert read == sharing_of(profile, cards, default)
+    assert read == sharing_of(profile, Sorted(cards), default)
     assert read.mig_strategy == (profile.mig_strategy or default)
     sources = {name: {name, *(one.becomes for one in profile.shared if one.name == name)} for name in read.resources}
     assert {one.resource for one in offered} <= {name for names in sources.values() for name in names}
@@ -102,7 +103,7 @@ def test_a_report_is_never_longer_than_the_worker_reads() -> None:
     shares = ", ".join(f"{{name: {name}, replicas: 64}}" for name in names)
     written = report_of(
         profile_of(shares, before=f"resources: {{gpus: [{patterns}]}}\n"),
-        (*cards, card(MOST_RESOURCES)),
+        Sorted((*cards, card(MOST_RESOURCES))),
         MigStrategy.SINGLE,
     )
     assert len(written) <= LONGEST

@@ -7,19 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driver_builder.api.build_settings import BuilderKind, BuildSettings, ConfigMapKey, ConfigMapSource
 from driver_builder.api.driver_spec import (
-    BuilderKind,
-    BuildSettings,
-    ConfigMapKey,
-    ConfigMapSource,
     DriverSpec,
     ModuleSettings,
     PreflightSettings,
     RegistrySettings,
     ValidationSettings,
 )
+from driver_builder.api.mapping_settings import MAX_REGEXPS
 from driver_builder.api.rollout_settings import RolloutSettings, Share
-from driver_builder.api.spec_parser import DEPRECATED, MAX_REGEXPS, deprecated, parse_spec, read_spec
+from driver_builder.api.spec_parser import DEPRECATED, deprecated, parse_spec, read_spec
 from driver_builder.base.errors import InvalidDriver
 from driver_builder.model.build import ModuleSpec, Signing
 from driver_builder.model.images import ImageRepository

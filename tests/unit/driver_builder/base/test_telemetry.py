@@ -28,7 +28,7 @@ from driver_builder.cluster.image_answers import ImageAnswers
 from driver_builder.controller.metrics import CacheCollector, StateCollector, estimated_size, fleet_state
 from driver_builder.model.image_state import Absent, Present, Unreachable
 from driver_builder.model.images import ImageRef
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.plan.plan import Plan, plan
 from driver_builder.snapshot.snapshot import Suspension
 from tests.support.driver_builder.factories import (

@@ -28,7 +28,7 @@ from driver_builder.cli.commands import build_logs_command
 from driver_builder.model.image_state import Absent
 from driver_builder.model.kernels import KernelVersion
 from driver_builder.model.setting import Group
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.objects.manifests import KERNEL_ANNOTATION
 from driver_builder.plan.plan import plan
 from driver_builder.registry.credentials import Credentials

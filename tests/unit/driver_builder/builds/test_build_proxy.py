@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from driver_builder.api.driver_spec import ConfigMapKey
+from driver_builder.api.build_settings import ConfigMapKey
 from driver_builder.base.errors import BuildFailed, TemporaryError
 from driver_builder.base.reasons import Reason
 from driver_builder.builds.build_ca import read_build_ca

@@ -18,7 +18,7 @@ from driver_builder.builds.build_queue import MAX_EARLIER, BuildQueue, BuildStat
 from driver_builder.builds.circuit_breaker import EVERYBODY, OPENS_AFTER, PROBE_SECONDS
 from driver_builder.model.build import LogSink
 from driver_builder.model.image_state import Absent
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.plan.plan import plan
 from driver_builder.snapshot.snapshot import FailedBuild
 from kube_api.errors import Forbidden

@@ -9,8 +9,9 @@ from driver_builder.archives.image_archive import MANIFEST_TYPE, canonical_json,
 from driver_builder.builds.bounded_log import unpacked
 from driver_builder.builds.log_artifacts import LOG_TYPE, LogArtifacts
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import ImageRef
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.registry.referrers import fallback_tag
 from driver_builder.registry.registry_access import Registries
 from tests.support.driver_builder.factories import target
@@ -25,7 +26,7 @@ DIGEST = sha256(MANIFEST)
 def action(host: str) -> StartBuild:
     """The build of an image at that registry."""
     request = BuildRequest(
-        recipe="debian:1", driver="team/edu", version="1", target=target(), template="debian",
+        recipe="debian:1", driver=DriverKey("team/edu"), version="1", target=target(), template="debian",
         base_image="debian:bookworm-slim", source=SourceFiles(files={}), modules=(ModuleSpec(name="edu"),),
     )  # fmt: skip
     registry = RegistrySettings(plain_http=True)

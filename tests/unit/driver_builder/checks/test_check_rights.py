@@ -2,8 +2,9 @@
 
 import pytest
 
+from driver_builder.base.check_result import Status
 from driver_builder.checks.check_rights import Right, Scope, check_drain, check_rights, rights
-from driver_builder.checks.finding import Unread, Verdict
+from driver_builder.checks.finding import Unread
 from driver_builder.cli.examination import manifests
 
 ROLES = manifests.roles()
@@ -74,31 +75,31 @@ def test_missing_permissions_are_named_place_by_place() -> None:
     missing = {": patch nodes", "a: get secrets", "a: patch daemonsets.apps"}
     answers = {right: f"{right.namespace}: {right}" not in missing for right in needed}
     cluster, namespace = check_rights(answers, "service account a/b")
-    assert cluster.found == "service account a/b may not, on the whole cluster: patch nodes"
-    assert namespace.found == "service account a/b may not, in namespace a: patch daemonsets.apps, get secrets"
-    assert {finding.verdict for finding in (cluster, namespace)} == {Verdict.FAILED}
+    assert cluster.message == "service account a/b may not, on the whole cluster: patch nodes"
+    assert namespace.message == "service account a/b may not, in namespace a: patch daemonsets.apps, get secrets"
+    assert {finding.status for finding in (cluster, namespace)} == {Status.FAILED}
     assert "deploy/driver-builder/rbac.yaml" in namespace.remedy
 
 
 def test_a_whole_role_that_is_missing_is_not_a_page() -> None:
     """The first ones are named, the others counted."""
     (finding,) = check_rights({right: right.namespace != "b" for right in rights(ROLES, SCOPE)}, "x")
-    assert ", and " in finding.found
-    assert len(finding.found) < 600
+    assert ", and " in finding.message
+    assert len(finding.message) < 600
 
 
 def test_permissions_that_cannot_be_asked_about_are_unknown() -> None:
     """They are not missing."""
     why = Unread(message="403", is_forbidden=True)
     (finding,) = check_rights(dict.fromkeys(rights(ROLES, SCOPE), why), "x")
-    assert (finding.verdict, "could not be asked about: 403" in finding.found) == (Verdict.UNKNOWN, True)
+    assert (finding.status, "could not be asked about: 403" in finding.message) == (Status.UNKNOWN, True)
 
 
 def test_all_permissions_are_one_line() -> None:
     """With their number."""
     needed = rights(ROLES, SCOPE)
     (finding,) = check_rights(dict.fromkeys(needed, True), "x")
-    assert finding.found == f"x has all {len(needed)} permissions of deploy/driver-builder/rbac.yaml"
+    assert finding.message == f"x has all {len(needed)} permissions of deploy/driver-builder/rbac.yaml"
 
 
 DRAIN = rights(manifests.drain_roles(), SCOPE)
@@ -114,20 +115,20 @@ def test_the_rights_to_drain_are_those_of_their_manifest() -> None:
 @pytest.mark.parametrize(
     ("answer", "verdict", "found", "remedy"),
     [
-        pytest.param(True, Verdict.OK, "x may drain nodes, as rollout.drain of a/edu asks", "", id="granted"),
-        pytest.param(False, Verdict.WARNING, "x may not, in all namespaces: list pods, create pods/eviction,"
+        pytest.param(True, Status.OK, "x may drain nodes, as rollout.drain of a/edu asks", "", id="granted"),
+        pytest.param(False, Status.WARNING, "x may not, in all namespaces: list pods, create pods/eviction,"
                      " get resourceclaims.resource.k8s.io; rollout.drain of a/edu drains nothing",
                      "kubectl apply -f deploy/driver-builder/drain.yaml", id="missing"),
-        pytest.param(Unread(message="403"), Verdict.UNKNOWN, "could not be asked: 403", "administrator", id="unknown"),
+        pytest.param(Unread(message="403"), Status.UNKNOWN, "could not be asked: 403", "administrator", id="unknown"),
     ],
 )  # fmt: skip
-def test_the_rights_to_drain_stop_no_driver(answer: bool | Unread, verdict: Verdict, found: str, remedy: str) -> None:
+def test_the_rights_to_drain_stop_no_driver(answer: bool | Unread, verdict: Status, found: str, remedy: str) -> None:
     """Drivers are replaced without a drain; the command that grants them is named."""
     finding = check_drain(dict.fromkeys(DRAIN, answer), "x", ["a/edu"])
-    assert (finding.verdict, found in finding.found, remedy in finding.remedy) == (verdict, True, True)
+    assert (finding.status, found in finding.message, remedy in finding.remedy) == (verdict, True, True)
 
 
 def test_without_the_right_to_claims_the_rest_is_drained() -> None:
     """As after an upgrade whose manifest nobody has applied yet."""
     finding = check_drain({right: not right.is_for_claims for right in DRAIN}, "x", ["a/edu"])
-    assert finding.found.endswith(": get resourceclaims.resource.k8s.io; draDrivers see no pods")
+    assert finding.message.endswith(": get resourceclaims.resource.k8s.io; draDrivers see no pods")

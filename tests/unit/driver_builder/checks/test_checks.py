@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from driver_builder.base.check_result import CheckResult, Status, has_failed, summary
 from driver_builder.checks import (
     check_builders,
     check_controller,
@@ -18,7 +19,7 @@ from driver_builder.checks import (
 from driver_builder.checks.check_builders import Engine, JobSetup
 from driver_builder.checks.check_registries import Answer
 from driver_builder.checks.deployed import command_of
-from driver_builder.checks.finding import Finding, Unread, Verdict, has_failed, summary
+from driver_builder.checks.finding import Unread
 from driver_builder.cli.examination import manifests
 from driver_builder.model.image_state import Absent, Invalid, Unauthorized, Unreachable
 from driver_builder.snapshot.inventory import Node, read_node
@@ -29,15 +30,15 @@ from tests.support.driver_builder.installation import pod
 Json = dict[str, Any]
 Change = Callable[[Json], object]
 
-OK, WARNING, FAILED, UNKNOWN = Verdict.OK, Verdict.WARNING, Verdict.FAILED, Verdict.UNKNOWN
+OK, WARNING, FAILED, UNKNOWN = Status.OK, Status.WARNING, Status.FAILED, Status.UNKNOWN
 FORBIDDEN = Unread(message="GET /x: 403 Forbidden", is_forbidden=True)
 SHIPPED = {resource: manifests.definition(resource) for resource in (DRIVER_CONTAINERS, NODE_FEATURE_RULES)}
 
 
-def verdicts(*findings: Finding) -> list[Verdict]:
+def verdicts(*findings: CheckResult) -> list[Status]:
     """Return what findings say, and make sure that whatever is wrong has a remedy."""
-    assert all(finding.remedy for finding in findings if finding.verdict in (WARNING, FAILED))
-    return [finding.verdict for finding in findings]
+    assert all(finding.remedy for finding in findings if finding.status in (WARNING, FAILED))
+    return [finding.status for finding in findings]
 
 
 # ---------------------------------------------------------------- the API server
@@ -52,11 +53,11 @@ def verdicts(*findings: Finding) -> list[Verdict]:
         pytest.param("x", WARNING, "cannot be read", id="no number"),
     ],
 )
-def test_a_version_says_what_it_lacks(minor: str, verdict: Verdict, words: str) -> None:
+def test_a_version_says_what_it_lacks(minor: str, verdict: Status, words: str) -> None:
     """Features of this program that need a newer server are named."""
     finding = check_server.check_version({"major": "1", "minor": minor, "gitVersion": f"v1.{minor}"})
     assert verdicts(finding) == [verdict]
-    assert words in finding.found
+    assert words in finding.message
 
 
 @pytest.mark.parametrize(
@@ -69,11 +70,11 @@ def test_a_version_says_what_it_lacks(minor: str, verdict: Verdict, words: str) 
         pytest.param("yesterday", UNKNOWN, "does not send", id="not a date"),
     ],
 )
-def test_clocks_are_compared(date: str, verdict: Verdict, words: str) -> None:
+def test_clocks_are_compared(date: str, verdict: Status, words: str) -> None:
     """By the header of a response."""
     finding = check_server.check_clock(date, NOW)
     assert verdicts(finding) == [verdict]
-    assert words in finding.found
+    assert words in finding.message
 
 
 @pytest.mark.parametrize(
@@ -88,11 +89,11 @@ def test_clocks_are_compared(date: str, verdict: Verdict, words: str) -> None:
         pytest.param(FORBIDDEN, UNKNOWN, "no permission", id="not readable"),
     ],
 )
-def test_a_namespace_has_to_take_driver_pods(found: Any, verdict: Verdict, words: str) -> None:
+def test_a_namespace_has_to_take_driver_pods(found: Any, verdict: Status, words: str) -> None:
     """It exists, stays, and allows privileged pods."""
     (finding,) = check_server.check_namespaces({"a": found})
     assert verdicts(finding) == [verdict]
-    assert words in finding.found
+    assert words in finding.message
 
 
 # ---------------------------------------------------------------- definitions
@@ -111,7 +112,7 @@ def spec_of(version: Json) -> Json:
     return fields
 
 
-def judged(found: Json | Unread | None, minor: int = 31) -> Finding:
+def judged(found: Json | Unread | None, minor: int = 31) -> CheckResult:
     """Compare a definition with the one that is shipped."""
     return check_definitions.check_own(DRIVER_CONTAINERS, found, SHIPPED[DRIVER_CONTAINERS], minor)
 
@@ -128,11 +129,11 @@ def judged(found: Json | Unread | None, minor: int = 31) -> Finding:
         pytest.param(lambda it: it.update(name="v1"), FAILED, "does not serve v1alpha1, only v1", id="another version"),
     ],
 )
-def test_a_definition_is_compared_with_the_shipped_one(change: Change, verdict: Verdict, words: str) -> None:
+def test_a_definition_is_compared_with_the_shipped_one(change: Change, verdict: Status, words: str) -> None:
     """Fields that the API server would drop stop drivers; what is newer or limits otherwise is a warning."""
     finding = judged(definition(change))
     assert verdicts(finding) == [verdict]
-    assert words in finding.found
+    assert words in finding.message
 
 
 def test_a_definition_that_is_missing_is_installed_by_kubectl() -> None:
@@ -143,7 +144,7 @@ def test_a_definition_that_is_missing_is_installed_by_kubectl() -> None:
 
 
 @pytest.mark.parametrize(("minor", "verdict"), [(20, OK), (31, WARNING)])
-def test_rules_that_an_old_server_drops_are_not_missing(minor: int, verdict: Verdict) -> None:
+def test_rules_that_an_old_server_drops_are_not_missing(minor: int, verdict: Status) -> None:
     """From 1.25 on they are."""
 
     def change(version: Json) -> None:
@@ -156,7 +157,7 @@ def test_rules_that_an_old_server_drops_are_not_missing(minor: int, verdict: Ver
 def test_a_definition_that_is_not_accepted_fails() -> None:
     """Such as one whose names another one has."""
     taken = {"conditions": [{"type": "NamesAccepted", "status": "False", "message": "dc is in use"}]}
-    assert "is not NamesAccepted: dc is in use" in judged({**definition(), "status": taken}).found
+    assert "is not NamesAccepted: dc is in use" in judged({**definition(), "status": taken}).message
 
 
 def test_a_definition_of_other_projects_only_has_to_be_served() -> None:
@@ -169,7 +170,7 @@ def test_a_definition_of_other_projects_only_has_to_be_served() -> None:
         for found in (shipped, other, None, FORBIDDEN)
     ]
     assert verdicts(*findings) == [OK, OK, WARNING, UNKNOWN]
-    assert findings[2].found == "nodefeaturerules.nfd.k8s-sigs.io is not installed: no rules are read"
+    assert findings[2].message == "nodefeaturerules.nfd.k8s-sigs.io is not installed: no rules are read"
     assert findings[2].remedy == "kubectl apply -f deploy/crds/nodefeaturerules.yaml, or run --no-rules"
 
 
@@ -208,11 +209,11 @@ PENDING = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"
         pytest.param(deployment(available=0), FORBIDDEN, FAILED, "no pod is ready", id="pods are not readable"),
     ],
 )  # fmt: skip
-def test_a_controller_that_does_not_run_says_why(found: Any, pods: Any, verdict: Verdict, words: str) -> None:
+def test_a_controller_that_does_not_run_says_why(found: Any, pods: Any, verdict: Status, words: str) -> None:
     """In the words of scheduler and kubelet."""
     (finding,) = check_controller.check_deployment(found, pods, namespaces=[NAMESPACE])
     assert verdicts(finding) == [verdict]
-    assert words in finding.found
+    assert words in finding.message
 
 
 def test_a_controller_without_the_image_of_the_loader_fails() -> None:
@@ -231,7 +232,7 @@ def test_a_controller_without_the_image_of_the_loader_fails() -> None:
         pytest.param([], "r.io/x:latest@sha256:0", UNKNOWN, id="a tag that says nothing"),
     ],
 )
-def test_versions_are_compared(running: list[str], image: str, verdict: Verdict) -> None:
+def test_versions_are_compared(running: list[str], image: str, verdict: Status) -> None:
     """What a pod says itself counts before its tag."""
     assert verdicts(check_controller.check_version("controller", "1.0", running, image)) == [verdict]
 
@@ -253,11 +254,11 @@ def test_versions_are_compared(running: list[str], image: str, verdict: Verdict)
         pytest.param(FORBIDDEN, UNKNOWN, "no permission", id="not readable"),
     ],
 )  # fmt: skip
-def test_a_lease_says_whether_a_controller_acts(lease: Any, verdict: Verdict, words: str) -> None:
+def test_a_lease_says_whether_a_controller_acts(lease: Any, verdict: Status, words: str) -> None:
     """Who holds it, and how old its renewal is."""
     finding = check_controller.check_lease(lease, NOW, name="a/driver-builder")
     assert verdicts(finding) == [verdict]
-    assert words in finding.found
+    assert words in finding.message
 
 
 def test_the_deployment_says_how_the_controller_is_set_up() -> None:
@@ -279,13 +280,13 @@ def test_the_deployment_says_how_the_controller_is_set_up() -> None:
         pytest.param({}, FAILED, "selects no node", id="none"),
     ],
 )
-def test_workers_are_counted(status: Json, verdict: Verdict, words: str) -> None:
+def test_workers_are_counted(status: Json, verdict: Status, words: str) -> None:
     """Those that are not ready are named with their node and why."""
     unready = pod("nfd-worker", conditions=[], containerStatuses=WAITING)
     (finding,) = check_workers.check_workers({"status": status}, [unready, pod("nfd-worker")], namespace="a")
     assert verdicts(finding) == [verdict]
-    assert words in finding.found
-    assert ("not on node-a: ImagePullBackOff: no such image" in finding.found) is (verdict is WARNING)
+    assert words in finding.message
+    assert ("not on node-a: ImagePullBackOff: no such image" in finding.message) is (verdict is WARNING)
 
 
 def test_workers_may_be_those_of_another_project() -> None:
@@ -310,11 +311,11 @@ def test_workers_may_be_those_of_another_project() -> None:
         pytest.param(FORBIDDEN, UNKNOWN, "no permission", id="not readable"),
     ],
 )
-def test_nodes_without_the_labels_of_a_target_are_named(nodes: Any, verdict: Verdict, words: str) -> None:
+def test_nodes_without_the_labels_of_a_target_are_named(nodes: Any, verdict: Status, words: str) -> None:
     """It fails where a driver waits for them."""
     (finding,) = check_workers.check_labels(nodes, [driver()], namespace="a")
     assert verdicts(finding) == [verdict]
-    assert words in finding.found
+    assert words in finding.message
 
 
 # ---------------------------------------------------------------- registries
@@ -334,13 +335,13 @@ def test_nodes_without_the_labels_of_a_target_are_named(nodes: Any, verdict: Ver
         pytest.param(Answer(state=Invalid(message="not a registry")), FAILED, "not a registry", id="not a registry"),
     ],
 )
-def test_a_registry_is_judged_by_its_answers(answer: Answer, verdict: Verdict, words: str) -> None:
+def test_a_registry_is_judged_by_its_answers(answer: Answer, verdict: Status, words: str) -> None:
     """The repository and its drivers are named; what was not tried is said."""
     ((place, drivers),) = check_registries.places([driver(), driver("other")]).items()
     finding = check_registries.check_registry(place, drivers, answer)
     assert verdicts(finding) == [verdict]
-    assert finding.found.startswith("registry.example.com:5000/drivers/edu (driverwright/edu, driverwright/other): ")
-    assert words in finding.found
+    assert finding.message.startswith("registry.example.com:5000/drivers/edu (driverwright/edu, driverwright/other): ")
+    assert words in finding.message
 
 
 def test_drivers_with_settings_of_their_own_are_asked_for_apart() -> None:
@@ -354,7 +355,7 @@ def test_drivers_with_settings_of_their_own_are_asked_for_apart() -> None:
 
 
 @pytest.mark.parametrize(("count", "expected"), [(0, [UNKNOWN]), (1, []), (51, [WARNING])])
-def test_registries_that_are_not_checked_are_counted(count: int, expected: list[Verdict]) -> None:
+def test_registries_that_are_not_checked_are_counted(count: int, expected: list[Status]) -> None:
     """None at all, and too many."""
     assert verdicts(*check_registries.check_no_places(count)) == expected
 
@@ -371,11 +372,11 @@ def test_registries_that_are_not_checked_are_counted(count: int, expected: list[
         pytest.param(Unread(message="no such socket"), FAILED, "no such socket", id="no answer"),
     ],
 )
-def test_an_engine_is_judged_by_what_it_says(found: Any, verdict: Verdict, words: str) -> None:
+def test_an_engine_is_judged_by_what_it_says(found: Any, verdict: Status, words: str) -> None:
     """Version, and disk where it is known."""
     finding = check_builders.check_engine("unix:///x", found)
     assert verdicts(finding) == [verdict]
-    assert words in finding.found
+    assert words in finding.message
 
 
 JOBS = JobSetup(image="r.io/buildah:1", hand_over_image="r.io/driver-builder:1", accounts={"a": {}})
@@ -403,11 +404,11 @@ def worker(name: str = "n", **spec: Any) -> Node:
         pytest.param({}, FORBIDDEN, UNKNOWN, "no permission", id="nodes are not readable"),
     ],
 )  # fmt: skip
-def test_jobs_need_images_an_account_and_nodes(setup: Json, nodes: Any, verdict: Verdict, words: str) -> None:
+def test_jobs_need_images_an_account_and_nodes(setup: Json, nodes: Any, verdict: Status, words: str) -> None:
     """For each architecture of the cluster."""
     (finding,) = check_builders.check_jobs(dataclasses.replace(JOBS, **setup), nodes)
     assert verdicts(finding) == [verdict]
-    assert words in finding.found
+    assert words in finding.message
 
 
 def test_findings_are_counted_by_their_verdicts() -> None:

@@ -12,13 +12,16 @@ from hypothesis import strategies as st
 from driver_builder.api import status
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.status import TargetStatus
+from driver_builder.base.check_result import Status
 from driver_builder.base.reasons import REASONS, Reason, TargetState, remedy_of
 from driver_builder.checks.explain import explain
-from driver_builder.checks.explanation import CHECKS, Explanation, Verdict
+from driver_builder.checks.explanation import CHECKS, Explanation
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Absent, Invalid, Unauthorized, Unreachable
 from driver_builder.objects import validated
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.load_report import LoadReport
-from driver_builder.objects.yielding import OUTSIDE, Yielding, label_of, render_yielding
+from driver_builder.objects.yielding import OUTSIDE, Yielding, render_yielding
 from driver_builder.plan.plan import plan
 from driver_builder.rollout.draining import Draining, render_draining
 from driver_builder.rollout.retries import next_try
@@ -26,7 +29,7 @@ from driver_builder.snapshot.inventory import Taint
 from driver_builder.snapshot.snapshot import FailedBuild, Snapshot, SourceMissing, Suspension
 from driver_builder.tasks import validation_pod
 from driver_builder.tasks.proof_pod import Program
-from driver_builder.tasks.pull_pod import PullPod
+from driver_builder.tasks.pull_pod import PULL
 from kube_api import names
 from kube_api.node_lock import render_lock
 from kube_api.timestamps import timestamp
@@ -47,6 +50,7 @@ from tests.support.driver_builder.factories import (
     ready_snapshot,
     snapshot,
     spec_of,
+    task,
     wanted,
     with_images,
 )
@@ -63,7 +67,8 @@ def explained(seen: Snapshot, container: DriverContainer | None = None) -> Expla
 def yielding(seen: Snapshot) -> Snapshot:
     """Let the driver yield to another one on the node: its pod has left."""
     (first, *others) = seen.nodes
-    record = {names.YIELDING_ANNOTATION: render_yielding(Yielding(first="apps/ofed", drivers=(seen.drivers[0].key,)))}
+    yielding = Yielding(first=DriverKey("apps/ofed"), drivers=(seen.drivers[0].key,))
+    record = {names.YIELDING_ANNOTATION: render_yielding(yielding)}
     first = replace(first, annotations={**first.annotations, **record})
     return replace(seen, nodes=(first, *others), pods=())
 
@@ -71,7 +76,7 @@ def yielding(seen: Snapshot) -> Snapshot:
 def kept_out(seen: Snapshot) -> Snapshot:
     """Let the node have returned to the selector."""
     (first, *others) = seen.nodes
-    first = replace(first, labels={**first.labels, label_of(seen.drivers[0].key): OUTSIDE})
+    first = replace(first, labels={**first.labels, driver_keys(seen.drivers[0].key).yields: OUTSIDE})
     return replace(seen, nodes=(first, *others), pods=())
 
 
@@ -130,9 +135,7 @@ def undrained(failed: str = "pod apps/web stays", **changes: Any) -> Snapshot:
 
 def ahead(message: str = "") -> Snapshot:
     """Make a snapshot in which the next image is brought to the node."""
-    pull = PullPod(namespace=NAMESPACE, name="edu-pull", uid="p", driver=f"{NAMESPACE}/edu", node="node-a", image="i",
-                   message=message)  # fmt: skip
-    return replace(with_pod(fingerprint=OLD), pull_pods=(pull,))
+    return replace(with_pod(fingerprint=OLD), tasks=(task(PULL, "i", message=message),))
 
 
 def not_loaded(result: str, message: str = "", program: Program | None = None) -> Snapshot:
@@ -310,23 +313,23 @@ def test_the_first_broken_link_is_named_with_what_to_do(
     said = explained(make())
     first = said.first_broken
     assert first is not None
-    assert (first.name, first.verdict.value) == (check, verdict)
-    assert words in first.sentence
-    assert next_step in first.next_step
+    assert (first.check, first.status.word("broken")) == (check, verdict)
+    assert words in first.message
+    assert next_step in first.remedy
     assert not said.is_ready
     assert words in said.sentence
     number = CHECKS.index(check)
-    assert {step.verdict for step in said.steps[number + 1 :]} <= {Verdict.UNKNOWN, Verdict.OK}
-    assert {step.verdict for step in said.steps[:number]} <= {Verdict.OK}
+    assert {step.status for step in said.steps[number + 1 :]} <= {Status.UNKNOWN, Status.OK}
+    assert {step.status for step in said.steps[:number]} <= {Status.OK}
 
 
 def test_a_ready_node_is_said_to_be_ready() -> None:
     """Every check holds, and the label for workloads is shown."""
     said = explained(ready_snapshot())
-    assert [step.verdict for step in said.steps] == [Verdict.OK] * len(CHECKS)
-    assert [step.name for step in said.steps] == [*CHECKS]
+    assert [step.status for step in said.steps] == [Status.OK] * len(CHECKS)
+    assert [step.check for step in said.steps] == [*CHECKS]
     assert (said.is_ready, said.sentence, said.serving, said.selected) == (True, "ready", "1.0.0", True)
-    assert READY_LABEL in said.steps[-1].next_step
+    assert READY_LABEL in said.steps[-1].remedy
 
 
 @pytest.mark.parametrize(
@@ -345,35 +348,35 @@ def test_a_ready_node_is_said_to_be_ready() -> None:
 def test_what_holds_is_said_too(changes: dict[str, Any], words: str) -> None:
     """A check that holds says why."""
     said = explained(with_images(snapshot(drivers=(driver(spec_changes=changes),))))
-    assert any(words in step.sentence and step.verdict is Verdict.OK for step in said.steps)
+    assert any(words in step.message and step.status is Status.OK for step in said.steps)
 
 
 def test_a_registry_without_answer_does_not_make_a_working_node_unready() -> None:
     """Not known is not broken: the node's own facts stand."""
     said = explained(with_images(ready_snapshot(), Unreachable(message="timeout")))
     assert said.is_ready
-    assert [step.name for step in said.steps if step.verdict is Verdict.UNKNOWN] == ["build"]
+    assert [step.check for step in said.steps if step.status is Status.UNKNOWN] == ["build"]
 
 
 def test_a_registry_without_answer_and_nothing_else_is_waited_for() -> None:
     """Without an image nothing is rolled out."""
     said = explained(with_images(snapshot(), Unreachable(message="timeout")))
     assert said.first_broken is not None
-    assert said.first_broken.name == "rollout"
+    assert said.first_broken.check == "rollout"
 
 
 def test_a_paused_driver_that_works_is_ready() -> None:
     """A pause is reported, and breaks nothing that is there."""
     said = explained(with_driver(paused=True))
     assert said.is_ready
-    assert "paused" in said.steps[0].sentence
+    assert "paused" in said.steps[0].message
 
 
 def test_a_pause_does_not_hide_what_a_person_has_to_fix() -> None:
     """The pause is not why a node is not selected."""
     said = explained(replace(snapshot(node(labels={"pool": "web"})), drivers=(driver(paused=True),)))
     assert said.first_broken is not None
-    assert said.first_broken.name == "selector"
+    assert said.first_broken.check == "selector"
 
 
 def test_what_works_meanwhile_is_reported() -> None:
@@ -418,7 +421,7 @@ def test_a_failed_build_says_when_its_own_target_is_tried_again() -> None:
     assert first is not None
     assert due is not None
     assert due - NOW > 60
-    assert f"the next try is at {timestamp(due)}, in {due - NOW:.0f} s" in first.next_step
+    assert f"the next try is at {timestamp(due)}, in {due - NOW:.0f} s" in first.remedy
 
 
 def test_a_failed_build_of_a_paused_driver_is_not_tried_again() -> None:
@@ -426,7 +429,7 @@ def test_a_failed_build_of_a_paused_driver_is_not_tried_again() -> None:
     mine = failed_before(snapshot(), KERNEL, failures=1, seconds_ago=1)
     first = explained(with_targets(mine, seen=snapshot(), paused=True)).first_broken
     assert first is not None
-    assert "no build is tried while the DriverContainer is paused" in first.next_step
+    assert "no build is tried while the DriverContainer is paused" in first.remedy
 
 
 def test_a_failed_build_says_that_builds_are_suspended() -> None:
@@ -436,8 +439,8 @@ def test_a_failed_build_says_that_builds_are_suspended() -> None:
     held = replace(mine, target="b", kernel=OTHER_KERNEL, state=TargetState.BLOCKED, reason=Reason.BUILDS_SUSPENDED)
     first = explained(with_targets(mine, held, seen=two)).first_broken
     assert first is not None
-    assert "builds of the driver are suspended: one build is retried every minute" in first.next_step
-    assert "the next try is at" not in first.next_step
+    assert "builds of the driver are suspended: one build is retried every minute" in first.remedy
+    assert "the next try is at" not in first.remedy
 
 
 def test_a_suspended_build_says_how_builds_go_on() -> None:
@@ -445,15 +448,15 @@ def test_a_suspended_build_says_how_builds_go_on() -> None:
     seen = replace(with_images(snapshot(), Absent()), suspended={"": Suspension(why="since noon", probe_at=NOW + 30)})
     first = explained(seen).first_broken
     assert first is not None
-    assert first.sentence == "no build is started: since noon"
-    assert first.next_step == remedy_of(Reason.BUILDS_SUSPENDED)
+    assert first.message == "no build is started: since noon"
+    assert first.remedy == remedy_of(Reason.BUILDS_SUSPENDED)
 
 
 def test_a_driver_that_is_not_for_the_kernel_is_not_tried_again() -> None:
     """Until another version is another key."""
     first = explained(failing("NotApplicable", "not for 6.1")).first_broken
     assert first is not None
-    assert first.next_step.endswith("no build is tried until the spec changes")
+    assert first.remedy.endswith("no build is tried until the spec changes")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
@@ -461,7 +464,7 @@ def test_no_remedy_is_said_twice(case: tuple[str, Callable[[], Snapshot], str, s
     """The message says what is wrong, the next step what to do."""
     first = explained(case[1]()).first_broken
     assert first is not None
-    said = f"{first.sentence}; {first.next_step}"
+    said = f"{first.message}; {first.remedy}"
     assert all(said.count(meaning.remedy) <= 1 for meaning in REASONS.values() if meaning.remedy)
 
 

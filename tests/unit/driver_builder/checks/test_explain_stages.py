@@ -30,7 +30,7 @@ def explained(seen: Snapshot) -> Explanation:
 def test_every_stage_has_a_check() -> None:
     """A node where all hold is ready."""
     found = explained(settled(stages=CHAIN).observe())
-    assert [step.name for step in found.steps] == [*CHECKS, "run", "plugin", "plgok"]
+    assert [step.check for step in found.steps] == [*CHECKS, "run", "plugin", "plgok"]
     assert found.sentence == "ready"
 
 
@@ -45,14 +45,14 @@ def test_a_resource_that_another_driver_keeps_is_named() -> None:
     found = explain(seen, seen.nodes[0], other, WITH_AGENT)
     words = "drivers driverwright/other and driverwright/edu both offer example.com/edu; driverwright/edu keeps it"
     assert found.first_broken is not None
-    assert (found.first_broken.name, found.first_broken.sentence) == ("run", words)
-    assert "Name different resources" in found.first_broken.next_step
+    assert (found.first_broken.check, found.first_broken.message) == ("run", words)
+    assert "Name different resources" in found.first_broken.remedy
 
 
 def test_a_driver_without_stages_has_no_more_checks() -> None:
     """And one with labels alone has one."""
-    assert [step.name for step in explained(settled().observe()).steps] == list(CHECKS)
-    assert [step.name for step in explained(settled(stages={}).observe()).steps] == [*CHECKS, "run"]
+    assert [step.check for step in explained(settled().observe()).steps] == list(CHECKS)
+    assert [step.check for step in explained(settled(stages={}).observe()).steps] == [*CHECKS, "run"]
 
 
 def _without_device(world: Watched) -> None:
@@ -82,7 +82,7 @@ def test_the_first_stage_that_is_not_reached_is_named(happens: Any, name: str, w
         world.now += 60
     found = explained(world.observe()).first_broken
     assert found is not None
-    assert (found.name, words in found.sentence, step in found.next_step) == (name, True, True), found
+    assert (found.check, words in found.message, step in found.remedy) == (name, True, True), found
 
 
 def test_what_a_dra_driver_lacks_is_named() -> None:
@@ -94,8 +94,8 @@ def test_what_a_dra_driver_lacks_is_named() -> None:
     world.settle()
     found = explained(world.observe())
     assert found.sentence == "ready"
-    assert "a ResourceSlice has its devices" in found.steps[-1].sentence
+    assert "a ResourceSlice has its devices" in found.steps[-1].message
     world.client.forbidden = ("resourceslices",)
     found = explained(world.observe())
-    assert "ResourceSlices may not be read" in found.steps[-1].sentence
-    assert "deploy/driver-builder/dra.yaml" in found.steps[-1].next_step
+    assert "ResourceSlices may not be read" in found.steps[-1].message
+    assert "deploy/driver-builder/dra.yaml" in found.steps[-1].remedy

@@ -9,10 +9,11 @@ import pytest
 from driver_builder.api import status
 from driver_builder.api.status import Trouble
 from driver_builder.api.unloading import Unloading, condition
+from driver_builder.base.check_result import Status
 from driver_builder.base.reasons import Reason
 from driver_builder.checks import explain as checks
 from driver_builder.checks.explain import explain
-from driver_builder.checks.explanation import Explanation, Verdict
+from driver_builder.checks.explanation import Explanation
 from driver_builder.model.image_state import Absent
 from driver_builder.plan import plan as plan_module
 from driver_builder.snapshot.snapshot import FailedBuild, Snapshot
@@ -83,10 +84,10 @@ def test_a_driver_in_trouble_is_said_to_be(
     """Before every other check: nothing is decided for it."""
     first = explained(make()).first_broken
     assert first is not None
-    assert (first.name, first.verdict) == ("driver", Verdict.BROKEN)
-    assert f"Degraded: {reason}: " in first.sentence
-    assert message in first.sentence
-    assert remedy in first.next_step
+    assert (first.check, first.status) == ("driver", Status.FAILED)
+    assert f"Degraded: {reason}: " in first.message
+    assert message in first.message
+    assert remedy in first.remedy
 
 
 @pytest.mark.parametrize("module", [plan_module, checks], ids=["in the plan", "before the plan"])
@@ -100,8 +101,8 @@ def test_a_bug_in_explaining_is_a_trouble_of_its_driver(module: Any, monkeypatch
     monkeypatch.setattr(module, {plan_module: "plan_target", checks: "stock_of"}[module], fail)
     said = explained(seen)
     assert said.first_broken is not None
-    assert "Degraded: InternalError: internal error: ZeroDivisionError: here" in said.first_broken.sentence
-    assert "Report" in said.first_broken.next_step
+    assert "Degraded: InternalError: internal error: ZeroDivisionError: here" in said.first_broken.message
+    assert "Report" in said.first_broken.remedy
     assert (said.selected, said.serving) == (True, "1.0.0")
 
 
@@ -109,15 +110,15 @@ def test_a_node_that_is_ready_stays_so_while_its_driver_is_in_trouble() -> None:
     """What it has stays as it is; the trouble is said all the same, with what to do."""
     said = explained(bug(ready_snapshot()))
     assert said.is_ready
-    assert "Degraded: InternalError: internal error: KeyError: 'x'" in said.steps[0].sentence
-    assert "traceback" in said.steps[0].next_step
+    assert "Degraded: InternalError: internal error: KeyError: 'x'" in said.steps[0].message
+    assert "traceback" in said.steps[0].remedy
 
 
 def test_a_trouble_does_not_hide_what_a_person_has_to_fix() -> None:
     """It is not why a node is not selected."""
     said = explained(bug(with_images(snapshot(node(labels={"pool": "web"})))))
     assert said.first_broken is not None
-    assert said.first_broken.name == "selector"
+    assert said.first_broken.check == "selector"
 
 
 def test_a_conflict_says_who_keeps_the_module_and_what_to_do() -> None:
@@ -128,9 +129,9 @@ def test_a_conflict_says_who_keeps_the_module_and_what_to_do() -> None:
     )
     first = explained(with_images(snapshot(drivers=drivers))).first_broken
     assert first is not None
-    assert (first.name, first.verdict) == ("rollout", Verdict.BROKEN)
-    assert first.sentence.startswith("Blocked: ModuleConflict: module edudrv is also named by driver driverwright/old")
-    assert "spec.nodeSelector" in first.next_step
+    assert (first.check, first.status) == ("rollout", Status.FAILED)
+    assert first.message.startswith("Blocked: ModuleConflict: module edudrv is also named by driver driverwright/old")
+    assert "spec.nodeSelector" in first.remedy
 
 
 def test_a_driver_that_is_being_deleted_says_what_it_waits_for() -> None:
@@ -140,9 +141,9 @@ def test_a_driver_that_is_being_deleted_says_what_it_waits_for() -> None:
     container = driver(deleting=True, status={"conditions": [waits]})
     first = explained(replace(ready_snapshot(), drivers=(container,))).first_broken
     assert first is not None
-    assert "InUse: not unloaded yet: node-a: module edudrv is in use (refcnt 1)" in first.sentence
-    assert first.next_step.count("End what uses") == 1
-    assert "End what uses" not in first.sentence
+    assert "InUse: not unloaded yet: node-a: module edudrv is in use (refcnt 1)" in first.message
+    assert first.remedy.count("End what uses") == 1
+    assert "End what uses" not in first.message
 
 
 def test_a_build_that_ended_by_a_bug_says_so() -> None:
@@ -153,9 +154,9 @@ def test_a_build_that_ended_by_a_bug_says_so() -> None:
     failure = FailedBuild(reason="InternalError", message="internal error: KeyError", at=NOW - 1)
     first = explained(replace(seen, failed_builds={item.request.key: failure})).first_broken
     assert first is not None
-    assert first.name == "build"
-    assert "InternalError: internal error: KeyError" in first.sentence
-    assert "traceback" in first.next_step
+    assert first.check == "build"
+    assert "InternalError: internal error: KeyError" in first.message
+    assert "traceback" in first.remedy
 
 
 @pytest.mark.parametrize(
@@ -176,5 +177,5 @@ def test_a_dependency_is_explained(others: tuple[str, ...], step: str, words: st
     for seen in (snapshot(drivers=drivers), with_images(snapshot(drivers=drivers), Absent())):
         found = explained(seen).first_broken
     assert found is not None
-    assert found.name == step
-    assert words in found.sentence
+    assert found.check == step
+    assert words in found.message

@@ -3,24 +3,16 @@
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from driver_builder.base.errors import ConfigurationError
-from driver_builder.checks.lint import Finding, Severity
 from driver_builder.cli import main
 from driver_builder.cli.commands import lint_command
-from driver_builder.cluster.snapshot_file import to_document
-from tests.support.driver_builder.factories import (
-    KERNEL,
-    OTHER_KERNEL,
-    SETTINGS,
-    driver,
-    driver_object,
-    node_labels,
-    snapshot,
-)
+from tests.support.driver_builder.factories import KERNEL, OTHER_KERNEL, driver_object, node_labels
+from tests.support.driver_builder.snapshot_files import file_of, node_object
 
 GOOD = """\
 apiVersion: driverwright.io/v1alpha1
@@ -223,15 +215,14 @@ def test_mappings_are_held_against_the_nodes_of_a_snapshot(
     spoil(manifest, "regexp: '6\\..*'", f"literal: {KERNEL}")
     other = {"name": "b", "labels": {**node_labels(OTHER_KERNEL), "pool": "edu"}}
     here = {"name": "a", "labels": {**node_labels(KERNEL), "pool": "another"}}
-    nodes = [here, other]
+    nodes: list[dict[str, Any]] = [here, other]
     file = manifest.with_name("nodes.json")
-    file.write_text(
-        json.dumps({"items": [{"metadata": node} for node in nodes]} if kubectl else {"snapshot": {"nodes": nodes}})
-    )
+    listed = [node_object(**item) for item in nodes]
+    file.write_text(json.dumps({"items": listed} if kubectl else file_of(*listed, driver_object())))
     (found,) = findings(capsys, str(manifest), "--snapshot", str(file))
     assert "matches no kernel" in str(found["message"])
     here["labels"] = {**node_labels(KERNEL), "pool": "edu"}
-    file.write_text(json.dumps({"nodes": nodes}))
+    file.write_text(json.dumps({"items": [{"metadata": item} for item in nodes]}))
     assert findings(capsys, str(manifest), "--snapshot", str(file)) == []
 
 
@@ -239,12 +230,12 @@ def test_a_label_that_a_snapshot_does_not_hold_says_nothing(manifest: Path, caps
     """A snapshot has the labels that its own drivers select by, and no others."""
     spoil(manifest, "{pool: edu}", "{device: edu}")
     file = manifest.with_name("nodes.json")
-    file.write_text(json.dumps({"snapshot": {"nodes": [{"name": "a", "labels": node_labels("5.15.0")}]}}))
+    file.write_text(json.dumps(file_of(node_object(labels={**node_labels("5.15.0"), "device": "edu"}))))
     assert findings(capsys, str(manifest), "--snapshot", str(file)) == []
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", "{nodes: [1]}", "{items: {a: b}}", "{nodes: [{}]}", "{nodes: 1", "{", '"\\UFFFFFFFF"']
+    "text", ["", "[]", "{}", "{items: [1]}", "{items: {a: b}}", "{items: [{}]}", "{items: 1", "{", '"\\UFFFFFFFF"']
 )
 def test_a_snapshot_without_nodes_is_wrong_usage(text: str) -> None:
     """The message says what can be given."""
@@ -256,8 +247,8 @@ def test_findings_can_be_read_by_programs(manifest: Path, capsys: pytest.Capture
     """``lint -o yaml`` prints the findings as YAML."""
     linted(spoil(manifest, "drivers/edu", "EDU"), "-o", "yaml")
     (found,) = yaml.safe_load(capsys.readouterr().out)
-    finding = Finding(**{**found, "severity": Severity(found["severity"])})
-    assert (finding.severity, finding.field, finding.driver) == (Severity.ERROR, "spec.image", "edu")
+    assert found.keys() == {"file", "line", "severity", "driver", "field", "message"}
+    assert (found["severity"], found["field"], found["driver"]) == ("error", "spec.image", "edu")
 
 
 @pytest.mark.parametrize(
@@ -272,7 +263,7 @@ def test_a_module_of_another_driver_is_a_warning(
     second.write_text(other)
     file = manifest.with_name("nodes.json")
     nodes = [{"name": name, "labels": {**node_labels(KERNEL), "pool": name}} for name in ("edu", "web")]
-    file.write_text(json.dumps({"nodes": nodes}))
+    file.write_text(json.dumps({"items": [{"metadata": item} for item in nodes]}))
     found = findings(capsys, str(manifest), str(second), "--snapshot", str(file))
     words = "module edudrv is also named by driver driverwright/other on 1 node: edu; only one of them may load it"
     assert (words in [item["message"] for item in found]) is is_told
@@ -308,7 +299,7 @@ def test_a_resource_of_another_driver_is_a_warning(
     second = manifest.with_name("other.yaml")
     second.write_text(other.replace("spec:\n", f"spec:\n{of_other}"))
     file = manifest.with_name("nodes.json")
-    file.write_text(json.dumps({"nodes": [{"name": "edu", "labels": {**node_labels(KERNEL), "pool": "edu"}}]}))
+    file.write_text(json.dumps({"items": [node_object("edu")]}))
     found = findings(capsys, str(manifest), str(second), "--snapshot", str(file))
     said = [item for item in found if f"{words} on 1 node: edu; only one of them may offer" in str(item["message"])]
     assert [item["field"] for item in said] == ["spec.stages.devicePlugin"]
@@ -316,9 +307,8 @@ def test_a_resource_of_another_driver_is_a_warning(
 
 def test_a_module_of_a_driver_in_the_snapshot_is_a_warning(manifest: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What runs in the cluster counts as well; a driver is not held against itself."""
-    seen = snapshot(drivers=(driver(), driver("other")))
     file = manifest.with_name("snapshot.json")
-    file.write_text(json.dumps(to_document(seen, SETTINGS)))
+    file.write_text(json.dumps(file_of(node_object(), driver_object(), driver_object("other"))))
     (found,) = findings(capsys, str(manifest), "--snapshot", str(file))
     assert "driver driverwright/other on 1 node: node-a" in str(found["message"])
     assert found["severity"] == "warning"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.api.driver_spec import KernelMapping
+from driver_builder.api.mapping_settings import KernelMapping
 from driver_builder.api.spec_parser import parse_spec
 from driver_builder.base.errors import InvalidDriver
 from driver_builder.checks.lint_mappings import Oddity, covers, oddities, undrained, untrusted

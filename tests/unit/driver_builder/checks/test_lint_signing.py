@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from driver_builder.checks.lint_signing import unsigned
-from driver_builder.cluster.snapshot_file import reduced
+from driver_builder.cluster.snapshot_file import from_document
 from kube_api import names
-from tests.support.driver_builder.factories import KERNEL, OTHER_KERNEL, driver, node, snapshot, spec_of
+from tests.support.driver_builder.factories import KERNEL, OTHER_KERNEL, driver, node, node_labels, spec_of
+from tests.support.driver_builder.snapshot_files import file_of, node_object
 
 SIGNED = {"keySecretRef": {"name": "k"}, "certificateSecretRef": {"name": "c"}}
 SECURE = {names.SECURE_BOOT_LABEL: "true"}
@@ -48,5 +49,5 @@ def test_a_signature_of_the_image_is_none_of_its_modules() -> None:
 
 def test_a_snapshot_on_file_keeps_the_label() -> None:
     """So that a driver can be checked against a fleet elsewhere."""
-    (kept,) = reduced(snapshot(node(labels=SECURE))).nodes
+    (kept,) = from_document(file_of(node_object(labels={**node_labels(), **SECURE})))[0].nodes
     assert kept.labels[names.SECURE_BOOT_LABEL] == "true"

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from driver_builder.base.check_result import failed, ok
 from driver_builder.builds.build_logs import Redactor
 from driver_builder.checks import redaction
 from driver_builder.checks import report_archive as report
-from driver_builder.checks.finding import Unread, failed, ok
+from driver_builder.checks.finding import Unread
 from driver_builder.checks.report_archive import File
 from kube_api import names
 from tests.support.driver_builder.factories import NOW, node_labels

@@ -13,7 +13,8 @@ from typing import Any, cast
 import pytest
 
 from driver_builder import config
-from driver_builder.api.driver_spec import BuilderKind, RegistrySettings
+from driver_builder.api.build_settings import BuilderKind
+from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.base.errors import BuildFailed, ConfigurationError
 from driver_builder.builds.docker import docker_engine
 from driver_builder.builds.docker.docker_builder import DockerBuilder

@@ -99,7 +99,7 @@ def test_a_plan_can_be_read_by_programs(world: World, capsys: pytest.CaptureFixt
     assert world
     assert main.main(["plan", "-o", "json"]) == 0
     (entry,) = json.loads(capsys.readouterr().out)
-    assert [action["action"] for action in entry["actions"]] == ["SetFinalizer", "StartBuild"]
+    assert [action["action"] for action in entry["actions"]] == ["PatchObject", "StartBuild"]
     assert [(item["next"], item["nodes"]) for item in entry["targets"]] == [("build 1", ["node-a"])]
 
 

@@ -8,12 +8,18 @@ import pytest
 from hypothesis import given
 
 from driver_builder.base.reasons import with_remedy
-from driver_builder.cli.plan_summary import VERBS, DriverSummary, as_document, counted, name_of, summarise, verb
+from driver_builder.cli.plan_summary import VERBS, DriverSummary, as_document, counted, summarise, verb
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Absent, Unreachable
-from driver_builder.nodes.actions import DeletePod, StartPod
+from driver_builder.nodes.changes import RunTask, delete_tasks, parts_of
 from driver_builder.plan.plan import plan
 from driver_builder.snapshot.snapshot import Snapshot
-from driver_builder.tasks.bound_pod import PodKind
+from driver_builder.tasks.node_task import NodeTask
+from driver_builder.tasks.proof_pod import PROOF
+from driver_builder.tasks.pull_pod import PULL
+from driver_builder.tasks.task_kind import TaskKind
+from driver_builder.tasks.unload_pod import UNLOAD
+from driver_builder.tasks.validation_pod import PLUGIN_VALIDATION, VALIDATION
 from tests.support.driver_builder.factories import (
     KERNEL,
     NAMESPACE,
@@ -96,42 +102,41 @@ def test_no_action_is_lost(seen: Snapshot) -> None:
     for item, part in zip(summarise(seen, plan(seen, SETTINGS)), plan(seen, SETTINGS).drivers, strict=True):
         words = [target.next for target in item.targets] + [counted(item.others)]
         counts = [int(word.split()[-1]) for text in words for word in text.split(", ") if word[-1].isdigit()]
-        assert sum(counts) == len(part.actions)
-        assert {verb(action) for action in part.actions} <= set(VERBS)
+        assert sum(counts) == len(parts := [item for change in part.actions for item in parts_of(change)])
+        assert {verb(item) for item in parts} <= set(VERBS)
         document: Any = as_document(item)
         assert json.loads(json.dumps(document)) == document
 
 
-def test_the_name_of_an_action_in_the_output_stays() -> None:
-    """Programs read it: kernel discovery keeps the name that it had when it was published."""
+def test_the_output_names_the_kind_of_a_change() -> None:
+    """Programs read it, and what it does."""
     seen = with_images(snapshot(drivers=(driver(spec_changes={"preflight": {"followRepository": True}}),)))
     document = as_document(told(seen))
-    assert ("LookUpKernels", "look up") in {(item["action"], item["verb"]) for item in document["actions"]}
+    assert ("DiscoverKernels", "look up") in {(item["action"], item["verb"]) for item in document["actions"]}
 
 
 @pytest.mark.parametrize(
-    ("kind", "starts", "deletes"),
+    ("kind", "starts"),
     [
-        (PodKind.UNLOAD, ("StartUnload", "unload", "unload a/b from node n (pod a/p)"), "DeleteUnloadPod"),
-        (
-            PodKind.VALIDATION,
-            ("StartValidation", "validate", "validate a/b on node n (pod a/p)"),
-            "DeleteValidationPod",
-        ),
-        (PodKind.PROOF, ("StartProof", "validate", "prove a/b on node n (pod a/p)"), "DeleteProofPod"),
-        (PodKind.PULL, ("PullImage", "prepare", "pull the next image on node n (pod a/p)"), "DeletePullPod"),
+        (UNLOAD, ("unload", "unload a/b from node n (pod a/p)")),
+        (VALIDATION, ("validate", "validate a/b on node n (pod a/p)")),
+        (PLUGIN_VALIDATION, ("validate", "validate the device plugin of a/b on node n (pod a/p)")),
+        (PROOF, ("validate", "prove a/b on node n (pod a/p)")),
+        (PULL, ("prepare", "pull the next image on node n (pod a/p)")),
     ],
 )
-def test_pods_that_do_one_thing_have_names_by_what_they_do(
-    kind: PodKind, starts: tuple[str, str, str], deletes: str
-) -> None:
-    """Programs read name, verb and text of each action."""
+def test_pods_that_do_one_thing_have_words_for_what_they_do(kind: TaskKind, starts: tuple[str, str]) -> None:
+    """Programs read verb and text of each change."""
     manifest = {"metadata": {"namespace": "a", "name": "p"}, "spec": {"nodeName": "n"}}
-    start = StartPod(kind=kind, driver="a/b", manifest=manifest)
-    assert (name_of(start), verb(start), str(start)) == starts
-    delete = DeletePod(kind=kind, namespace="a", name="p", uid="u", node="n")
-    assert (name_of(delete), verb(delete)) == (deletes, "keep tidy")
-    assert str(delete) == f"delete {kind.value} pod a/p of node n"
+    start = RunTask(kind=kind, driver="a/b", manifest=manifest)
+    assert (verb(start), str(start)) == starts
+
+
+def test_what_is_over_is_deleted() -> None:
+    """Its text names kind and node."""
+    over = NodeTask(kind=UNLOAD.name, namespace="a", name="p", uid="u", driver=DriverKey("a/b"), node="n", subject="t")
+    (delete,) = delete_tasks((over,))
+    assert (verb(delete), str(delete)) == ("keep tidy", "delete Pod a/p: its unload on node n is over")
 
 
 def test_a_driver_in_trouble_says_which() -> None:

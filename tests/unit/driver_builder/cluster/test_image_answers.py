@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from driver_builder.api.driver_spec import ConfigMapKey, RegistrySettings
+from driver_builder.api.build_settings import ConfigMapKey
+from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.cluster.image_answers import KEPT_SECONDS, ImageAnswers, after, settled
 from driver_builder.model.image_state import Absent, ImageState, Invalid, NotAsked, Present, Unauthorized, Unreachable
 from driver_builder.model.images import ImageRef

@@ -6,6 +6,7 @@ import pytest
 
 from driver_builder.api.rollout_settings import DrainSettings
 from driver_builder.cluster.look_ahead import REMEMBERED_SECONDS, LookAhead
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.rollout.next_drains import NextDrains
 from driver_builder.snapshot.snapshot import Snapshot
 from kube_api.client import Listing, Object
@@ -16,7 +17,10 @@ from tests.support.driver_builder.memory_client import MemoryClient
 
 SEEN = Snapshot(now=NOW)
 NEXT = NextDrains(
-    driver="ns/edu", nodes=("a", "b", "c", "d"), number=1, settings=DrainSettings(resources=("example.com/fpga",))
+    driver=DriverKey("ns/edu"),
+    nodes=("a", "b", "c", "d"),
+    number=1,
+    settings=DrainSettings(resources=("example.com/fpga",)),
 )
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from driver_builder.cluster.observe import Observer
 from driver_builder.model.build import OwnTemplate, SourceFiles, SourceImage
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Absent, ImageState, NotAsked, Unauthorized, Unreachable
 from driver_builder.model.images import ImageRef
 from driver_builder.objects import manifests
@@ -83,7 +84,7 @@ def test_a_config_map_is_a_source(world: World, data: dict[str, Any] | None, exp
     del world.client.objects[path]
     if data is not None:
         world.client.create(CONFIG_MAPS.path(namespace=NAMESPACE), {"metadata": {"name": "edu-source"}, **data})
-    source = observed(world).sources["driverwright/edu"]
+    source = observed(world).sources[DriverKey("driverwright/edu")]
     if isinstance(expected, str):
         assert isinstance(source, SourceMissing)
         assert expected in source.message
@@ -124,7 +125,7 @@ def test_a_source_image_is_not_fetched(world: World) -> None:
     spec = {"source": {"image": {"reference": reference}}}
     world.client.patch(DRIVER_PATH, {"spec": {"source": None}})
     world.client.patch(DRIVER_PATH, {"spec": spec})
-    assert observed(world).sources["driverwright/edu"] == SourceImage(reference=reference, path="/")
+    assert observed(world).sources[DriverKey("driverwright/edu")] == SourceImage(reference=reference, path="/")
 
 
 def test_a_driver_with_a_wrong_spec_is_seen_without_source(world: World) -> None:
@@ -300,8 +301,8 @@ def test_drivers_in_two_namespaces_ask_for_themselves() -> None:
     observer = Observer(world.client, namespaces=(NAMESPACE, "other"), clock=lambda: NOW)
     seen = world.images().read(observer.observe())
     image = ImageRef("r.io", "vendor/edu", "1")
-    assert seen.image(f"{NAMESPACE}/vendor", image) == Absent()
-    assert seen.image("other/vendor", image) == Unauthorized(message="no")
+    assert seen.image(DriverKey(f"{NAMESPACE}/vendor"), image) == Absent()
+    assert seen.image(DriverKey("other/vendor"), image) == Unauthorized(message="no")
 
 
 def test_no_build_starts_while_answers_are_missing(world: World) -> None:

@@ -3,13 +3,14 @@
 import base64
 
 from driver_builder.cluster.observe import Observer
-from driver_builder.cluster.snapshot_file import from_document, to_document
+from driver_builder.cluster.snapshot_file import from_document
 from driver_builder.plan.plan import plan
 from driver_builder.snapshot.snapshot import CertificateMissing, SigningCertificate, Snapshot
 from kube_api.resources import SECRETS
-from tests.support.driver_builder.factories import NAMESPACE, NOW, SETTINGS
+from tests.support.driver_builder.factories import NAMESPACE, NOW
 from tests.support.driver_builder.model_world import World
 from tests.support.driver_builder.module_signing import a_signer, key_bytes
+from tests.support.driver_builder.snapshot_files import written
 from tests.support.driver_builder.worlds import DRIVER_PATH, small_world
 
 OURS = a_signer("ours")
@@ -53,11 +54,10 @@ def test_a_driver_waits_for_its_certificate_and_goes_on_when_it_is_there() -> No
 
 def test_a_snapshot_on_file_has_the_certificate_and_no_key() -> None:
     """The same plan is made of it, and nothing in it is secret."""
-    seen = observed(signed_world())
-    document = to_document(seen, SETTINGS)
+    seen, document = written(signed_world())
     again, settings = from_document(document)
     assert again.certificates == seen.certificates
     assert [str(action) for action in plan(again, settings).actions] == [
-        str(action) for action in plan(seen, SETTINGS).actions
+        str(action) for action in plan(seen, settings).actions
     ]
     assert key_bytes(OURS).decode().splitlines()[1] not in str(document)

@@ -11,14 +11,15 @@ from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.grouped import Grouped, Kept
 from driver_builder.cluster.pods_of_drivers import PodReader, Pods
 from driver_builder.cluster.read_pods import OwnedPod
-from driver_builder.tasks.proof_pod import Program, ProofPod
-from driver_builder.tasks.pull_pod import PullPod
-from tests.support.driver_builder.factories import LOADED, daemon_set, driver, pod, ready_snapshot
+from driver_builder.tasks.proof_pod import PROOF, Program
+from driver_builder.tasks.pull_pod import PULL
+from driver_builder.tasks.task_kind import State
+from tests.support.driver_builder.factories import LOADED, daemon_set, driver, pod, ready_snapshot, task
 
 SEEN = ready_snapshot()
 OWNERS = ("one", "two")
 OF_DRIVER = pod(SEEN, "node-a")
-PULL = PullPod(namespace=driver().namespace, name="pull", uid="pull", driver=driver().key, node="node-a", image="i")
+PULLER = task(PULL, "i", uid="pull")
 STEPS = st.lists(
     st.tuples(
         st.dictionaries(st.integers(0, 199), st.sampled_from([*OWNERS, "pull", None]), max_size=6),
@@ -31,7 +32,7 @@ STEPS = st.lists(
 def owned(uid: int, owner: str) -> OwnedPod:
     """Return a pod of a DaemonSet, or a pull pod."""
     if owner == "pull":
-        return OwnedPod(driver().uid, replace(PULL, uid=str(uid)))
+        return OwnedPod(driver().uid, replace(PULLER, uid=str(uid)))
     return OwnedPod(owner, replace(OF_DRIVER, uid=str(uid), name=str(uid), node=f"node-{uid % 150}"))
 
 
@@ -79,10 +80,7 @@ def test_a_daemon_set_that_goes_costs_its_pods_alone() -> None:
 def test_pods_have_the_report_of_their_proof_pod() -> None:
     """One of another driver's object is no proof; what did not change stays the same object."""
     program = replace(OF_DRIVER, uid="u", name="u", proof=None, program=Program(started_at=1.0))
-    proof = ProofPod(
-        namespace=OF_DRIVER.namespace, name="p", uid="p", driver=OF_DRIVER.driver, node="node-a", of_pod="u",
-        ended_at=2.0, report=LOADED,
-    )  # fmt: skip
+    proof = task(PROOF, "u", state=State.SUCCEEDED, ended_at=2.0, report=LOADED)
     pods: Grouped[OwnedPod] = Grouped(lambda item: item.pod.driver)
     pods.put("u", Kept(1, OwnedPod("one", program)))
     pods.put("other", Kept(1, OwnedPod("one", replace(OF_DRIVER, uid="other", name="other"))))
@@ -92,7 +90,7 @@ def test_pods_have_the_report_of_their_proof_pod() -> None:
     pods.put("p", Kept(2, OwnedPod(driver().uid, proof)))
     found = read(reader, pods, {"one"})
     assert {pod.uid: pod.proof for pod in found.pods} == {"u": LOADED, "other": OF_DRIVER.proof}
-    assert found.proof_pods == (proof,)
+    assert found.tasks == (proof,)
     pods.put("third", Kept(1, OwnedPod("one", replace(OF_DRIVER, uid="third", name="third"))))
     before = {pod.uid: pod for pod in found.pods}
     assert {pod.uid: pod for pod in read(reader, pods, {"one"}).pods}["u"] is before["u"]

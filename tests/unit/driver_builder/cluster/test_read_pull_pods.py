@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from driver_builder.cluster.read_pods import read_owned_pod
-from driver_builder.tasks.pull_pod import CONTAINER, PullPod, manifest, name_of
+from driver_builder.model.driver_key import DriverKey
+from driver_builder.tasks.pull_pod import PULL, manifest
+from driver_builder.tasks.task_kind import State
 from kube_api.client import Object
-from tests.support.driver_builder.factories import NAMESPACE, driver
+from tests.support.driver_builder.factories import NAMESPACE, driver, task
 
 IMAGE = "registry.example.com/edu@sha256:1"
 
@@ -20,7 +22,7 @@ def pod(status: Object, **metadata: Any) -> Object:
 
 def container(state: Object, image_id: str = "") -> Object:
     """Make the status of its container."""
-    return {"containerStatuses": [{"name": CONTAINER, "state": state, "imageID": image_id}]}
+    return {"containerStatuses": [{"name": PULL.container, "state": state, "imageID": image_id}]}
 
 
 @pytest.mark.parametrize(
@@ -32,21 +34,23 @@ def container(state: Object, image_id: str = "") -> Object:
             container({"waiting": {"reason": "ErrImagePull", "message": "not found"}}),
             {"message": "ErrImagePull: not found"}, id="it cannot be pulled",
         ),
-        pytest.param(container({"running": {}}, IMAGE), {"is_proven": True}, id="it runs"),
+        pytest.param(container({"running": {}}, IMAGE), {"state": State.SUCCEEDED}, id="it runs"),
         pytest.param(
             {"phase": "Succeeded", **container({"terminated": {"exitCode": 0}}, IMAGE)},
-            {"is_proven": True, "has_ended": True}, id="it has ended",
+            {"state": State.SUCCEEDED, "ended_at": 0.0}, id="it has ended",
         ),
         pytest.param(
             container({"terminated": {"finishedAt": "2026-11-24T10:00:00Z"}}, IMAGE),
-            {"is_proven": True, "ran_at": 1795514400.0}, id="when it has",
+            {"state": State.SUCCEEDED, "ended_at": 1795514400.0}, id="when it has",
         ),
         pytest.param(
-            {"phase": "Failed", **container({"terminated": {"exitCode": 128}})}, {"has_ended": True}, id="no image id"
+            {"phase": "Failed", **container({"terminated": {"exitCode": 128}})},
+            {"state": State.FAILED, "ended_at": 0.0}, id="no image id"
         ),
         pytest.param(
             {"phase": "Failed", "message": "The node was low on resource"},
-            {"has_ended": True, "message": "The node was low on resource"}, id="the kubelet evicted it",
+            {"state": State.FAILED, "ended_at": 0.0, "message": "The node was low on resource"},
+            id="the kubelet evicted it",
         ),
     ],
 )  # fmt: skip
@@ -54,11 +58,8 @@ def test_what_a_pull_pod_proves(status: Object, expected: dict[str, Any]) -> Non
     """The words of the kubelet are those of a failure."""
     found = read_owned_pod(pod(status))
     assert found is not None
-    key = f"{NAMESPACE}/edu"
-    assert found.pod == PullPod(
-        namespace=NAMESPACE, name=name_of(key, "node-a", IMAGE), uid="u", driver=key, node="node-a", image=IMAGE,
-        **expected,
-    )  # fmt: skip
+    name = PULL.name_of(DriverKey(f"{NAMESPACE}/edu"), "node-a", IMAGE)
+    assert found.pod == task(PULL, IMAGE, name=name, uid="u", **expected)
 
 
 def test_a_label_alone_makes_none_ours() -> None:

@@ -6,13 +6,14 @@ import pytest
 
 from driver_builder.cluster.read_pods import read_owned_pod
 from driver_builder.tasks import validation_pod
-from driver_builder.tasks.validation_pod import ValidationPod
+from driver_builder.tasks.node_task import NodeTask
+from driver_builder.tasks.task_kind import State
 from tests.support.driver_builder.factories import NAMESPACE, driver, spec_of
 
 ENDED_AT = 1_700_000_100.0
 
 
-def read(status: dict[str, Any], **metadata: Any) -> ValidationPod:
+def read(status: dict[str, Any], **metadata: Any) -> NodeTask:
     """Read the pod of a driver with a status."""
     container = driver(spec_changes={"validation": {"image": "r.io/test", "command": ["/test"]}})
     obj = validation_pod.manifest(container, spec_of(container), node="node-a", subject="0123456789abcdef")
@@ -20,7 +21,7 @@ def read(status: dict[str, Any], **metadata: Any) -> ValidationPod:
     owned = read_owned_pod({**obj, "status": status})
     assert owned is not None
     assert owned.owner == container.uid
-    assert isinstance(owned.pod, ValidationPod)
+    assert isinstance(owned.pod, NodeTask)
     return owned.pod
 
 
@@ -57,8 +58,9 @@ ENDS = [
 def test_a_pod_says_how_it_ended(status: dict[str, Any], ended_at: float | None, succeeded: bool, message: str) -> None:
     """Only its container's own end with 0 is a success."""
     pod = read(status)
-    assert (pod.ended_at, pod.succeeded, pod.message) == (ended_at, succeeded, message)
-    assert pod.has_run is (ended_at == ENDED_AT and status.get("reason") != "Evicted")
+    assert (pod.ended_at, pod.state is State.SUCCEEDED, pod.message) == (ended_at, succeeded, message)
+    has_run = pod.state in (State.SUCCEEDED, State.FAILED)
+    assert has_run is (ended_at == ENDED_AT and status.get("reason") != "Evicted")
     assert (pod.namespace, pod.node, pod.subject) == (NAMESPACE, "node-a", "0123456789abcdef")
 
 

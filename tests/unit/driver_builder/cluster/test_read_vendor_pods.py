@@ -7,7 +7,7 @@ from driver_builder.cluster.read_pods import read_owned_pod, read_pod
 from driver_builder.objects import manifests
 from driver_builder.snapshot.snapshot import DriverPod
 from driver_builder.tasks import proof_pod
-from driver_builder.tasks.proof_pod import ProofPod
+from driver_builder.tasks.node_task import NodeTask
 from kube_api.client import Object
 from tests.support.driver_builder.factories import KERNEL, driver
 from tests.unit.driver_builder.objects.test_vendor_pod import PROGRAM, made, with_mapping
@@ -92,7 +92,7 @@ def test_the_device_nodes_are_those_of_the_preparing_container() -> None:
     assert read_pod({"metadata": metadata, "spec": template["spec"], "status": {}}).device_nodes == ("/dev/edu0",)
 
 
-def proof(status: Object) -> ProofPod:
+def proof(status: Object) -> NodeTask:
     """Read a proof pod with this status."""
     pod = proof_pod.manifest(
         driver(), node="node-a", of_pod="u", before="", environment={}, image="r.io/loader:1", seconds=60.0
@@ -100,7 +100,7 @@ def proof(status: Object) -> ProofPod:
     pod["metadata"] |= {"uid": "proof-1", "creationTimestamp": "2023-11-14T22:13:20Z"}
     owned = read_owned_pod({**pod, "status": status})
     assert owned is not None
-    assert isinstance(owned.pod, ProofPod)
+    assert isinstance(owned.pod, NodeTask)
     return owned.pod
 
 
@@ -109,7 +109,7 @@ def test_a_proof_pod_says_of_which_pod_its_report_is() -> None:
     found = proof(
         {"phase": "Succeeded", "containerStatuses": [{"name": "prove", "state": ended("Loaded", modules=LIVE)}]}
     )
-    assert (found.of_pod, found.node, found.ended_at, found.message) == ("u", "node-a", 1700000040.0, "")
+    assert (found.subject, found.node, found.ended_at, found.message) == ("u", "node-a", 1700000040.0, "")
     assert found.report is not None
     assert [(module.name, module.identity) for module in found.report.modules] == [("edudrv", "A")]
 

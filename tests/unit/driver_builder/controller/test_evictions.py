@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from driver_builder.controller.evictions import Evictions
-from driver_builder.nodes.actions import EvictPod
+from driver_builder.nodes.changes import EvictPod
 from driver_builder.snapshot.node_pods import EvictionRefused
 from kube_api.client import Object
 from kube_api.errors import Forbidden, KubeApiError, NotFound, Unreachable, from_response

@@ -6,26 +6,26 @@ import pytest
 
 from driver_builder.api.driver_container import FINALIZER
 from driver_builder.base.errors import InternalError
-from driver_builder.controller.execute import Executor, FailedAction
+from driver_builder.controller.execute import Executor, FailedChange
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Absent
-from driver_builder.nodes.actions import (
-    ApplyDaemonSet,
-    DeleteDaemonSet,
+from driver_builder.nodes.changes import (
+    DeleteObject,
     EvictPod,
-    HoldNode,
-    LabelNode,
-    RememberLoaded,
-    ReplacePod,
-    SetFinalizer,
+    PatchNode,
+    PatchObject,
     StartBuild,
-    TaintNode,
-    WidenDaemonSet,
+    apply_daemon_set,
+    joined,
+    label_node,
+    move_node,
 )
 from driver_builder.objects import manifests
 from driver_builder.plan.plan import plan
 from kube_api import names
 from kube_api.errors import Conflict, Forbidden, KubeApiError, ServerUnavailable, Unreachable
 from kube_api.resources import DAEMON_SETS, NODES, PODS
+from tests.support.driver_builder.changes import finalizer, replaced_pod
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS, snapshot, with_images
 from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.driver_builder.model_parts import ModelBuilds
@@ -44,8 +44,14 @@ def executor(client: MemoryClient) -> Executor:
     return Executor(client, ModelBuilds())
 
 
-UNLABEL = LabelNode(node="node-a", driver="d", label="driverwright.io/x.ready", version=None, why="because")
-LABEL = LabelNode(node="node-a", driver="d", label="driverwright.io/x.ready", version="1", why="")
+def deletion(name: str, uid: str = "u") -> DeleteObject:
+    """Make the deletion of a DaemonSet."""
+    why = "no node should run it"
+    return DeleteObject(resource=DAEMON_SETS, namespace=NAMESPACE, name=name, uid=uid, why=why)
+
+
+UNLABEL = label_node(node="node-a", driver="d", label="driverwright.io/x.ready", value=None, why="because")
+LABEL = label_node(node="node-a", driver="d", label="driverwright.io/x.ready", value="1", why="")
 
 
 def test_a_label_is_set_and_taken_away(world: World) -> None:
@@ -61,7 +67,7 @@ def test_a_label_is_set_and_taken_away(world: World) -> None:
 def test_every_action_may_be_repeated(world: World) -> None:
     """Doing an action twice is doing it once."""
     decided = plan(with_images(snapshot()), SETTINGS)
-    actions = (*decided.actions, LABEL, SetFinalizer(namespace=NAMESPACE, name="edu", present=True))
+    actions = (*decided.actions, LABEL, finalizer("edu", present=True))
     assert executor(world.client).perform(actions) == ()
     writes = len(world.client.writes)
     assert executor(world.client).perform(actions) == ()
@@ -73,14 +79,14 @@ def test_others_finalizers_stay(world: World) -> None:
     """Ours comes and goes beside them."""
     world.client.patch(DRIVER_PATH, {"metadata": {"finalizers": ["other"]}})
     for present, expected in ((True, ["other", FINALIZER]), (False, ["other"])):
-        executor(world.client).perform((SetFinalizer(namespace=NAMESPACE, name="edu", present=present),))
+        executor(world.client).perform((finalizer("edu", present=present),))
         assert world.client.get(DRIVER_PATH)["metadata"]["finalizers"] == expected
 
 
 def test_a_world_that_moved_on_is_no_error(world: World) -> None:
     """What is gone, or another object of the same name, is left to the next reconcile."""
-    gone = LabelNode(node="gone", driver="d", label="l", version="1", why="")
-    stranger = DeleteDaemonSet(namespace=NAMESPACE, name="ds", uid="older")
+    gone = label_node(node="gone", driver="d", label="l", value="1", why="")
+    stranger = deletion("ds", uid="older")
     world.client.create(DAEMON_SETS.path(namespace=NAMESPACE), {"metadata": {"name": "ds"}})
     assert executor(world.client).perform((gone, stranger)) == ()
     assert DAEMON_SETS.path(namespace=NAMESPACE, name="ds") in world.client.objects
@@ -92,7 +98,17 @@ def test_a_daemon_set_loses_nothing_but_the_version_of_its_selector(world: World
     pod = {"nodeSelector": {"a": "b", **version}, "containers": [{"name": "hold", "image": "i"}]}
     body = {"metadata": {"name": "ds", "uid": "u"}, "spec": {"template": {"spec": pod}}}
     world.client.create(DAEMON_SETS.path(namespace=NAMESPACE), body)
-    widen = WidenDaemonSet(namespace=NAMESPACE, name="ds", uid="u", target="t", os_version="12")
+    widen = PatchObject(
+        resource=DAEMON_SETS,
+        namespace=NAMESPACE,
+        name="ds",
+        uid="u",
+        why="keep nodes",
+        body={
+            "metadata": {"annotations": {manifests.OS_VERSION_ANNOTATION: "12"}},
+            "spec": {"template": {"spec": {"nodeSelector": {names.OS_VERSION_LABEL: None}}}},
+        },
+    )
     executor(world.client).perform((widen,))
     made = world.client.get(path)
     assert made["spec"]["template"]["spec"] == {**pod, "nodeSelector": {"a": "b"}}
@@ -105,7 +121,7 @@ def test_a_daemon_set_loses_its_hooks_before_it_is_applied(world: World) -> None
     body = {"metadata": {"name": "ds"}, "spec": {"template": {"spec": {"containers": [hold]}}}}
     world.client.create(DAEMON_SETS.path(namespace=NAMESPACE), body)
     wanted = {"metadata": {"name": "ds"}, "spec": {"template": {"spec": {"containers": [{"name": "hold"}]}}}}
-    action = ApplyDaemonSet(
+    action = apply_daemon_set(
         namespace=NAMESPACE, name="ds", driver="d", target="t", manifest=wanted, hooks=("hold",)
     )  # fmt: skip
     assert executor(world.client).perform((action, action)) == ()
@@ -117,13 +133,19 @@ def test_one_refused_action_does_not_stop_the_others(world: World) -> None:
     """Errors are gathered; the rest is done."""
     error = Forbidden("403", status=403)
     world.client.faults = [error]
-    finalizer = SetFinalizer(namespace=NAMESPACE, name="edu", present=True)
-    assert executor(world.client).perform((LABEL, finalizer)) == (FailedAction(action=LABEL, error=error),)
+    later = finalizer("edu", present=True)
+    assert executor(world.client).perform((LABEL, later)) == (FailedChange(change=LABEL, error=error),)
     assert FINALIZER in world.client.get(DRIVER_PATH)["metadata"]["finalizers"]
 
 
-LOCK = HoldNode(node="node-a", driver="d", seen=None, annotations={names.LOCK_ANNOTATION: "ours"}, why="take its lock")
-REPLACE = ReplacePod(namespace=NAMESPACE, name="p", uid="u", node="node-a")
+LOCK = PatchNode(
+    node="node-a",
+    driver="d",
+    seen={names.LOCK_ANNOTATION: None},
+    annotations={names.LOCK_ANNOTATION: "ours"},
+    why="take its lock",
+)
+REPLACE = replaced_pod(namespace=NAMESPACE, name="p", uid="u", node="node-a")
 
 
 def test_a_lock_is_taken_with_what_else_is_written_on_its_node(world: World) -> None:
@@ -132,7 +154,7 @@ def test_a_lock_is_taken_with_what_else_is_written_on_its_node(world: World) -> 
     assert executor(world.client).perform((LABEL, LOCK)) == ()
     assert world.client.writes[-2:].count(path) == 1
     assert world.client.get(path)["metadata"]["annotations"][names.LOCK_ANNOTATION] == "ours"
-    again = replace(LOCK, seen="ours", annotations={names.LOCK_ANNOTATION: None})
+    again = replace(LOCK, seen={names.LOCK_ANNOTATION: "ours"}, annotations={names.LOCK_ANNOTATION: None})
     assert executor(world.client).perform((again,)) == ()
     assert names.LOCK_ANNOTATION not in world.client.get(path)["metadata"]["annotations"]
 
@@ -146,7 +168,7 @@ def test_a_lock_that_somebody_else_took_first_stays_theirs(world: World) -> None
     assert executor(world.client).perform((LABEL, LOCK, REPLACE)) == ()
     metadata = world.client.get(path)["metadata"]
     assert metadata["annotations"][names.LOCK_ANNOTATION] == "theirs"
-    assert metadata["labels"][LABEL.label] == "1"
+    assert metadata["labels"]["driverwright.io/x.ready"] == "1"
     assert "deletionTimestamp" not in world.client.get(PODS.path(namespace=NAMESPACE, name="p"))["metadata"]
 
 
@@ -157,8 +179,21 @@ def test_without_its_lock_a_node_keeps_its_driver_pod(world: World) -> None:
 
     world.client.unpatchable = (NODES.path(name="node-a"),)
     (failed,) = executor(world.client).perform((LOCK, REPLACE))
-    assert failed.action is LOCK
+    assert failed.change is LOCK
     assert "deletionTimestamp" not in world.client.objects[path]["metadata"]
+
+
+@pytest.mark.parametrize("noted", [False, True])
+def test_without_its_lock_a_node_does_not_move_either(world: World, *, noted: bool) -> None:
+    """Also where only the status records the move, which is a patch of its own."""
+    path, driver = NODES.path(name="node-a"), DriverKey("ns/d")
+    world.client.patch(path, {"metadata": {"annotations": {names.LOCK_ANNOTATION: "theirs"}}})
+    move = move_node(node="node-a", driver=driver, value="new", noted=noted)
+    changes = (move, replace(LOCK, driver=driver), replace(LABEL, driver=driver))
+    assert executor(world.client).perform(joined(changes)) == ()
+    labels = world.client.get(path)["metadata"]["labels"]
+    assert labels["driverwright.io/x.ready"] == "1"
+    assert names.wave_label("ns", "d") not in labels
 
 
 @pytest.mark.parametrize(
@@ -180,9 +215,14 @@ def test_a_pod_is_evicted_only_while_its_node_says_what_it_said(
     assert bool(world.client.evicted) is is_evicted
 
 
-TAINT = TaintNode(
-    node="node-a", driver="d", key="driverwright.io/ns.d", is_wanted=True, annotation="pending", boot_id="b", why=""
-)
+def tainting(key: str, *, is_wanted: bool = True) -> PatchNode:
+    """Make a change of a taint, and of the record of the boot."""
+    taint = {"key": key, "value": "pending", "effect": "NoSchedule"} if is_wanted else None
+    annotations = {"pending": "b" if is_wanted else None}
+    return PatchNode(node="node-a", driver="d", taints={key: taint}, annotations=annotations)
+
+
+TAINT = tainting("driverwright.io/ns.d")
 
 
 def test_a_taint_is_one_of_many(world: World) -> None:
@@ -195,12 +235,12 @@ def test_a_taint_is_one_of_many(world: World) -> None:
     assert len(world.client.writes) == before + 1
     node = world.client.get(path)
     assert (node["spec"]["taints"], node["metadata"]["annotations"]["pending"]) == ([other, made], "b")
-    assert executor(world.client).perform((TAINT, replace(TAINT, key="driverwright.io/ns.e"))) == ()
+    assert executor(world.client).perform((TAINT, tainting("driverwright.io/ns.e"))) == ()
     assert [item["key"] for item in world.client.get(path)["spec"]["taints"]] == [
         "x", "driverwright.io/ns.d", "driverwright.io/ns.e"
     ]  # fmt: skip
-    gone = replace(TAINT, is_wanted=False, boot_id=None)
-    assert executor(world.client).perform((gone, replace(gone, key="driverwright.io/ns.e"))) == ()
+    gone = tuple(tainting(f"driverwright.io/ns.{name}", is_wanted=False) for name in "de")
+    assert executor(world.client).perform(gone) == ()
     assert world.client.get(path)["spec"]["taints"] == [other]
 
 
@@ -212,12 +252,12 @@ def test_a_label_does_not_depend_on_a_taint(world: World, error: KubeApiError) -
     world.client.faults = []
     executor(world.client).perform((TAINT,))
     node = world.client.get(NODES.path(name="node-a"))
-    assert node["metadata"]["labels"][LABEL.label] == "1"
-    assert node["spec"]["taints"][0]["key"] == TAINT.key
+    assert node["metadata"]["labels"]["driverwright.io/x.ready"] == "1"
+    assert [item["key"] for item in node["spec"]["taints"]] == [*TAINT.taints]
 
 
-OTHER_LABEL = LabelNode(node="node-a", driver="e", label="b", version="2", why="", annotations={"c": "3"})
-RECORD = RememberLoaded(node="node-a", driver="f", annotation="loaded", value="{}", why="")
+OTHER_LABEL = label_node(node="node-a", driver="e", label="b", value="2", why="", annotations={"c": "3"})
+RECORD = PatchNode(node="node-a", driver="f", annotations={"loaded": "{}"})
 
 
 def test_a_node_is_patched_once(world: World) -> None:
@@ -234,7 +274,7 @@ def test_a_patch_that_is_refused_is_tried_driver_by_driver(world: World) -> None
     """What one driver wants to say may be refused for itself: the others say theirs."""
     error = Forbidden("403", status=403)
     world.client.faults = [error, error]
-    assert executor(world.client).perform((LABEL, OTHER_LABEL)) == (FailedAction(action=LABEL, error=error),)
+    assert executor(world.client).perform((LABEL, OTHER_LABEL)) == (FailedChange(change=LABEL, error=error),)
     assert world.client.get(NODES.path(name="node-a"))["metadata"]["labels"]["b"] == "2"
 
 
@@ -244,9 +284,11 @@ def test_a_patch_without_an_answer_is_not_tried_again(world: World) -> None:
     world.client.faults = [error]
     before = len(world.client.writes)
     owners = {id(LABEL): "d", id(OTHER_LABEL): "e"}
-    later = SetFinalizer(namespace=NAMESPACE, name="edu", present=True)
+    later = finalizer("edu", present=True)
     failed = executor(world.client).perform((LABEL, OTHER_LABEL, later), lambda action: owners.get(id(action), "e"))
-    assert failed == tuple(FailedAction(action=action, error=error) for action in (LABEL, OTHER_LABEL))
+    assert failed == tuple(
+        FailedChange(change=change, owner=owners[id(change)], error=error) for change in (LABEL, OTHER_LABEL)
+    )
     assert len(world.client.writes) == before, "of both drivers nothing more is written"
 
 
@@ -254,7 +296,7 @@ def test_a_driver_whose_writes_got_no_answer_is_written_apart(world: World) -> N
     """The others of its nodes do not wait for it again."""
     known, error = executor(world.client), Unreachable("timed out")
     world.client.faults = [error]
-    known.perform((OTHER_LABEL,), lambda action: action.driver if isinstance(action, LabelNode) else "")
+    known.perform((OTHER_LABEL,), lambda action: action.driver if isinstance(action, PatchNode) else "")
     before = len(world.client.writes)
     owner_of = {id(LABEL): "d", id(OTHER_LABEL): "e"}
     assert known.perform((LABEL, OTHER_LABEL), lambda action: owner_of[id(action)]) == ()
@@ -265,7 +307,7 @@ def test_a_pod_is_replaced_only_if_it_is_that_pod(world: World) -> None:
     """A younger pod of the same name stays."""
     world.client.create(PODS.path(namespace=NAMESPACE), {"metadata": {"name": "p", "uid": "new"}})
     for uid, gone in (("old", False), ("new", True)):
-        executor(world.client).perform((ReplacePod(namespace=NAMESPACE, name="p", uid=uid, node="n"),))
+        executor(world.client).perform((replaced_pod(namespace=NAMESPACE, name="p", uid=uid, node="n"),))
         obj = world.client.get(PODS.path(namespace=NAMESPACE, name="p"))
         assert ("deletionTimestamp" in obj["metadata"]) is gone
 
@@ -279,12 +321,12 @@ def test_a_pod_goes_after_the_label_that_its_node_loses(world: World) -> None:
     for name in ("p", "q"):
         world.client.create(pods, {"metadata": {"name": name, "uid": name}})
     replace_pods = tuple(
-        ReplacePod(namespace=NAMESPACE, name=name, uid=name, node=node)
+        replaced_pod(namespace=NAMESPACE, name=name, uid=name, node=node)
         for name, node in (("p", "node-a"), ("q", "node-b"))
     )
     for error, replaced in ((ServerUnavailable("503"), ["q"]), (Forbidden("403", status=403), ["p", "q"])):
         world.client.faults = [error]
-        assert executor(world.client).perform((*replace_pods, UNLABEL)) == (FailedAction(action=UNLABEL, error=error),)
+        assert executor(world.client).perform((*replace_pods, UNLABEL)) == (FailedChange(change=UNLABEL, error=error),)
         found = {name: world.client.get(f"{pods}/{name}")["metadata"] for name in ("p", "q")}
         assert [name for name, metadata in found.items() if "deletionTimestamp" in metadata] == replaced
 
@@ -294,14 +336,16 @@ def test_a_pod_goes_after_the_label_that_its_node_loses(world: World) -> None:
     [
         pytest.param(LABEL, "label node node-a: driverwright.io/x.ready=1", id="label"),
         pytest.param(UNLABEL, "unlabel node node-a: driverwright.io/x.ready (because)", id="unlabel"),
-        pytest.param(SetFinalizer(namespace="n", name="d", present=True), "add finalizer to DriverContainer n/d",
-                     id="finalizer"),
-        pytest.param(SetFinalizer(namespace="n", name="d", present=False), "release DriverContainer n/d", id="release"),
-        pytest.param(ReplacePod(namespace="n", name="p", uid="u", node="x"),
+        pytest.param(finalizer("d", present=True), "let DriverContainer driverwright/d wait or go", id="patch"),
+        pytest.param(label_node(node="x", driver="n/e", label="l", value=None, why="w", annotations={"a": "b"}),
+                     "unlabel node x: l (w)", id="with a record"),
+        pytest.param(label_node(node="x", driver="n/e", label="l", value="1", why="w"), "label node x: l=1", id="set"),
+        pytest.param(move_node(node="x", driver=DriverKey("n/e"), value="1", why="w"),
+                     "label node x: driverwright.io/n.e.wave=1 (w)", id="move"),
+        pytest.param(replaced_pod("x", namespace="n", name="p"),
                      "replace pod n/p on x: its node needs another image or settings", id="replace"),
-        pytest.param(DeleteDaemonSet(namespace="n", name="d", uid="u"),
-                     "delete DaemonSet n/d: no node should run it", id="delete"),
-        pytest.param(ApplyDaemonSet(namespace="n", name="d", driver="n/e", target="t", manifest={}),
+        pytest.param(deletion("d"), "delete DaemonSet driverwright/d: no node should run it", id="delete"),
+        pytest.param(apply_daemon_set(namespace="n", name="d", driver="n/e", target="t", manifest={}),
                      "roll out n/e to nodes on t (DaemonSet n/d)", id="apply"),
     ],
 )  # fmt: skip
@@ -317,14 +361,14 @@ def test_a_build_says_who_waits() -> None:
     assert str(build).endswith("(1 node waits)")
 
 
-LABELS = tuple(LabelNode(node=f"n{number}", driver="d", label="l", version="1", why="") for number in range(5))
+LABELS = tuple(label_node(node=f"n{number}", driver="d", label="l", value="1", why="") for number in range(5))
 
 
 def test_an_api_server_that_does_not_answer_ends_the_pass(world: World) -> None:
     """Each further action would wait for it as long: the next reconcile goes on."""
     error = Unreachable("PATCH: no answer")
     world.client.faults = [error] * 5
-    assert executor(world.client).perform(LABELS) == (FailedAction(action=LABELS[0], error=error),)
+    assert executor(world.client).perform(LABELS) == (FailedChange(change=LABELS[0], error=error),)
     assert len(world.client.faults) == 4
 
 
@@ -396,4 +440,4 @@ def test_a_bug_in_one_action_does_not_stop_the_others(world: World) -> None:
     (build,) = plan(with_images(snapshot(), Absent()), SETTINGS).actions
     (failed,) = Executor(world.client, Broken()).perform((build, LABEL))
     assert isinstance(failed.error, InternalError)
-    assert LABEL.label in world.client.get(NODES.path(name="node-a"))["metadata"]["labels"]
+    assert "driverwright.io/x.ready" in world.client.get(NODES.path(name="node-a"))["metadata"]["labels"]

@@ -1,26 +1,23 @@
 """Whole reconciles: what was reported is forgotten, refusals are reported, temporary failures are retried."""
 
 from contextlib import nullcontext
-from dataclasses import replace
 
 import pytest
 
 from driver_builder.cluster.cluster_cache import ClusterCache
 from driver_builder.cluster.kept_writes import KeptWrites
 from driver_builder.cluster.observe import Observer
-from driver_builder.controller.execute import Executor, FailedAction
+from driver_builder.controller.execute import Executor, FailedChange
 from driver_builder.controller.read_images import ImageReader
-from driver_builder.controller.reconcile import Reconciler, owners_of, refusals
+from driver_builder.controller.reconcile import Reconciler, refusals
 from driver_builder.controller.report import Reporter
-from driver_builder.model.image_state import Absent
-from driver_builder.nodes.actions import LabelNode
+from driver_builder.nodes.changes import label_node
 from driver_builder.objects import manifests
-from driver_builder.plan.plan import plan
 from kube_api.client import MERGE_PATCH, JsonPatch, Object
 from kube_api.errors import Forbidden, Invalid, KubeApiError, ServerUnavailable, TooManyRequests, Unreachable
 from kube_api.names import PAUSE_ANNOTATION
 from kube_api.resources import DRIVER_CONTAINERS
-from tests.support.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS, snapshot, with_images
+from tests.support.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS
 from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.driver_builder.model_parts import ModelBuilds
 from tests.support.driver_builder.model_world import World
@@ -172,15 +169,13 @@ def test_an_action_without_an_answer_harms_nobody_else(refused: World) -> None:
 
 def test_of_many_refusals_the_first_is_reported_and_the_others_counted() -> None:
     """A status has no room for the answers of a whole fleet."""
-    decided = plan(with_images(snapshot(), Absent()), SETTINGS)
-    labels = tuple(LabelNode(node=name, driver="d", label="l", version="1", why="") for name in ("a", "b", "c"))
-    owners = owners_of(replace(decided, drivers=(replace(decided.drivers[0], actions=labels),)))
+    labels = tuple(label_node(node=name, driver="d", label="l", value="1", why="") for name in ("a", "b", "c"))
     error = Forbidden("403", status=403)
-    failed = [FailedAction(action=action, error=error) for action in labels]
-    gone = FailedAction(action=labels[0], error=ServerUnavailable("500", status=500))
-    assert refusals(owners, failed) == {"driverwright/edu": "label node a: l=1: 403 (and 2 more)"}
-    assert refusals(owners, failed[:1]) == {"driverwright/edu": "label node a: l=1: 403"}
-    assert refusals(owners, [gone]) == {}
+    failed = [FailedChange(change=change, owner="driverwright/edu", error=error) for change in labels]
+    gone = FailedChange(change=labels[0], owner="driverwright/edu", error=ServerUnavailable("500", status=500))
+    assert refusals(failed) == {"driverwright/edu": "label node a: l=1: 403 (and 2 more)"}
+    assert refusals(failed[:1]) == {"driverwright/edu": "label node a: l=1: 403"}
+    assert refusals([gone]) == {}
 
 
 def test_a_failure_that_no_plan_took_in_is_kept(world: World) -> None:

@@ -8,13 +8,13 @@ import pytest
 from driver_builder.api import status
 from driver_builder.api.node_notes import NodeNote
 from driver_builder.controller.report import Reporter
-from driver_builder.nodes.actions import ReplacePod
 from driver_builder.plan.plan import Plan
 from kube_api.client import JsonPatch, Object
 from kube_api.errors import Forbidden, ServerUnavailable, Unreachable
 from kube_api.names import REBUILD_ANNOTATION
 from kube_api.resources import EVENTS, NODES
 from kube_api.timestamps import timestamp
+from tests.support.driver_builder.changes import replaced_pod
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, NOW
 from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.driver_builder.model_world import World
@@ -208,7 +208,7 @@ def test_statuses_without_an_answer_are_written_last_in_the_next_pass(four: Worl
 
 def about_to_replace(world: World) -> Plan:
     """Plan that a pod of every driver is replaced, which only the status will record."""
-    action = ReplacePod(namespace=NAMESPACE, name="pod", uid="uid", node="node-a", noted=True)
+    action = replaced_pod(namespace=NAMESPACE, name="pod", uid="uid", node="node-a", noted=True)
     notes = (NodeNote(node="node-a", reloads=1, last_reload=NOW),)
     decided = world.decide()
     return replace(decided, drivers=tuple(replace(part, actions=(action,), notes=notes) for part in decided.drivers))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from prometheus_client import REGISTRY
 
-from driver_builder.base import backoff
+from driver_builder.base.retry import Backoff
 from driver_builder.controller.lease import RENEW_DEADLINE_SECONDS, Lease
 from driver_builder.controller.supervisor import Supervisor
 from kube_api.client import Object
@@ -27,7 +27,7 @@ class Clock:
 
 @pytest.fixture(autouse=True)
 def _no_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backoff.Backoff, "next", lambda _self: 0.0)
+    monkeypatch.setattr(Backoff, "next", lambda _self: 0.0)
 
 
 def restarts(thread: str) -> float:

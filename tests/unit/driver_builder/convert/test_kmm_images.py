@@ -5,7 +5,7 @@ import re2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.api.driver_spec import compiled
+from driver_builder.api.mapping_settings import compiled
 from driver_builder.convert import kmm_images
 
 

@@ -20,12 +20,13 @@ from driver_builder.model.build import (
     SourcePackage,
     source_digest,
 )
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.userspace import Userspace, UserspacePackages
 from tests.support.driver_builder.factories import DIGEST, OTHER_KERNEL, SOURCE, target
 
 USERSPACE = Userspace(content=UserspacePackages(pins=(("libedu1", "1.0-1"),)))
 REQUEST = BuildRequest(
-    driver="driverwright/edu",
+    driver=DriverKey("driverwright/edu"),
     version="1.0.0",
     target=target(),
     template="debian",

@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from driver_builder.model.build import BuildRequest, ModuleSpec, OwnTemplate, SourceFiles, SourceGit
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import KEY_LABEL, TOOLCHAIN_LABEL, ImageRef
 from driver_builder.model.toolchain import toolchain_image, toolchain_key, toolchain_labels
 from tests.support.driver_builder.factories import target
 
 REQUEST = BuildRequest(
     recipe="debian:1",
-    driver="team/edu",
+    driver=DriverKey("team/edu"),
     version="1",
     target=target(),
     template="debian",
@@ -27,7 +28,7 @@ IMAGE = ImageRef("registry.example.com:5000", "drivers/edu", "1-tag")
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param({"driver": "team/other"}, id="another driver"),
+        pytest.param({"driver": DriverKey("team/other")}, id="another driver"),
         pytest.param({"version": "2"}, id="a new version"),
         pytest.param({"source": SourceGit(url="https://a.example/x", commit="0" * 40)}, id="another source"),
         pytest.param({"modules": (ModuleSpec(name="other"),)}, id="other modules"),
@@ -47,7 +48,7 @@ def test_what_is_the_drivers_does_not_count(change: dict[str, Any]) -> None:
     "change",
     [
         pytest.param({"base_image": "debian:bookworm"}, id="another base image"),
-        pytest.param({"driver": "stranger/edu"}, id="another tenant"),
+        pytest.param({"driver": DriverKey("stranger/edu")}, id="another tenant"),
         pytest.param({"target": target("6.1.0-9-amd64")}, id="another kernel"),
         pytest.param({"target": target(architecture="arm64")}, id="another architecture"),
         pytest.param({"target": target(os_version="13")}, id="another release of the distribution"),

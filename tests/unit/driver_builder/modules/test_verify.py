@@ -12,6 +12,7 @@ from driver_builder.archives.image_archive import ImageArchive, read_image_archi
 from driver_builder.base.errors import VerificationFailed
 from driver_builder.base.reasons import Reason
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.modules.symvers import ExportedSymbol
 from driver_builder.modules.verify import VerifiedModule, check_modules, verify
@@ -23,7 +24,7 @@ KERNEL = KernelVersion("6.1.0-55-cloud-amd64")
 FOLDER = f"lib/modules/{KERNEL}"
 REQUEST = BuildRequest(
     recipe="k",
-    driver="team/probe",
+    driver=DriverKey("team/probe"),
     version="1",
     target=KernelTarget(KERNEL, "debian", "12", "amd64"),
     template="debian",

@@ -10,6 +10,7 @@ from driver_builder.archives.image_archive import read_image_archive
 from driver_builder.base.errors import VerificationFailed
 from driver_builder.base.reasons import Reason
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.model.userspace import Userspace, UserspaceArchive, UserspacePackages
 from driver_builder.modules.kernel_module import KernelModule, parse_kernel_module
@@ -22,7 +23,7 @@ ARCHIVE = UserspaceArchive(url="https://a/b", sha256="0" * 64)
 KERNEL = KernelVersion("6.1.0-55-cloud-amd64")
 REQUEST = BuildRequest(
     recipe="k",
-    driver="team/edu",
+    driver=DriverKey("team/edu"),
     version="9",
     target=KernelTarget(KERNEL, "debian", "12", "amd64"),
     template="debian",

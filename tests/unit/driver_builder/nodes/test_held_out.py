@@ -6,18 +6,20 @@ from typing import Any
 import pytest
 
 from driver_builder.api.rebuild_status import Rebuilds
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes import held_out
 from driver_builder.nodes.plan_view import DriverView
 from driver_builder.objects import loaded
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.objects.slots import SECOND, Place, Slot
-from driver_builder.objects.yielding import OUTSIDE, Yielding, label_of, render_yielding
+from driver_builder.objects.yielding import OUTSIDE, Yielding, render_yielding
 from driver_builder.snapshot.inventory import Node
 from kube_api import names
 from tests.support.driver_builder.factories import BOOT_ID, KERNEL, NAMESPACE, SETTINGS, daemon_set, driver, node
 from tests.support.driver_builder.factories import snapshot as seen_by
 
-KEY = f"{NAMESPACE}/edu"
+KEY = DriverKey(f"{NAMESPACE}/edu")
 SEEN = seen_by()
 OLD = daemon_set(SEEN)
 BUILT = tuple(OLD.expected.items())
@@ -32,9 +34,11 @@ NO_REBUILDS = Rebuilds(requests={}, tokens={})
 def kept_out(*loads: Load, first: str = "", **labels: str) -> Node:
     """Make a node that pods are kept from; perhaps the driver yields to a ``first`` one there."""
     made = node()
-    record = {names.YIELDING_ANNOTATION: render_yielding(Yielding(first=first, drivers=(KEY,)))} if first else {}
+    record = (
+        {names.YIELDING_ANNOTATION: render_yielding(Yielding(first=DriverKey(first), drivers=(KEY,)))} if first else {}
+    )
     annotations = {**made.annotations, **record, loaded.annotation(KEY): loaded.render(Loaded(loads=loads))}
-    return replace(made, annotations=annotations, labels={**made.labels, label_of(KEY): OUTSIDE, **labels})
+    return replace(made, annotations=annotations, labels={**made.labels, driver_keys(KEY).yields: OUTSIDE, **labels})
 
 
 def waits(where: Node, *daemon_sets: Any, written: frozenset[str] = frozenset(), **changes: Any) -> bool:
@@ -62,8 +66,8 @@ def waits(where: Node, *daemon_sets: Any, written: frozenset[str] = frozenset(),
         pytest.param(kept_out(replace(LOAD, boot_id="before")), (OTHER,), {}, False, id="nothing is loaded"),
         pytest.param(kept_out(), (), {}, False, id="nothing was loaded"),
         pytest.param(kept_out(LOAD, first=f"{NAMESPACE}/ofed"), (OTHER,), {}, True, id="it is to yield later"),
-        pytest.param(kept_out(LOAD, first=f"{NAMESPACE}/ofed", **{label_of(KEY): "ofed"}), (OTHER,), {}, False,
-                     id="it yields"),
+        pytest.param(kept_out(LOAD, first=f"{NAMESPACE}/ofed", **{driver_keys(KEY).yields: "ofed"}), (OTHER,), {},
+                     False, id="it yields"),
         pytest.param(kept_out(LOAD, first=f"{NAMESPACE}/outside"), (OTHER,), {}, False,
                      id="it yields to one of that name"),
         pytest.param(node(), (OTHER,), {}, False, id="pods may come"),

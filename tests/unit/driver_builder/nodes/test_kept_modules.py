@@ -6,13 +6,15 @@ from typing import Any
 import pytest
 
 from driver_builder.api.rebuild_status import Rebuilds
-from driver_builder.nodes.actions import MoveNode, ReplacePod, TakeNode
+from driver_builder.model.driver_key import DriverKey
+from driver_builder.nodes.changes import Taking, move_node
 from driver_builder.nodes.kept_modules import KeptModules
 from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.objects.load_report import LoadReport
 from driver_builder.objects.slots import SECOND, Place, Slot
 from driver_builder.tasks.proof_pod import Program
 from kube_api import names
+from tests.support.driver_builder.changes import replaced_pod
 from tests.support.driver_builder.factories import BOOT_ID, IDENTITY, KERNEL, NAMESPACE, daemon_set, driver, node, pod
 from tests.support.driver_builder.factories import snapshot as seen_by
 
@@ -22,7 +24,7 @@ POD = pod(SEEN, leaves_modules=True)
 LABEL = names.wave_label(NAMESPACE, "edu")
 SAME_BUILD = replace(OLD, fingerprint="v2:other")
 OTHER_BUILD = replace(SAME_BUILD, expected={"edudrv": "FFFF"})
-REPLACE = ReplacePod(namespace=NAMESPACE, name=POD.name, uid=POD.uid, node=POD.node)
+REPLACE = replaced_pod(namespace=NAMESPACE, name=POD.name, uid=POD.uid, node=POD.node)
 PARAMETERS = {"module": {"names": ["edudrv"], "parameters": {"edudrv": ["level=2"]}}}
 CONTRARY = LoadReport(result="NotLive", kernel=KERNEL, boot_id=BOOT_ID)
 REBUILT = Rebuilds(requests={}, tokens={"*": "token"})
@@ -77,14 +79,14 @@ def test_modules_of_the_same_build_stay_unless_they_may_be_loaded_anew(
 def test_in_a_wave_the_label_says_which_pod_is_next(value: str | None, expected: bool) -> None:
     """That of the new DaemonSet, or that of before."""
     new = replace(OTHER_BUILD, slot=Slot(SECOND, Place.MOVED), name=f"{OLD.name}-b")
-    move: TakeNode = MoveNode(node="node-a", driver=f"{NAMESPACE}/edu", label=LABEL, value=value)
+    move: Taking = move_node(node="node-a", driver=DriverKey(f"{NAMESPACE}/edu"), value=value)
     assert IDENTITY in OLD.expected.values()
     assert kept(replace(OLD, slot=Slot("", Place.OTHERS)), new, **NOT_REBUILT).stay(move) is expected
 
 
 def test_the_label_of_a_wave_that_has_ended_moves_no_module() -> None:
     """No pod goes."""
-    move: TakeNode = MoveNode(node="node-a", driver=f"{NAMESPACE}/edu", label=LABEL, value=None)
+    move: Taking = move_node(node="node-a", driver=DriverKey(f"{NAMESPACE}/edu"), value=None)
     assert kept(OTHER_BUILD).stay(move)
 
 

@@ -8,7 +8,9 @@ import pytest
 from driver_builder.nodes import evidence, proofs
 from driver_builder.objects.load_report import LoadReport
 from driver_builder.snapshot.snapshot import DriverPod
-from driver_builder.tasks.proof_pod import Program, ProofPod
+from driver_builder.tasks.node_task import Next, NodeTask
+from driver_builder.tasks.proof_pod import PROOF, Program
+from driver_builder.tasks.task_kind import State
 from tests.support.driver_builder import factories
 from tests.support.driver_builder.factories import KERNEL, NOW, driver, node, snapshot
 
@@ -27,11 +29,14 @@ def pod(**changes: Any) -> DriverPod:
     return replace(factories.pod(snapshot()), **words | changes)
 
 
-def proof(name: str = "p1", **changes: Any) -> ProofPod:
+def proof(name: str = "p1", **changes: Any) -> NodeTask:
     """Make a proof pod of it that has ended well."""
-    words: dict[str, Any] = {"of_pod": "u", "report": report(), "created_at": NOW - 300, "ended_at": NOW - 250}
-    words |= {"namespace": "driverwright", "name": name, "uid": name, "driver": "driverwright/edu", "node": "node-a"}
-    return ProofPod(**words | changes)
+    words: dict[str, Any] = {"report": report(), "created_at": NOW - 300, "ended_at": NOW - 250}
+    words |= {"subject": "u", "name": name, "uid": name, **changes}
+    if words["ended_at"] is not None:
+        is_good = words["report"] is not None and words["report"].result == "Loaded"
+        words["state"] = State.SUCCEEDED if is_good else State.FAILED
+    return factories.task(PROOF, **words)
 
 
 def lost(result: str = "NotLive", at: float = NOW - 100, **changes: Any) -> DriverPod:
@@ -42,7 +47,7 @@ def lost(result: str = "NotLive", at: float = NOW - 100, **changes: Any) -> Driv
 def test_the_newest_report_is_that_of_the_driver_pod() -> None:
     """Those of other driver pods say nothing of it; one that runs has not said anything yet."""
     old, new = proof("a", report=report(boot_id="boot-0"), ended_at=NOW - 9000, created_at=NOW - 9000), proof("b")
-    others = (proof("c", of_pod="v", report=report("LoadFailed")), proof("d", ended_at=None, report=None))
+    others = (proof("c", subject="v", report=report("LoadFailed")), proof("d", ended_at=None, report=None))
     seen = proofs.with_proof(pod(), (new, *others, old))
     assert (seen.proof, seen.contrary) == (report(), None)
     assert proofs.with_proof(pod(), others[:1]).proof is None
@@ -100,24 +105,24 @@ def test_what_hold_finds_after_the_proof_is_contrary() -> None:
         pytest.param(pod(), (proof(report=report("LoadFailed"), ended_at=NOW + 9000),), True, id="by another clock"),
     ],
 )
-def test_a_pod_is_proven_once_per_boot(seen: DriverPod, found: tuple[ProofPod, ...], starts: bool) -> None:
+def test_a_pod_is_proven_once_per_boot(seen: DriverPod, found: tuple[NodeTask, ...], starts: bool) -> None:
     """And again where it did not work, or where the program itself changes what is loaded."""
     step = proofs.next_of(proofs.with_proof(seen, found), found, BOOT, NOW)
-    assert (step.starts, step.gone) == (starts, ())
-    assert not starts or step.before == (found[-1].uid if found else "")
+    assert (step.next is Next.START, step.gone) == (starts, ())
+    assert step.task == (found[-1] if found and not seen.deleting and seen.program != Program() else None)
 
 
 def test_a_failed_proof_is_tried_again_after_as_long_as_the_program_ran() -> None:
     """So the waits grow, up to ten minutes."""
     failed = proof(report=report("LoadFailed"))
-    assert proofs.next_of(pod(), (failed,), BOOT, NOW).due_at == NOW - 250 + 350
+    assert proofs.next_of(pod(), (failed,), BOOT, NOW).at == NOW - 250 + 350
 
 
 def test_evidence_stays_until_there_is_a_newer_one() -> None:
     """Then the older ones are deleted."""
     first, second = proof("a", report=report(boot_id="boot-0")), proof("b", created_at=NOW, ended_at=None, report=None)
     assert proofs.next_of(pod(), (first, second), BOOT, NOW).gone == ()
-    done = replace(second, ended_at=NOW, report=report())
+    done = replace(second, ended_at=NOW, report=report(), state=State.SUCCEEDED)
     assert proofs.next_of(pod(), (first, done), BOOT, NOW).gone == (first,)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.standing import Standing, Weighing, stand
 from driver_builder.objects.yielding import Yielding, render_yielding
 from driver_builder.tasks.proof_pod import Program
@@ -12,9 +13,9 @@ from kube_api import names
 from tests.support.driver_builder.factories import loaded, node, pod, ready_snapshot, snapshot
 
 SEEN = snapshot()
-LABEL = SEEN.drivers[0].ready_label
+KEY = SEEN.drivers[0].key
 (READY_NODE,) = ready_snapshot().nodes
-BY = Weighing(target="t", driver="apps/edu", outdated={"old": False}, asking=frozenset(), label=LABEL, record="record")
+BY = Weighing(target="t", driver=KEY, outdated={"old": False}, asking=frozenset())
 NO_PROOF: dict[str, Any] = {"proof": None, "ready": False}
 UNPROVEN: dict[str, Any] = {"proof": None, "program": Program(started_at=0.0), "message": "proof pod p: ErrImagePull"}
 """Somebody deleted the proof pod of an image's own program, and another one cannot start."""
@@ -65,10 +66,10 @@ def test_a_node_says_why_it_may_be_left_out() -> None:
 @pytest.mark.parametrize(
     ("first", "drivers", "changes", "expected"),
     [
-        pytest.param("apps/edu", "apps/mem", {"uid": "old"}, (Standing.SILENT, True), id="the old image works"),
-        pytest.param("apps/edu", "apps/mem", {}, (Standing.UNPROVEN, True), id="the wanted image works"),
-        pytest.param("apps/edu", "apps/mem", NO_PROOF, (Standing.UNPROVEN, False), id="it is not proven yet"),
-        pytest.param("apps/ofed", "apps/edu", NO_PROOF, (Standing.UNPROVEN, None), id="it yields itself"),
+        pytest.param(KEY, "apps/mem", {"uid": "old"}, (Standing.SILENT, True), id="the old image works"),
+        pytest.param(KEY, "apps/mem", {}, (Standing.UNPROVEN, True), id="the wanted image works"),
+        pytest.param(KEY, "apps/mem", NO_PROOF, (Standing.UNPROVEN, False), id="it is not proven yet"),
+        pytest.param("apps/ofed", KEY, NO_PROOF, (Standing.UNPROVEN, None), id="it yields itself"),
         pytest.param("apps/ofed", "apps/mem", {}, (Standing.UPDATED, None), id="others do"),
     ],
 )
@@ -76,7 +77,7 @@ def test_a_node_where_drivers_yield_is_unavailable(
     first: str, drivers: str, changes: dict[str, Any], expected: tuple[Standing, bool | None]
 ) -> None:
     """For the first one, although it works; and for those that yield, although nothing of them is left there."""
-    record = render_yielding(Yielding(first=first, drivers=(drivers,)))
+    record = render_yielding(Yielding(first=DriverKey(first), drivers=(DriverKey(drivers),)))
     where = node() if first == "apps/ofed" and changes else READY_NODE
     where = replace(where, annotations={**where.annotations, names.YIELDING_ANNOTATION: record})
     (found,) = stand([where], [replace(pod(SEEN), **changes)], BY)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.objects import agent_token, gpu_profiles, plugin
 from driver_builder.objects.plugin import PluginSet
 from tests.support.driver_builder.factories import driver, spec_of
@@ -36,7 +37,7 @@ def mounts_of(container: Json) -> dict[str, bool]:
 def known(pod: Json) -> PluginSet:
     """Make a DaemonSet that is there."""
     spec = {**daemon_set(PROFILES)["spec"], "template": {"spec": pod}}
-    return PluginSet(namespace="a", name="b", uid="c", driver="a/b", spec=spec, resource="nvidia.com/")
+    return PluginSet(namespace="a", name="b", uid="c", driver=DriverKey("a/b"), spec=spec, resource="nvidia.com/")
 
 
 def test_profiles_add_two_folders_and_a_flag_to_the_agent_alone() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from driver_builder.api.driver_container import DriverContainer
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import ImageRef
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
 from driver_builder.objects import manifests
@@ -413,8 +414,8 @@ def test_what_unloads_may_do_what_loads_may(privileges: LoaderPrivileges) -> Non
     """One setting for both, and nothing else of the pod depends on it."""
     load = Load(target="0a1b2c3d", kernel=KERNEL, boot_id="b", modules=(("edudrv", IDENTITY),))
     words: dict[str, Any] = {"node": "node-a", "boot_id": "b", "image": LOADER_IMAGE}
-    pod = unload_pod.manifest("driverwright/edu", load, **words, privileges=privileges)
+    pod = unload_pod.manifest(DriverKey("driverwright/edu"), load, **words, privileges=privileges)
     assert pod["spec"]["containers"][0].pop("securityContext") == security_context(privileges)
-    default = unload_pod.manifest("driverwright/edu", load, **words)
+    default = unload_pod.manifest(DriverKey("driverwright/edu"), load, **words)
     assert default["spec"]["containers"][0].pop("securityContext") == {"privileged": True}
     assert pod == default

@@ -3,9 +3,10 @@
 from dataclasses import replace
 
 from driver_builder.model.image_state import Absent
-from driver_builder.nodes.actions import ApplyDaemonSet, StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.objects.tolerations import of_pending, with_ours
 from driver_builder.plan.plan import plan
+from tests.support.driver_builder.changes import applied
 from tests.support.driver_builder.factories import NAMESPACE, SETTINGS, driver, snapshot, with_images
 
 PENDING = driver("b", spec_changes={"validation": {"taint": True}, "module": {"names": ["other"]}})
@@ -23,8 +24,8 @@ def test_pods_and_builds_of_all_drivers_tolerate_it() -> None:
     own = {"key": "x", "operator": "Exists"}
     other = driver("a", spec_changes={"tolerations": [own]})
     seen = snapshot(drivers=(other, PENDING))
-    applied = next(item for item in plan(with_images(seen), SETTINGS).actions if isinstance(item, ApplyDaemonSet))
-    assert applied.manifest["spec"]["template"]["spec"]["tolerations"][:2] == [own, TOLERATION]
+    (item, *_) = applied(plan(with_images(seen), SETTINGS).actions)
+    assert item.manifest["spec"]["template"]["spec"]["tolerations"][:2] == [own, TOLERATION]
     builds = [item for item in plan(with_images(seen, Absent()), SETTINGS).actions if isinstance(item, StartBuild)]
     assert [item.tolerations for item in builds] == [(own, TOLERATION), (TOLERATION,)]
     without = replace(seen, drivers=(other, driver("b", spec_changes={"module": {"names": ["other"]}})))

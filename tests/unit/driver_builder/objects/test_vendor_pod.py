@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.api.driver_spec import VendorSettings
+from driver_builder.api.mapping_settings import VendorSettings
 from driver_builder.model.images import ImageRef
 from driver_builder.model.loader_privileges import CAPABILITIES, LoaderPrivileges
 from driver_builder.objects import manifests, vendor_pod

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 from driver_builder.api.node_notes import MAX_RELOADED, NodeNote, render_notes
-from driver_builder.nodes.actions import ReplacePod
 from driver_builder.nodes.plan_view import DriverView
 from driver_builder.plan import drift
 from driver_builder.plan.plan import plan
 from driver_builder.rollout.plan_target import plan_target
 from driver_builder.snapshot.snapshot import Snapshot
+from tests.support.driver_builder.changes import pods_replaced
 from tests.support.driver_builder.factories import GONE, NOW, SETTINGS, driver, ready_snapshot, spec_of, wanted
 
 
@@ -21,13 +21,13 @@ def drifted(*notes: NodeNote) -> Snapshot:
 
 def replaced(seen: Snapshot) -> list[str]:
     """Name the nodes whose pods are replaced."""
-    return [action.node for action in plan(seen, SETTINGS).actions if isinstance(action, ReplacePod)]
+    return [action.node for action in pods_replaced(plan(seen, SETTINGS).actions)]
 
 
 def test_the_first_time_it_is_done_at_once() -> None:
     """And noted, so that a controller that is restarted waits before the next."""
     decided = plan(drifted(), SETTINGS)
-    (action,) = [action for action in decided.actions if isinstance(action, ReplacePod)]
+    (action,) = pods_replaced(decided.actions)
     assert (action.node, action.why) == ("node-a", "NotLive: module edudrv is not live")
     assert decided.drivers[0].notes == (NodeNote(node="node-a", reloads=1, last_reload=NOW),)
 
@@ -71,7 +71,7 @@ def test_a_pod_that_leaves_or_has_no_daemon_set_is_left_alone() -> None:
 def test_the_wait_has_an_upper_end() -> None:
     """The delay never exceeds one hour."""
     note = NodeNote(node="node-a", reloads=10**9, last_reload=NOW)
-    assert plan(drifted(note), SETTINGS).requeue_at == NOW + drift.MAX_SECONDS
+    assert plan(drifted(note), SETTINGS).requeue_at == NOW + drift.RETRY.most
 
 
 def test_on_a_node_that_the_driver_leaves_nothing_is_loaded_again() -> None:
@@ -80,7 +80,7 @@ def test_on_a_node_that_the_driver_leaves_nothing_is_loaded_again() -> None:
     (container,) = seen.drivers
     view = replace(DriverView.of(seen, container, SETTINGS), wanted=wanted(seen))
     parts = [plan_target(view, spec_of(container), item) for item in wanted(seen)]
-    assert [action.node for action in drift.repair(view, parts).actions if isinstance(action, ReplacePod)] == ["node-a"]
+    assert [action.node for action in pods_replaced(drift.repair(view, parts).actions)] == ["node-a"]
     left = drift.repair(view, parts, frozenset({"node-a"}))
     assert (left.actions, left.requeue_at) == ((), None)
     assert [note.reloads for note in left.notes] == [0]

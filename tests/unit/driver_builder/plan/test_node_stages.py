@@ -14,7 +14,7 @@ from driver_builder.plan.node_stages import Standing, labels_of, of_node
 from driver_builder.plan.stage_view import LEAVE_SECONDS, StageView
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.snapshot import Snapshot
-from driver_builder.tasks import plugin_validation_pod
+from driver_builder.tasks import validation_pod
 from kube_api import names
 from kube_api.timestamps import timestamp
 from tests.support.driver_builder.factories import NAMESPACE, NOW, driver, node, spec_of
@@ -30,7 +30,7 @@ WORKS, SILENT, GONE = Standing(is_valid=True, works=True), Standing(is_valid=Tru
 LOADS = '{"loads":[]}'
 SETTINGS = spec_of(CONTAINER).stages
 assert SETTINGS is not None
-SUBJECT = plugin_validation_pod.subject_of(SETTINGS, loaded=LOADS)
+SUBJECT = validation_pod.plugin_subject_of(SETTINGS, loaded=LOADS)
 
 
 def a_node(*stages: Stage, has: bool = True, record: Validated | None = None) -> Node:
@@ -147,11 +147,11 @@ def test_nothing_is_validated_before_a_label_says_that_the_plugin_is_there() -> 
 def test_since_when_run_is_gone_is_recorded_with_it() -> None:
     """In one patch; the record goes when it comes back, or when the driver leaves for good."""
     stages, seen = view(POD), a_node(V, R, P)
-    run = next(action for action in labels_of(stages, seen, of_node(stages, seen, GONE)) if action.label == KEYS[R])
-    assert (run.version, run.annotations) == (None, {KEYS[R]: str(int(NOW))})
+    run = next(action for action in labels_of(stages, seen, of_node(stages, seen, GONE)) if KEYS[R] in action.labels)
+    assert (run.labels[KEYS[R]], run.annotations) == (None, {KEYS[R]: str(int(NOW))})
     left = replace(a_node(), annotations={**a_node().annotations, KEYS[R]: "1"})
-    (back, *_) = [item for item in labels_of(view(), left, of_node(view(), left, WORKS)) if item.label == KEYS[R]]
-    assert (back.version, back.annotations) == ("true", {KEYS[R]: None})
+    (back, *_) = [item for item in labels_of(view(), left, of_node(view(), left, WORKS)) if KEYS[R] in item.labels]
+    assert (back.labels[KEYS[R]], back.annotations) == ("true", {KEYS[R]: None})
     assert labels_of(view(), left, of_node(view(), left, GONE)) == ()
     over = labels_of(view(), left, of_node(view(), left, replace(GONE, leaves=True)))
     assert [item.annotations for item in over] == [{KEYS[R]: None}]
@@ -162,14 +162,14 @@ def test_since_when_the_resource_is_missing_is_recorded_until_it_is_back() -> No
     stages, seen = view(POD), a_node(V, R, P, has=False)
     found = of_node(stages, seen, WORKS)
     (record,) = labels_of(stages, seen, found)
-    assert (record.label, record.version, record.annotations) == (KEYS[P], "true", {KEYS[P]: str(int(NOW))})
+    assert (record.labels, record.annotations) == ({KEYS[P]: "true"}, {KEYS[P]: str(int(NOW))})
     assert (found.due_at, found.starts) == (NOW + 60, "")
     back = replace(missing(NOW - 5), allocatable=frozenset({"example.com/edu"}))
     (record,) = labels_of(stages, back, of_node(stages, back, WORKS))
-    assert (record.version, record.annotations) == ("true", {KEYS[P]: None})
+    assert (record.labels[KEYS[P]], record.annotations) == ("true", {KEYS[P]: None})
     over = missing(NOW - 60)
-    gone = [item for item in labels_of(stages, over, of_node(stages, over, WORKS)) if item.label == KEYS[P]]
-    assert [(item.version, item.annotations) for item in gone] == [(None, {KEYS[P]: None})]
+    gone = [item for item in labels_of(stages, over, of_node(stages, over, WORKS)) if KEYS[P] in item.labels]
+    assert [(item.labels[KEYS[P]], item.annotations) for item in gone] == [(None, {KEYS[P]: None})]
 
 
 @pytest.mark.parametrize(

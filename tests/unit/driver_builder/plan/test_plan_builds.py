@@ -11,7 +11,7 @@ from driver_builder.api.status import Event, TargetStatus, events, previous_targ
 from driver_builder.base.reasons import Reason, TargetState, with_remedy
 from driver_builder.builds.circuit_breaker import OPENS_AFTER, Breaker, after_failure
 from driver_builder.model.image_state import Absent, Unreachable
-from driver_builder.nodes.actions import Action, CancelBuild, StartBuild
+from driver_builder.nodes.changes import CancelBuild, Change, StartBuild
 from driver_builder.plan.plan import Plan, plan
 from driver_builder.rollout.retries import retry_delay
 from driver_builder.snapshot.snapshot import FailedBuild, Snapshot, SourceMissing, Suspension
@@ -293,7 +293,7 @@ def test_a_hundred_suspended_kernels_are_one_event_and_one_reason() -> None:
 def test_actions_are_cancelled_before_others_begin() -> None:
     """Room in the queue first."""
     seen = replace(absent(), running_builds=frozenset(["gone"]))
-    kinds: list[type[Action]] = [type(action) for action in plan(seen, SETTINGS).actions]
+    kinds: list[type[Change]] = [type(action) for action in plan(seen, SETTINGS).actions]
     assert kinds.index(CancelBuild) < kinds.index(StartBuild)
 
 

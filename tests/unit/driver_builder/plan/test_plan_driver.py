@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from driver_builder.api.driver_container import DriverContainer
+from driver_builder.api.driver_container import FINALIZER, DriverContainer
 from driver_builder.model.image_state import Absent, ImageState, Unreachable
-from driver_builder.nodes.actions import SetFinalizer, StartBuild
+from driver_builder.nodes.changes import PatchObject, StartBuild
 from driver_builder.objects.loaded import Loaded, annotation, render
 from driver_builder.plan.plan import plan
+from tests.support.driver_builder.changes import done, labels
 from tests.support.driver_builder.factories import (
     BOOT_ID,
     GONE,
     KERNEL,
-    NAMESPACE,
     NOW,
     OLD,
     OTHER_KERNEL,
@@ -35,7 +35,9 @@ def test_a_new_driver_gets_the_finalizer_first() -> None:
     """Before anything is labelled it is made sure that labels are cleaned up one day."""
     seen = with_images(snapshot(drivers=(driver(finalizer=False),)))
     action, *_ = plan(seen, SETTINGS).actions
-    assert action == SetFinalizer(namespace=NAMESPACE, name="edu", present=True)
+    assert done([action]) == ["patch DriverContainer"]
+    assert isinstance(action, PatchObject)
+    assert (action.name, action.finalizers) == ("edu", {FINALIZER: True})
 
 
 @pytest.mark.parametrize(
@@ -91,7 +93,7 @@ def test_a_label_that_lies_goes_whatever_the_driver(
     there = node(**{"proven_on": f"{BOOT_ID} {KERNEL}", **nodes}, labels={READY_LABEL: "1.0.0"})
     seen = replace(seen, drivers=(container,), nodes=(there,), pods=(replace(seen.pods[0], **pods),))
     taken = [("node-a", READY_LABEL, None)]
-    made = [(action.node, action.label, action.version) for action in plan(seen, SETTINGS).actions]  # type: ignore[union-attr]
+    made = labels(plan(seen, SETTINGS).actions)
     assert made == (taken if unlabelled else [])
 
 
@@ -142,11 +144,11 @@ LEFT = replace(
 @pytest.mark.parametrize(
     ("changes", "actions"),
     [
-        pytest.param({}, ["LabelNode"], id="everything still there"),
-        pytest.param({"nodes": (LEFT,)}, ["DeleteDaemonSet"], id="label gone"),
+        pytest.param({}, ["label Node"], id="everything still there"),
+        pytest.param({"nodes": (LEFT,)}, ["delete DaemonSet"], id="label gone"),
         pytest.param({"daemon_sets": (), "nodes": (LEFT,)}, [], id="pods still leaving"),
-        pytest.param({"daemon_sets": (), "nodes": (LEFT,), "pods": ()}, ["RememberLoaded"], id="pods gone"),
-        pytest.param({"daemon_sets": (), "nodes": (node(),), "pods": ()}, ["SetFinalizer"], id="all gone"),
+        pytest.param({"daemon_sets": (), "nodes": (LEFT,), "pods": ()}, ["record loads"], id="pods gone"),
+        pytest.param({"daemon_sets": (), "nodes": (node(),), "pods": ()}, ["patch DriverContainer"], id="all gone"),
     ],
 )
 def test_a_deleted_driver_is_let_go_last(changes: dict[str, Any], actions: list[str]) -> None:
@@ -164,4 +166,4 @@ def test_a_deleted_driver_without_our_finalizer_is_left_alone() -> None:
 def test_a_deleted_driver_with_an_invalid_spec_is_cleaned_up() -> None:
     """A DriverContainer with an invalid spec can be deleted."""
     container = driver(deleting=True, spec_changes={"image": "nonsense"})
-    assert verbs(plan(replace(ready_snapshot(), drivers=(container,)), SETTINGS)) == ["LabelNode"]
+    assert verbs(plan(replace(ready_snapshot(), drivers=(container,)), SETTINGS)) == ["label Node"]

@@ -6,8 +6,9 @@ import pytest
 
 from driver_builder.api import status
 from driver_builder.model.build import SourceImage
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Absent
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.plan.plan import plan
 from driver_builder.rollout.retries import retry_delay
@@ -75,7 +76,9 @@ def test_a_changed_source_is_built_at_once_after_failures() -> None:
     seen = with_images(snapshot(), Absent())
     first = replace(seen, failed_builds={key_of(seen): failed(1)})
     mended = with_images(snapshot(drivers=after(first, plan(first, SETTINGS)).drivers, sources={}), Absent())
-    mended = replace(mended, sources={"driverwright/edu": SourceImage(reference="r/i@sha256:" + "0" * 64, path="/")})
+    mended = replace(
+        mended, sources={DriverKey("driverwright/edu"): SourceImage(reference="r/i@sha256:" + "0" * 64, path="/")}
+    )
     mended = with_images(mended, Absent())
     decided = plan(mended, SETTINGS)
     assert verbs(decided) == ["StartBuild"]

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from driver_builder.base.reasons import TargetState, remedy_of
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Absent, ImageState
-from driver_builder.nodes.actions import DeleteDaemonSet, LabelNode
+from driver_builder.nodes.changes import DeleteObject
 from driver_builder.plan.plan import plan
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.snapshot import SourceMissing
+from tests.support.driver_builder.changes import labels
 from tests.support.driver_builder.factories import (
     OTHER_KERNEL,
     PRESENT,
@@ -29,8 +31,8 @@ def test_a_node_on_a_new_kernel_is_a_new_target_and_the_old_one_goes() -> None:
     before = ready_snapshot(node(kernel=OTHER_KERNEL))
     moved = replace(before, nodes=(node(labels={READY_LABEL: "1.0.0"}),))
     decided = plan(with_images(moved, Absent()), SETTINGS)
-    assert verbs(decided) == ["DeleteDaemonSet", "LabelNode", "StartBuild"]
-    (gone,) = [action for action in decided.actions if isinstance(action, DeleteDaemonSet)]
+    assert verbs(decided) == ["delete DaemonSet", "label Node", "StartBuild"]
+    (gone,) = [action for action in decided.actions if isinstance(action, DeleteObject)]
     assert gone.name == before.daemon_sets[0].name
 
 
@@ -63,8 +65,7 @@ def test_a_forged_label_goes() -> None:
     forged = node("outside", labels={"pool": "web", READY_LABEL: "1.0.0"})
     seen = ready_snapshot()
     (action,) = plan(replace(seen, nodes=(*seen.nodes, forged)), SETTINGS).actions
-    assert isinstance(action, LabelNode)
-    assert (action.node, action.version) == ("outside", None)
+    assert [(node, value) for node, _, value in labels([action])] == [("outside", None)]
 
 
 def test_without_nodes_there_is_nothing_to_do() -> None:
@@ -92,7 +93,7 @@ def test_a_target_that_cannot_be_built_says_why(
     """Nothing is done for such a target, and its status names the reason."""
     seen = snapshot(drivers=(driver(spec_changes=changes),))
     if source is not None:
-        seen = replace(seen, sources={"driverwright/edu": SourceMissing(message=source)})
+        seen = replace(seen, sources={DriverKey("driverwright/edu"): SourceMissing(message=source)})
     decided = plan(seen, SETTINGS)
     assert verbs(decided) == []
     assert (only_target(decided).state, only_target(decided).reason) == (target_state, reason)
@@ -109,7 +110,7 @@ def test_an_unknown_distribution_says_what_to_set() -> None:
 @pytest.mark.parametrize(
     ("state", "actions", "reason"),
     [
-        pytest.param(PRESENT, ["ApplyDaemonSet"], "WaitingForNodes", id="present: roll out"),
+        pytest.param(PRESENT, ["apply DaemonSet"], "WaitingForNodes", id="present: roll out"),
         pytest.param(Absent(), [], "ImageMissing", id="absent: never built"),
     ],
 )
@@ -127,7 +128,7 @@ def test_a_kernel_that_is_now_skipped_loses_its_driver() -> None:
     seen = ready_snapshot()
     skipping = driver(spec_changes={"kernelMappings": [{"regexp": ".*", "skip": True}]})
     decided = plan(replace(seen, drivers=(skipping,)), SETTINGS)
-    assert verbs(decided) == ["LabelNode"]
+    assert verbs(decided) == ["label Node"]
     assert only_target(decided).state is TargetState.SKIPPED
 
 

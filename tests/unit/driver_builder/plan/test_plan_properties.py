@@ -5,9 +5,10 @@ from hypothesis import given
 from driver_builder.api import status
 from driver_builder.base.reasons import REASONS, Reason
 from driver_builder.model.image_state import Absent
-from driver_builder.nodes.actions import LabelNode, ReplacePod, StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.plan.plan import plan
 from driver_builder.snapshot.snapshot import Snapshot
+from tests.support.driver_builder.changes import labels, pods_replaced
 from tests.support.driver_builder.factories import SETTINGS
 from tests.support.driver_builder.snapshots import snapshots
 
@@ -52,16 +53,14 @@ def test_no_plan_builds_what_is_there_or_labels_what_is_not_selected(seen: Snaps
     assert all(action.request.key not in seen.running_builds for action in builds)
     assert len({action.request.key for action in builds}) == len(builds)
     nodes = {item.name: item for item in seen.nodes}
-    for action in plan(seen, SETTINGS).actions:
-        if isinstance(action, LabelNode) and action.version is not None:
-            assert nodes[action.node].labels["pool"] == "edu"
+    for name, _, value in labels(plan(seen, SETTINGS).actions):
+        assert value is None or nodes[name].labels["pool"] == "edu"
 
 
 @given(snapshots())
 def test_no_plan_touches_a_node_that_the_selector_does_not_pick(seen: Snapshot) -> None:
     """Outside the selector a node loses a label that nobody proves, and nothing else happens there."""
     outside = {item.name for item in seen.nodes if item.labels.get("pool") != "edu"}
-    for action in plan(seen, SETTINGS).actions:
-        if isinstance(action, LabelNode) and action.node in outside:
-            assert action.version is None
-        assert not (isinstance(action, ReplacePod) and action.node in outside)
+    changes = plan(seen, SETTINGS).actions
+    assert all(value is None for name, _, value in labels(changes) if name in outside)
+    assert outside.isdisjoint(change.node for change in pods_replaced(changes))

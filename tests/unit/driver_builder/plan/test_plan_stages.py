@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from driver_builder.cli.plan_summary import name_of
 from driver_builder.model import permissions
-from driver_builder.nodes.actions import ApplyPlugin, LabelNode, MakeConfigMap
+from driver_builder.model.driver_key import DriverKey
+from driver_builder.nodes.changes import ApplyObject
 from driver_builder.nodes.plan_view import DriverView
+from driver_builder.nodes.validation import Progress
 from driver_builder.objects import plugin
 from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.plan import leave, node_stages, plugin_validation
@@ -22,8 +23,9 @@ from driver_builder.snapshot.by_driver import PodsOfDriver
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.node_pods import NodePod, NodePods
 from driver_builder.snapshot.snapshot import DriverPod, Snapshot
-from driver_builder.tasks import plugin_validation_pod
+from driver_builder.tasks import validation_pod
 from kube_api.names import PENDING_TAINT, UPGRADING_TAINT
+from tests.support.driver_builder.changes import applied, done, patches
 from tests.support.driver_builder.factories import NOW, SETTINGS, driver, node, ready_snapshot, spec_of
 from tests.unit.driver_builder.world.test_world_stages import CHAIN, PLGOK, fleet, settle
 from tests.unit.driver_builder.world.test_world_stages import WITH_AGENT as OF_WORLD
@@ -43,7 +45,7 @@ def seen(stages: dict[str, Any] | None, **changes: Any) -> Snapshot:
 def manifest(stages: dict[str, Any], **changes: Any) -> dict[str, Any]:
     """Return the DaemonSet of the plugin."""
     decided = plan(seen(stages, **changes), WITH_AGENT)
-    (found,) = [action for action in decided.actions if isinstance(action, ApplyPlugin)]
+    (found,) = applied(decided.actions)
     return found.manifest
 
 
@@ -51,7 +53,7 @@ def test_the_pods_select_the_labels_before_them_and_tolerate_our_taints() -> Non
     """Also where the spec names other tolerations."""
     made = manifest(PLUGIN, tolerations=[{"key": "gpu", "operator": "Exists"}])
     pod = made["spec"]["template"]["spec"]
-    key = "driverwright/edu"
+    key = DriverKey("driverwright/edu")
     assert pod["nodeSelector"] == {stage_label(key, Stage.RUN): "true", stage_label(key, Stage.VALID): "true"}
     assert {item["key"] for item in pod["tolerations"]} == {"gpu", PENDING_TAINT, UPGRADING_TAINT}
     assert made["spec"]["updateStrategy"]["type"] == "RollingUpdate"
@@ -71,7 +73,11 @@ def test_our_agent_is_unprivileged_and_reads_its_config_map() -> None:
         "/etc/device-agent": True,
         "/run/device-agent": False,
     }
-    (made,) = [action for action in plan(seen(PLUGIN), WITH_AGENT).actions if isinstance(action, MakeConfigMap)]
+    (made,) = [
+        action
+        for action in plan(seen(PLUGIN), WITH_AGENT).actions
+        if isinstance(action, ApplyObject) and action.created
+    ]
     assert made.manifest["data"][plugin.CONFIG_KEY].startswith('{\n  "resources": [')
 
 
@@ -154,7 +160,7 @@ def test_images_that_are_not_allowed_do_not_run(stages: dict[str, Any]) -> None:
     allowed = permissions.read({"allowed_base_images": "registry.example.com/*"})
     settings = replace(WITH_AGENT, template_versions=replace(SETTINGS.template_versions, permissions=allowed))
     decided = plan(seen(stages), settings)
-    assert not [action for action in decided.actions if isinstance(action, ApplyPlugin | MakeConfigMap)]
+    assert not [action for action in decided.actions if isinstance(action, ApplyObject)]
     assert decided.drivers[0].stages is not None
     assert decided.drivers[0].stages.reason == "NotAllowed"
     assert decided.drivers[0].targets[0].reason == "NotAllowed"
@@ -166,7 +172,7 @@ def test_a_validation_requests_the_resource_without_privileges_and_without_a_pri
     settings = spec_of(container).stages
     assert settings is not None
     assert settings.plugin_validation is not None
-    made = plugin_validation_pod.manifest(
+    made = validation_pod.plugin_manifest(
         container, settings.plugin_validation, node="node-a", subject="f" * 16, resource="example.com/edu"
     )
     (item,) = made["spec"]["containers"]
@@ -181,7 +187,7 @@ def test_a_validation_waits_until_the_pods_of_its_node_are_listed() -> None:
     stages = StageView.of(Snapshot(now=NOW, drivers=(container,)), container)
     uses = NodePod(namespace="a", name="b", uid="c", resources=frozenset({"example.com/edu"}))
     kinds = {
-        name: [name_of(action) for action in start(stages, node(), "f" * 16, users)[0]]
+        name: done(start(stages, node(), "f" * 16, users)[0])
         for name, users in (
             ("not listed", {}),
             ("not allowed", {"node-a": NodePods(unread="forbidden")}),
@@ -191,20 +197,20 @@ def test_a_validation_waits_until_the_pods_of_its_node_are_listed() -> None:
     }
     assert kinds == {
         "not listed": [],
-        "not allowed": ["StartValidation"],
-        "unused": ["StartValidation"],
-        "used": ["RememberValidated"],
+        "not allowed": ["run plugin-validation"],
+        "unused": ["run plugin-validation"],
+        "used": ["record validation"],
     }
 
 
 def test_an_invalid_spec_keeps_labels_that_are_true() -> None:
     """Nothing is known of what should be there."""
     made = seen(PLUGIN)
-    labels = {stage_label("driverwright/edu", stage): "true" for stage in Stage}
+    labels = {stage_label(DriverKey("driverwright/edu"), stage): "true" for stage in Stage}
     nodes = tuple(replace(item, labels={**item.labels, **labels}) for item in made.nodes)
     broken = driver(spec_changes={"stages": {"validation": {}}})
     decided = plan(replace(made, nodes=nodes, drivers=(broken,)), WITH_AGENT)
-    assert not [action for action in decided.actions if isinstance(action, LabelNode)]
+    assert not patches(decided.actions, "label Node")
 
 
 def test_a_driver_without_stages_looks_at_no_node_because_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,7 +311,7 @@ def test_the_next_validations_are_looked_for_where_something_changed(monkeypatch
     seen, asked = _fleet_at_rest(), list[str]()
     next_nodes, decide = plugin_validation.NextNodes(), plugin_validation.of_node
 
-    def traced(stages: StageView, item: Node) -> plugin_validation.PluginValidation | None:
+    def traced(stages: StageView, item: Node) -> Progress | None:
         asked.append(item.name)
         return decide(stages, item)
 

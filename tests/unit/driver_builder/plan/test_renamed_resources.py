@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from driver_builder.nodes.actions import Action, RememberValidated, StartPod
+from driver_builder.nodes.changes import Change, PatchNode, RunTask
 from driver_builder.objects import loaded, validated
 from driver_builder.objects.plugin import PluginPod, PluginSet
 from driver_builder.objects.stage_labels import TRUE, Stage, stage_label
@@ -17,7 +17,7 @@ from driver_builder.plan.stage_view import StageView
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.node_pods import NodePod, NodePods
 from driver_builder.snapshot.snapshot import Snapshot
-from driver_builder.tasks import plugin_validation_pod
+from driver_builder.tasks import validation_pod
 from tests.support.driver_builder.factories import NAMESPACE, NOW, driver, node, spec_of
 
 GPU, SHARED, L4 = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/l4"
@@ -118,13 +118,13 @@ def test_what_is_missing_is_named() -> None:
     assert (used.why, used.reason) == (f"it has no {GPU} to give, and pods use it", None)
 
 
-def _asked_for(actions: tuple[Action, ...]) -> str:
+def _asked_for(actions: tuple[Change, ...]) -> str:
     """Return what a validation requests, or why there is none."""
     for action in actions:
-        if isinstance(action, StartPod):
+        if isinstance(action, RunTask):
             (container,) = action.manifest["spec"]["containers"]
             return ",".join(container["resources"]["limits"])
-        assert isinstance(action, RememberValidated)
+        assert isinstance(action, PatchNode)
         return action.why
     return ""
 
@@ -189,7 +189,7 @@ def test_a_validation_does_not_wait_until_enough_nodes_have_devices_again() -> N
     broken = [a_node(V, R, P, offered=[GPU], name=f"a-{number:02}") for number in range(MAX_LOOKED_AT)]
     settings = spec_of(VALIDATED).stages
     assert settings is not None
-    subject = plugin_validation_pod.subject_of(settings, loaded='{"loads":[]}')
+    subject = validation_pod.plugin_subject_of(settings, loaded='{"loads":[]}')
     record = {KEYS[Stage.PLGOK]: validated.render(Validated(subject=subject, succeeded=True))}
     nodes = [replace(item, annotations={**item.annotations, **record}) for item in broken]
     due = a_node(V, R, P, allocatable=[GPU], offered=[GPU], name="b")

@@ -5,21 +5,22 @@ from typing import Any
 
 import pytest
 
-from driver_builder.cli.plan_summary import name_of
 from driver_builder.model import permissions
-from driver_builder.nodes.actions import LabelNode, RememberValidated, StartPod
+from driver_builder.nodes.changes import RunTask
 from driver_builder.objects import loaded, validated
 from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.objects.validated import Validated
-from driver_builder.plan import validation_step
-from driver_builder.plan.plan import plan
+from driver_builder.plan.plan import Plan, plan
+from driver_builder.plan.validation_step import VALIDATE
 from driver_builder.snapshot.snapshot import Snapshot
 from driver_builder.tasks import validation_pod
-from driver_builder.tasks.validation_pod import ValidationPod
+from driver_builder.tasks.node_task import NodeTask
+from driver_builder.tasks.task_kind import State
+from driver_builder.tasks.validation_pod import VALIDATION
+from tests.support.driver_builder.changes import done, labels, patches
 from tests.support.driver_builder.factories import (
     BOOT_ID,
     KERNEL,
-    NAMESPACE,
     NOW,
     SETTINGS,
     driver,
@@ -27,6 +28,7 @@ from tests.support.driver_builder.factories import (
     node,
     ready_snapshot,
     spec_of,
+    task,
 )
 
 COMMAND: dict[str, Any] = {"image": "docker.io/library/test:1", "command": ["/test"], "retries": 1}
@@ -35,32 +37,25 @@ READY = CONTAINER.ready_label
 RECORD = validated.annotation(CONTAINER.key)
 
 
-def seen(*names: str, record: Validated | None = None, pods: tuple[ValidationPod, ...] = ()) -> Snapshot:
+def seen(*names: str, record: Validated | None = None, pods: tuple[NodeTask, ...] = ()) -> Snapshot:
     """Make a snapshot in which the driver works on some nodes that have no label; the first has the record."""
     made = ready_snapshot(*(node(name) for name in names or ("node-a",)), driver=CONTAINER)
     nodes = [node(item.name) for item in made.nodes]
     if record is not None:
         nodes[0] = replace(nodes[0], annotations={**nodes[0].annotations, RECORD: validated.render(record)})
-    return replace(made, nodes=tuple(nodes), validation_pods=pods)
+    return replace(made, nodes=tuple(nodes), tasks=pods)
 
 
 SUBJECT = validation_pod.subject_of(spec_of(CONTAINER).validation, boot_id=BOOT_ID, fingerprint=fingerprint(seen()))
 
 
-def pod(**changes: Any) -> ValidationPod:
+def pod(**changes: Any) -> NodeTask:
     """Make the validation pod of node-a, which runs."""
-    good = ValidationPod(
-        namespace=NAMESPACE,
-        name=validation_pod.name_of(CONTAINER.key, "node-a"),
-        uid="uid-run",
-        driver=CONTAINER.key,
-        node="node-a",
-        subject=SUBJECT,
-    )
-    return replace(good, **changes)
+    return task(VALIDATION, **{"subject": SUBJECT, "uid": "uid-run", **changes})
 
 
-ENDED: dict[str, Any] = {"ended_at": NOW - 1, "has_run": True, "message": "no answer"}
+DONE = State.SUCCEEDED
+ENDED: dict[str, Any] = {"ended_at": NOW - 1, "state": State.FAILED, "message": "no answer"}
 NOT_RUN = Validated(subject=SUBJECT, pod="uid-run", failed_at=int(NOW), message="not started")
 FAILED = Validated(subject=SUBJECT, failures=1, pod="uid-run", failed_at=int(NOW) - 10, message="no answer")
 FAILED_FOR_GOOD = replace(FAILED, failures=2)
@@ -68,57 +63,56 @@ SUCCEEDED = Validated(subject=SUBJECT, succeeded=True)
 OTHER = Validated(subject="f" * 16, succeeded=True)
 
 NEXT: list[Any] = [
-    pytest.param(None, (), ["StartValidation"], id="nothing has begun"),
-    pytest.param(OTHER, (), ["StartValidation"], id="another boot was validated"),
+    pytest.param(None, (), ["run validation"], id="nothing has begun"),
+    pytest.param(OTHER, (), ["run validation"], id="another boot was validated"),
     pytest.param(None, (pod(),), [], id="it runs"),
-    pytest.param(None, (pod(subject="f" * 16),), ["DeleteValidationPod"], id="another command runs"),
+    pytest.param(None, (pod(subject="f" * 16),), ["delete Pod"], id="another command runs"),
     pytest.param(None, (pod(deleting=True, **ENDED),), [], id="it was deleted by hand"),
-    pytest.param(None, (pod(**ENDED),), ["RememberValidated"], id="it failed"),
-    pytest.param(FAILED, (pod(**ENDED),), ["DeleteValidationPod"], id="its failure is recorded"),
+    pytest.param(None, (pod(**ENDED),), ["record validation"], id="it failed"),
+    pytest.param(FAILED, (pod(**ENDED),), ["delete Pod"], id="its failure is recorded"),
     pytest.param(FAILED, (), [], id="it waits for the next try"),
-    pytest.param(replace(FAILED, failed_at=int(NOW) - 30), (), ["StartValidation"], id="it is tried again"),
-    pytest.param(replace(FAILED, failed_at=int(NOW) + 9000), (), ["StartValidation"], id="recorded by another clock"),
+    pytest.param(replace(FAILED, failed_at=int(NOW) - 30), (), ["run validation"], id="it is tried again"),
+    pytest.param(replace(FAILED, failed_at=int(NOW) + 9000), (), ["run validation"], id="recorded by another clock"),
     pytest.param(FAILED, (pod(uid="second"),), [], id="it runs again"),
-    pytest.param(FAILED, (pod(uid="second", **ENDED),), ["RememberValidated"], id="it failed again"),
+    pytest.param(FAILED, (pod(uid="second", **ENDED),), ["record validation"], id="it failed again"),
     pytest.param(FAILED_FOR_GOOD, (pod(**ENDED),), [], id="it failed for good"),
     pytest.param(FAILED_FOR_GOOD, (), [], id="it failed for good, without its pod"),
-    pytest.param(None, (pod(ended_at=NOW, succeeded=True),), ["LabelNode", "RememberValidated"], id="it succeeded"),
-    pytest.param(SUCCEEDED, (pod(ended_at=NOW, succeeded=True),), ["LabelNode", "DeleteValidationPod"],
+    pytest.param(None, (pod(ended_at=NOW, state=DONE),), ["label Node", "record validation"], id="it succeeded"),
+    pytest.param(SUCCEEDED, (pod(ended_at=NOW, state=DONE),), ["label Node", "delete Pod"],
                  id="its success is recorded"),
-    pytest.param(SUCCEEDED, (), ["LabelNode"], id="it has succeeded"),
+    pytest.param(SUCCEEDED, (), ["label Node"], id="it has succeeded"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("record", "pods", "names"), NEXT)
-def test_each_state_has_one_next_step(
-    record: Validated | None, pods: tuple[ValidationPod, ...], names: list[str]
-) -> None:
+def test_each_state_has_one_next_step(record: Validated | None, pods: tuple[NodeTask, ...], names: list[str]) -> None:
     """Each of them is a write, after which the next plan finds another state."""
     actions = plan(seen(record=record, pods=pods), SETTINGS).actions
-    assert [name_of(action) for action in actions if name_of(action) != "RememberLoaded"] == names
+    assert [what for what in done(actions) if what != "record loads"] == names
+
+
+def recorded(decided: Plan) -> list[Validated | None]:
+    """Return what is recorded of validations."""
+    patched = patches(decided.actions, "record validation")
+    return [validated.parse(text) for part in patched for text in part.annotations.values()]
 
 
 def test_a_failure_is_counted_with_what_it_reported() -> None:
     """The uid of its pod makes that it is counted once."""
-    (action,) = [
-        item
-        for item in plan(seen(record=FAILED, pods=(pod(uid="second", **ENDED),)), SETTINGS).actions
-        if isinstance(item, RememberValidated)
-    ]
+    decided = plan(seen(record=FAILED, pods=(pod(uid="second", **ENDED),)), SETTINGS)
     expected = replace(FAILED_FOR_GOOD, pod="second", failed_at=int(NOW))
-    assert validated.parse(action.value) == expected
+    assert recorded(decided) == [expected]
 
 
 def test_a_pod_that_did_not_run_is_no_failure_of_the_command() -> None:
     """A registry that is away for long, or an eviction, does not fail the node: it is tried again and again."""
-    ended = pod(uid="uid-run", ended_at=NOW - 1, message="not started")
+    ended = pod(ended_at=NOW - 1, state=State.LOST, message="not started")
     assert plan(seen(pods=(ended,)), SETTINGS).drivers[0].targets[0].message == (
         "0 of 1 nodes ready; node-a: validation is tried again: not started"
     )
-    (action,) = [item for item in plan(seen(pods=(ended,)), SETTINGS).actions if isinstance(item, RememberValidated)]
-    assert validated.parse(action.value) == NOT_RUN
+    assert recorded(plan(seen(pods=(ended,)), SETTINGS)) == [NOT_RUN]
     later = replace(seen(record=NOT_RUN), now=NOW + 30)
-    assert [item.node for item in plan(later, SETTINGS).actions if isinstance(item, StartPod)] == ["node-a"]
+    assert [item.node for item in plan(later, SETTINGS).actions if isinstance(item, RunTask)] == ["node-a"]
 
 
 def test_the_next_try_is_looked_for_in_time() -> None:
@@ -128,9 +122,10 @@ def test_the_next_try_is_looked_for_in_time() -> None:
 
 def test_so_many_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes without a label come first; a pod that has ended counts no more."""
-    monkeypatch.setattr(validation_step, "MAX_PODS", 3)
+    few = replace(VALIDATE, kind=replace(VALIDATION, most=3))
+    monkeypatch.setattr("driver_builder.plan.plan.WORKS", (few,))
     names = [f"node-{letter}" for letter in "abcdef"]
-    made = seen(*names, pods=(pod(), pod(node="node-b", ended_at=NOW, succeeded=True)))
+    made = seen(*names, pods=(pod(), pod(node="node-b", ended_at=NOW, state=DONE)))
     labelled = ready_snapshot(*(node(name) for name in names), driver=CONTAINER).nodes
     modules = tuple(made.pods[0].expected.items())
     load = Load(target=made.pods[0].target, kernel=KERNEL, boot_id=BOOT_ID, modules=modules)
@@ -143,8 +138,8 @@ def test_so_many_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = {item.name: item for item in (*made.nodes, *kept)}
     made = replace(made, nodes=tuple(nodes.values()))
     actions = plan(made, SETTINGS).actions
-    assert [action.node for action in actions if isinstance(action, StartPod)] == ["node-e", "node-f"]
-    assert not any(isinstance(action, LabelNode) and action.version is None for action in actions)
+    assert [action.node for action in actions if isinstance(action, RunTask)] == ["node-e", "node-f"]
+    assert not any(value is None for _, _, value in labels(actions))
 
 
 def test_an_image_that_is_not_allowed_does_not_run() -> None:
@@ -152,7 +147,7 @@ def test_an_image_that_is_not_allowed_does_not_run() -> None:
     allowed = permissions.read({"allowed_base_images": "registry.example.com/*"})
     settings = replace(SETTINGS, template_versions=replace(SETTINGS.template_versions, permissions=allowed))
     decided = plan(seen(), settings)
-    assert not any(name_of(action) == "StartValidation" for action in decided.actions)
+    assert "run validation" not in done(decided.actions)
     assert decided.drivers[0].targets[0].reason == "NotAllowed"
 
 
@@ -161,4 +156,4 @@ def test_a_pod_is_not_deleted_because_its_node_is_silent() -> None:
     made = seen(pods=(pod(),))
     silent = replace(made, pods=tuple(replace(item, ready=False) for item in made.pods))
     assert plan(silent, SETTINGS).actions == ()
-    assert plan(replace(silent, validation_pods=()), SETTINGS).actions == ()
+    assert plan(replace(silent, tasks=()), SETTINGS).actions == ()

@@ -11,7 +11,7 @@ from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.base.errors import BuildFailed, TemporaryError
 from driver_builder.base.reasons import Reason
 from driver_builder.model.repositories import Discovery, Repository
-from driver_builder.nodes.actions import DiscoverKernels
+from driver_builder.nodes.changes import DiscoverKernels
 from driver_builder.prebuild.discovery_queue import MAX_REPOSITORIES, DiscoveryQueue
 from tests.support.driver_builder.factories import NAMESPACE, NOW
 

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from driver_builder import config
-from driver_builder.api.driver_spec import BuilderKind, ConfigMapKey, RegistrySettings
+from driver_builder.api.build_settings import BuilderKind, ConfigMapKey
+from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.builds.docker import docker_engine
 from driver_builder.cli.commands import run_command
 from driver_builder.config import Settings
 from driver_builder.model.build_proxy import BuildProxy
 from driver_builder.model.repositories import Repository
-from driver_builder.nodes.actions import DiscoverKernels
+from driver_builder.nodes.changes import DiscoverKernels
 from driver_builder.prebuild.docker_kernel_discovery import DockerKernelDiscovery
 from driver_builder.prebuild.job_kernel_discovery import JobKernelDiscovery
 from driver_builder.registry.registry_access import Registries

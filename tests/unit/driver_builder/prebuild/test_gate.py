@@ -60,7 +60,7 @@ def test_only_an_image_that_is_proven_to_be_there_opens_it(state: ImageState, is
     """What the registry cannot say for sure is a no."""
     answer = judged(snapshot(), state)
     assert answer.is_open == is_open
-    assert words in answer.findings[0].sentence
+    assert words in answer.findings[0].message
     assert ("may move" in answer.sentence, "must not move" in answer.sentence) == (is_open, not is_open)
 
 
@@ -82,7 +82,7 @@ def test_what_else_decides(seen: Snapshot, is_open: bool, words: str) -> None:
     seen = seen if seen.drivers[0].spec.__class__.__name__ != "InvalidDriver" else replace(seen, images={})
     answer = gate(_asked(seen), "node-a", COMING, SETTINGS.template_versions)
     assert answer.is_open == is_open
-    assert words in answer.findings[0].sentence
+    assert words in answer.findings[0].message
 
 
 def _asked(seen: Snapshot) -> Snapshot:
@@ -127,7 +127,7 @@ def test_a_failed_build_for_that_kernel_says_why() -> None:
     written = render(part.driver, part.targets, rebuilds=part.rebuilds, unknown={}, now=NOW)
     told = judged(replace(seen, drivers=(driver(status=written),)), Absent(), kernel=OTHER_KERNEL)
     assert not told.is_open
-    assert "Failed, CompileError: nv-pci.c:223: too few arguments" in told.findings[0].sentence
+    assert "Failed, CompileError: nv-pci.c:223: too few arguments" in told.findings[0].message
 
 
 @pytest.mark.parametrize(
@@ -148,13 +148,13 @@ def test_a_driver_that_is_not_allowed_holds_up_only_nodes_that_have_it(
     seen = with_kernel(snapshot(there), "node-a", COMING)
     answer = gate(seen, "node-a", COMING, limits)
     assert answer.is_open == is_open
-    assert words in answer.findings[0].sentence
+    assert words in answer.findings[0].message
 
 
 def test_a_missing_prebuilt_image_is_the_admins_to_push() -> None:
     """A missing prebuilt image blocks the move; it is never built."""
     answer = judged(with_mapping(regexp=".*", image="r.io/x:1"), Absent())
-    assert answer.findings[0].sentence == with_remedy("ImageMissing", "ImageMissing: r.io/x:1 does not exist")
+    assert answer.findings[0].message == with_remedy("ImageMissing", "ImageMissing: r.io/x:1 does not exist")
 
 
 def test_the_kernel_it_runs_is_the_kernel_it_may_stay_on() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from driver_builder.api.driver_spec import ConfigMapKey
+from driver_builder.api.build_settings import ConfigMapKey
 from driver_builder.base.errors import BuildFailed, DriverBuilderError, TemporaryError
 from driver_builder.base.reasons import Reason
 from driver_builder.builds.job.job_cluster import JobCluster

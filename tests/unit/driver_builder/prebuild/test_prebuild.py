@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driver_builder.api.driver_spec import ConfigMapKey
+from driver_builder.api.build_settings import ConfigMapKey
 from driver_builder.api.prebuild_status import AheadStatus, condition, previous_ahead, render_ahead
 from driver_builder.base.reasons import Reason, TargetState
 from driver_builder.model import permissions
 from driver_builder.model.build_proxy import BuildProxy
 from driver_builder.model.image_state import Absent, ImageState, Unauthorized
 from driver_builder.model.repositories import Discovery, Repository
-from driver_builder.nodes.actions import DiscoverKernels, LabelNode, StartBuild
+from driver_builder.nodes.changes import DiscoverKernels, StartBuild
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.plan.plan import Plan, plan
 from driver_builder.prebuild import upgrade_labels
@@ -24,6 +24,7 @@ from driver_builder.prebuild.preflight import parse_target
 from driver_builder.prebuild.upgrade_labels import images_of_moves, ready_for_label
 from driver_builder.snapshot.snapshot import Snapshot, Suspension
 from driver_builder.targets.resolve_node import resolve_for
+from tests.support.driver_builder.changes import labels, patches
 from tests.support.driver_builder.factories import (
     KERNEL,
     NOW,
@@ -150,9 +151,7 @@ def test_a_failed_kernel_discovery_changes_nothing_that_was_known() -> None:
     made = decided(discovery=discovery, ahead=PRESENT)
     entry = only_entry(made)
     assert (entry.target.state, entry.error, entry.looked_up) == (TargetState.READY, "no route", FOUND.at)
-    assert [action.label for action in of_kind(made, LabelNode) if "ready-for" in action.label] == [
-        ready_for_label(NEWEST)
-    ]
+    assert [label for _, label, _ in labels(made.actions) if "ready-for" in label] == [ready_for_label(NEWEST)]
 
 
 def test_what_an_older_controller_wrote_is_known_until_something_newer_is() -> None:
@@ -212,7 +211,7 @@ def test_labels_that_nobody_can_vouch_for_go() -> None:
     """Also one that somebody set by hand, and one with another value."""
     forged = {"driverwright.io/ready-for.6.1.0-99-cloud-amd64": "true", ready_for_label(NEWEST): "yes"}
     made = decided(node(labels=forged), ahead=PRESENT)
-    told = {action.label: action.version for action in of_kind(made, LabelNode) if "ready-for" in action.label}
+    told = {label: value for _, label, value in labels(made.actions) if "ready-for" in label}
     assert told == {"driverwright.io/ready-for.6.1.0-99-cloud-amd64": None, ready_for_label(NEWEST): "true"}
 
 
@@ -222,7 +221,7 @@ def test_a_mapping_that_skips_the_newest_kernel_needs_nothing_built() -> None:
     made = decided(drivers=(following(spec={"kernelMappings": rules}),))
     assert of_kind(made, StartBuild) == []
     assert only_entry(made).is_ready
-    assert ready_for_label(NEWEST) in [action.label for action in of_kind(made, LabelNode)]
+    assert ready_for_label(NEWEST) in [label for _, label, _ in labels(made.actions)]
 
 
 def test_a_selector_that_names_a_kernel_meets_no_newer_one() -> None:
@@ -236,9 +235,7 @@ def test_a_selector_that_names_a_kernel_meets_no_newer_one() -> None:
 
 def movable(made: Plan) -> set[str]:
     """Name the nodes that a plan labels as ready for the newest kernel."""
-    return {
-        action.node for action in of_kind(made, LabelNode) if action.label == ready_for_label(NEWEST) and action.version
-    }
+    return {name for name, label, value in labels(made.actions) if label == ready_for_label(NEWEST) and value}
 
 
 @pytest.fixture
@@ -271,8 +268,8 @@ def test_nodes_whose_requests_are_not_acknowledged_do_not_move(asked: list[str])
     """They would take the request along to a kernel for which nothing is built that has it; the gate is not asked."""
     labelled = [replace(item, labels={**item.labels, ready_for_label(NEWEST): "true"}) for item in ANNOTATED]
     made = decided(*labelled, ahead=PRESENT)
-    gone = [action for action in of_kind(made, LabelNode) if action.label == ready_for_label(NEWEST)]
-    assert {(action.node, action.version, action.why) for action in gone} == {
+    gone = [part for part in patches(made.actions, "label Node") if ready_for_label(NEWEST) in part.labels]
+    assert {(part.node, part.labels[ready_for_label(NEWEST)], part.why) for part in gone} == {
         (name, None, "not built and verified: driverwright/edu") for name in NAMES
     }
     assert asked == []
@@ -320,9 +317,9 @@ def test_whatever_is_seen_labels_are_set_only_where_the_gate_is_open(world: Snap
         entries = part.ahead or ()
         assert previous_ahead({"ahead": render_ahead(entries)}) == {entry.pool: entry for entry in entries}
         assert condition(entries)["status"] in ("True", "False", "Unknown")
-    for action in of_kind(made, LabelNode):
-        if action.label == ready_for_label(NEWEST) and action.version is not None:
-            assert gate(world, action.node, NEWEST, settings.template_versions).is_open
+    for name, label, value in labels(made.actions):
+        if label == ready_for_label(NEWEST) and value is not None:
+            assert gate(world, name, NEWEST, settings.template_versions).is_open
 
 
 def test_a_discovery_in_the_future_counts_as_now() -> None:

@@ -6,7 +6,6 @@ from prometheus_client import CollectorRegistry, generate_latest
 from driver_builder.builds.build_queue import BuildStates
 from driver_builder.builds.templates.templates import template_versions
 from driver_builder.cli import main
-from driver_builder.cluster.snapshot_file import from_document, to_document
 from driver_builder.controller.metrics import StateCollector, fleet_state
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.plan.plan import plan
@@ -15,6 +14,7 @@ from driver_builder.targets.desired_target import TemplateVersions
 from kube_api.client import Client
 from tests.support.driver_builder.factories import KERNEL, OTHER_KERNEL
 from tests.support.driver_builder.model_world import World
+from tests.support.driver_builder.snapshot_files import through
 
 OFFERED = "6.1.0-56-cloud-amd64"
 
@@ -92,8 +92,7 @@ def test_a_snapshot_in_a_file_plans_the_same(world: World) -> None:
     """The file has the kernel discoveries, the prebuilds and the labels."""
     world.settle()
     world.now += 2 * 86400
-    seen = world.observe()
+    seen, read, settings = through(world)
     assert seen.discoveries
-    read, settings = from_document(to_document(seen, world.settings))
     told = [[str(action) for action in plan(one, settings).actions] for one in (seen, read)]
     assert told[0] == told[1] != []

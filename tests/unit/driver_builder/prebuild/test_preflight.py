@@ -24,7 +24,7 @@ from driver_builder.model import images
 from driver_builder.model.image_state import Absent, ImageState, Present, Unreachable
 from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.plan.plan import plan
 from driver_builder.prebuild.preflight import Preflight, Result, Verdict, parse_target
 from driver_builder.registry.registry_access import Registries

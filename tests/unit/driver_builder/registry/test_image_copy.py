@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from driver_builder.archives.image_archive import ImageArchive, canonical_json, read_image_archive, sha256
+from driver_builder.archives.image_archive import INDEX_TYPE, ImageArchive, canonical_json, read_image_archive, sha256
 from driver_builder.base.errors import RegistryRefused, RegistryUnavailable
 from driver_builder.model.image_state import Absent, Present
 from driver_builder.model.images import ImageRef
@@ -15,7 +15,7 @@ from driver_builder.registry.image_copy import Place, copy_image
 from driver_builder.registry.image_signature import has_signature, push_signature
 from driver_builder.registry.image_store import ImageStore, push_image
 from driver_builder.registry.layout_registry import LayoutRegistry
-from driver_builder.registry.oci_layout import INDEX_TYPE, OciLayout, opened_layout
+from driver_builder.registry.oci_layout import OciLayout, opened_layout
 from driver_builder.registry.referrers import push_referrer, referrers_of
 from driver_builder.registry.registry import RegistryClient
 from tests.support.driver_builder.image_tars import docker_20, tar_of

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from driver_builder.archives.image_archive import INDEX_TYPE
 from driver_builder.base.errors import RegistryRefused, RegistryUnauthorized, RegistryUnavailable
 from driver_builder.registry import image_removal
 from driver_builder.registry.image_removal import TaggedManifests, documents_of, read_tags, remove
 from driver_builder.registry.referrers import fallback_tag, push_referrer
-from driver_builder.registry.registry import INDEX_TYPE, RegistryClient
+from driver_builder.registry.registry import RegistryClient
 from tests.support.driver_builder.scripted_registry import (
     MemoryRegistry,
     Reply,

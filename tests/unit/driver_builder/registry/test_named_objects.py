@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from driver_builder.api.driver_spec import ConfigMapKey
+from driver_builder.api.build_settings import ConfigMapKey
 from driver_builder.registry.named_objects import (
     ReferenceNotFound,
     read_config_map,

@@ -9,7 +9,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from driver_builder.api.driver_spec import ConfigMapKey, RegistrySettings
+from driver_builder.api.build_settings import ConfigMapKey
+from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.archives.image_archive import MANIFEST_TYPE, sha256
 from driver_builder.base.errors import RegistryRefused
 from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorized, Unreachable

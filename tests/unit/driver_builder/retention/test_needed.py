@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import ImageRef
 from driver_builder.model.toolchain import toolchain_image
 from driver_builder.retention.needed import Needed, needed
@@ -128,7 +129,7 @@ SIGNED = {"signing": {"certificateSecretRef": {"name": "c"}, "keySecretRef": {"n
 def test_all_images_are_needed_of_a_driver_that_cannot_be_read(seen: Snapshot) -> None:
     """Nobody knows which ones it wants; those of other drivers are not concerned."""
     assert why(seen) == "what driverwright/edu wants cannot be read"
-    assert of(seen).why(replace(MINE, driver="driverwright/other")) == ""
+    assert of(seen).why(replace(MINE, driver=DriverKey("driverwright/other"))) == ""
 
 
 def test_a_deleted_driver_needs_only_what_is_rolled_out() -> None:

@@ -6,7 +6,9 @@ from datetime import date
 
 import pytest
 
-from driver_builder.api.driver_spec import ConfigMapKey, RegistrySettings
+from driver_builder.api.build_settings import ConfigMapKey
+from driver_builder.api.driver_spec import RegistrySettings
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import ImageRef
 from driver_builder.retention import record
 from driver_builder.retention.record import MAX_BYTES, PushedImage, Record
@@ -23,7 +25,7 @@ def pushed(
     return PushedImage(
         image=replace(IMAGE, reference=tag),
         digest=f"sha256:{digit * 64}",
-        driver="driverwright/edu",
+        driver=DriverKey("driverwright/edu"),
         registry=registry or RegistrySettings(),
         last_needed=last_needed,
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from driver_builder.model.image_state import Absent
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.plan.plan import plan
 from driver_builder.retention import record
 from driver_builder.retention.record import Record

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from driver_builder.model.agent_drains import AgentDrains
-from driver_builder.nodes.actions import EvictPod, HoldNode
+from driver_builder.model.driver_key import DriverKey
+from driver_builder.nodes.changes import EvictPod, PatchNode
 from driver_builder.objects.plugin import PluginPod, PluginSet
 from driver_builder.rollout.agent_drain import MAX_NODES, TURN_SECONDS, AgentDrainsDone, agent_drains, read_first
 from driver_builder.rollout.draining import PAUSED, Draining, parse_draining, render_draining
@@ -17,6 +18,7 @@ from driver_builder.snapshot.snapshot import Snapshot
 from kube_api import names
 from kube_api.drain_contract import HOLDER, DrainAnswer, DrainState, digest_of, parse_answer, render_answer
 from kube_api.timestamps import timestamp
+from tests.support.driver_builder.changes import TAINTED, UNTAINTED, holds
 from tests.support.driver_builder.factories import NAMESPACE, NOW, node
 
 GPU, SLICE = "nvidia.com/gpu", "nvidia.com/mig-1g.5gb"
@@ -24,7 +26,7 @@ SETTINGS = AgentDrains(resources=("nvidia.com/gpu*", "nvidia.com/mig-*"), daemon
 TEXT = json.dumps({"pods": ["apps/a", "apps/b"], "resources": [GPU, SLICE], "deadline": "30m"})
 TAINT = Taint(key=names.UPGRADING_TAINT, value="", effect="NoSchedule")
 AGENT = NodePod(namespace="agents", name="agent-x", uid="agent-x", is_daemon=True, daemon_set="agent")
-DRIVER = f"{NAMESPACE}/edu"
+DRIVER = DriverKey(f"{NAMESPACE}/edu")
 
 
 def lock(holder: str = HOLDER, ago: float = 60.0) -> str:
@@ -77,7 +79,7 @@ def answer_of(found: AgentDrainsDone) -> DrainAnswer:
     (text,) = (
         action.annotations[names.DRAIN_STATE_ANNOTATION]
         for action in found.answers
-        if isinstance(action, HoldNode) and names.DRAIN_STATE_ANNOTATION in action.annotations
+        if isinstance(action, PatchNode) and names.DRAIN_STATE_ANNOTATION in action.annotations
     )
     answer = parse_answer(text)
     assert answer is not None
@@ -94,8 +96,8 @@ def test_a_drain_begins_with_a_taint_and_a_record() -> None:
     seen = asking()
     found = decided(seen, pod("a"))
     (hold,) = found.answers
-    assert isinstance(hold, HoldNode)
-    assert (hold.taint, hold.seen, hold.labels) == (True, lock(), {})
+    assert isinstance(hold, PatchNode)
+    assert (hold.taints, hold.seen, hold.labels) == (TAINTED, {names.LOCK_ANNOTATION: lock()}, {})
     record = parse_draining(hold.annotations[names.DRAINING_ANNOTATION] or "")
     assert (record.driver, record.since) == (HOLDER, int(NOW))
     assert answer_of(found) == DrainAnswer(
@@ -174,8 +176,8 @@ def test_a_budget_is_named_and_after_the_deadline_the_node_is_given_back() -> No
     )
     late = decided(asking(record=begun(1800)), pod("a"), refused_evictions=refused)
     (hold,) = late.answers
-    assert isinstance(hold, HoldNode)
-    assert (hold.taint, hold.annotations[names.DRAINING_ANNOTATION]) == (False, None)
+    assert isinstance(hold, PatchNode)
+    assert (hold.taints, hold.annotations[names.DRAINING_ANNOTATION]) == (UNTAINTED, None)
     assert names.LOCK_ANNOTATION not in hold.annotations
     assert answer_of(late).state is DrainState.FAILED
     assert "not drained within 1800 seconds: pod apps/a: a stays: the disruption" in answer_of(late).message
@@ -218,11 +220,11 @@ def test_what_cannot_be_is_refused(text: str, settings: AgentDrains, words: str,
     seen = asking(text=text, record=begun() if is_begun else None)
     found = decided(seen, pod("a"), settings=settings)
     (hold,) = found.answers
-    assert isinstance(hold, HoldNode)
+    assert isinstance(hold, PatchNode)
     assert words in answer_of(found).message
     waits = is_begun and words.startswith("no pod")
     assert answer_of(found).state is (DrainState.DRAINING if waits else DrainState.FAILED)
-    assert hold.taint is (False if is_begun and not waits else None)
+    assert hold.taints == (UNTAINTED if is_begun and not waits else {})
 
 
 SET = PluginSet(namespace=NAMESPACE, name="edu-plug", uid="uid-set", driver=DRIVER)
@@ -295,8 +297,8 @@ def test_a_node_is_given_back(changes: dict[str, str | None], *, lock_goes: bool
     assert found.answers == ()
     gone = {names.DRAINING_ANNOTATION, names.DRAIN_STATE_ANNOTATION}
     gone |= {names.DRAIN_REQUEST_ANNOTATION} & annotations.keys() | ({names.LOCK_ANNOTATION} if lock_goes else set())
-    assert (hold.annotations, hold.taint) == (dict.fromkeys(gone), False)
-    assert hold.seen == annotations.get(names.LOCK_ANNOTATION)
+    assert (hold.annotations, hold.taints) == (dict.fromkeys(gone), UNTAINTED)
+    assert hold.seen == {names.LOCK_ANNOTATION: annotations.get(names.LOCK_ANNOTATION)}
 
 
 def test_what_a_driver_has_begun_is_not_taken_from_it() -> None:
@@ -304,7 +306,7 @@ def test_what_a_driver_has_begun_is_not_taken_from_it() -> None:
     record = Draining(driver=DRIVER, since=int(NOW))
     seen = asking(text=None, lock_text=lock(DRIVER), answer=said(DrainState.DRAINED), record=record)
     (hold,) = decided(seen).released
-    assert (hold.annotations, hold.taint) == ({names.DRAIN_STATE_ANNOTATION: None}, None)
+    assert (hold.annotations, hold.taints) == ({names.DRAIN_STATE_ANNOTATION: None}, {})
     assert decided(asking(text=None, lock_text=lock(DRIVER), record=record)).released == ()
 
 
@@ -314,7 +316,7 @@ def test_labels_that_a_driver_has_left_paused_come_back_in_the_end() -> None:
     seen = asking(record=Draining(driver=DRIVER, since=1, labels={label: "true"}))
     seen = replace(seen, labels={**seen.labels, label: PAUSED})
     (hold,) = decided(seen, pod("a")).answers
-    assert isinstance(hold, HoldNode)
+    assert isinstance(hold, PatchNode)
     record = parse_draining(hold.annotations[names.DRAINING_ANNOTATION] or "")
     assert (record.driver, record.since, record.labels) == (HOLDER, int(NOW), {label: "true"})
     left = asking(text=None, lock_text=lock(ago=900), record=record)
@@ -338,21 +340,21 @@ def test_a_driver_that_leaves_the_node_alone_does_so_afterwards(changes: dict[st
     """Its own drain has failed, and would begin anew, with its evictions, as often as an agent asks."""
     resting = replace(asking(record=RESTS), taints=())
     (hold,) = decided(resting, pod("a")).answers
-    assert isinstance(hold, HoldNode)
+    assert isinstance(hold, PatchNode)
     record = parse_draining(hold.annotations[names.DRAINING_ANNOTATION] or "")
     assert (record.driver, record.failed) == (HOLDER, "")
     now = changes.pop("now", NOW)
     found = decided(asking(record=record, **changes), now=now)
     (back,) = found.released or found.answers
-    assert isinstance(back, HoldNode)
+    assert isinstance(back, PatchNode)
     text = back.annotations[names.DRAINING_ANNOTATION]
-    assert (back.taint, text and parse_draining(text)) == (False, RESTS if rests else None)
+    assert (back.taints, text and parse_draining(text)) == (UNTAINTED, RESTS if rests else None)
 
 
 def test_a_drain_that_began_while_a_clock_was_ahead_counts_from_now() -> None:
     """It would have no end."""
     (hold,) = decided(asking(record=begun(-9000), answer=said(DrainState.DRAINING)), pod("a")).answers
-    assert isinstance(hold, HoldNode)
+    assert isinstance(hold, PatchNode)
     assert parse_draining(hold.annotations[names.DRAINING_ANNOTATION] or "").since == int(NOW)
 
 
@@ -373,9 +375,9 @@ def test_so_many_nodes_are_drained_at_once() -> None:
     assert (first, len(others)) == ("z", MAX_NODES - 1)
     pods = {item.name: NodePods(pods=(AGENT, pod("a"))) for item in nodes}
     found = agent_drains(Snapshot(now=NOW, nodes=nodes, node_pods=pods), SETTINGS)
-    holds = {action.node: action for action in found.answers if isinstance(action, HoldNode)}
-    assert {name for name, hold in holds.items() if hold.taint} == set(others)
-    answer = parse_answer(holds[left].annotations[names.DRAIN_STATE_ANNOTATION])
+    written = {patch.node: patch for patch in holds(found.answers)}
+    assert {name for name, hold in written.items() if hold.taints} == set(others)
+    answer = parse_answer(written[left].annotations[names.DRAIN_STATE_ANNOTATION])
     assert answer is not None
     assert (answer.state, answer.message) == (DrainState.DRAINING, "50 other nodes are drained at the moment")
 

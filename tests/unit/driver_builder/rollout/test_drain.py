@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from driver_builder.api.rollout_settings import DrainSettings
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.objects.manifests import DRIVER_LABEL
 from driver_builder.objects.stage_labels import Stage, stage_label
 from driver_builder.rollout.drain import Progress, progress, waits
@@ -135,7 +136,7 @@ def test_pods_that_do_not_come_back_are_evicted_only_where_the_spec_says_so(
     late = progress(replace(SETTINGS, **settings), RECORD, every, {}, NOW + 300)
     assert late.has_failed
     assert words in late.words
-    assert waits(replace(SETTINGS, **settings), "ns/edu", every, None) is bool(words)
+    assert waits(replace(SETTINGS, **settings), DriverKey("ns/edu"), every, None) is bool(words)
 
 
 @pytest.mark.parametrize(
@@ -252,6 +253,6 @@ def test_a_daemon_set_that_selects_run_is_waited_for_where_that_goes_first(
     changes: dict[str, Any], is_last: bool, drained: bool
 ) -> None:
     """With a plugin that leaves last the label is still there: to wait for it would be for ever."""
-    own = pod("a", is_daemon=True, node_selector=frozenset({stage_label("ns/edu", Stage.RUN)}), **changes)
+    own = pod("a", is_daemon=True, node_selector=frozenset({stage_label(DriverKey("ns/edu"), Stage.RUN)}), **changes)
     settings = replace(SETTINGS, plugin_leaves_last=is_last)
     assert progress(settings, RECORD, NodePods(pods=(own,)), {}, NOW).is_drained is drained

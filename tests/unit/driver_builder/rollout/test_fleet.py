@@ -6,19 +6,22 @@ import pytest
 
 from driver_builder.api.rebuild_status import Rebuilds
 from driver_builder.api.rollout_status import Phase, Wave
-from driver_builder.nodes.actions import ReplacePod
+from driver_builder.nodes.changes import DeleteObject
 from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.rollout.fleet import admit
 from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.pulls import Pulls
-from driver_builder.tasks.pull_pod import PullPod
+from driver_builder.tasks.node_task import NodeTask
+from driver_builder.tasks.pull_pod import PULL
+from driver_builder.tasks.task_kind import State
 from kube_api.node_lock import Lock
-from tests.support.driver_builder.factories import NAMESPACE, NOW, driver
+from tests.support.driver_builder.changes import pods_replaced, replaced_pod
+from tests.support.driver_builder.factories import NAMESPACE, NOW, driver, task
 
 
-def replacement(node: str) -> ReplacePod:
+def replacement(node: str) -> DeleteObject:
     """Make the replacement of the pod on a node."""
-    return ReplacePod(namespace=NAMESPACE, name=f"pod-{node}", uid=f"uid-{node}", node=node)
+    return replaced_pod(namespace=NAMESPACE, name=f"pod-{node}", uid=f"uid-{node}", node=node)
 
 
 def part(name: str, budgeted: str = "", *, at_once: str = "", reserve: str = "", **changes: Any) -> DriverPlan:
@@ -37,7 +40,7 @@ def part(name: str, budgeted: str = "", *, at_once: str = "", reserve: str = "",
 
 def gone(parts: tuple[DriverPlan, ...]) -> list[str]:
     """Return on which nodes each driver is replaced."""
-    return ["".join(action.node for action in item.actions if isinstance(action, ReplacePod)) for item in parts]
+    return ["".join(action.node for action in pods_replaced(item.actions)) for item in parts]
 
 
 def test_a_node_is_one_drivers_at_a_time() -> None:
@@ -120,20 +123,11 @@ def test_a_node_where_a_drain_would_wait_lets_another_one_have_its_image_first(
     message: str, last: str, expected: str
 ) -> None:
     """It has its image already, because its name comes first; it goes instead where the other one cannot."""
-    pulls = Pulls.of((pull("x", message=message), pull("y", is_proven=True)), NOW)
+    pulls = Pulls.of((pull("x", message=message), pull("y", state=State.SUCCEEDED)), NOW)
     given = part("a", "x", reserve="y", images={"x": "i", "y": "i"}, pulls=1, drained_last=frozenset(last))
     assert gone(admit((given,), pulls=pulls)) == [expected]
 
 
-def pull(where: str, **changes: Any) -> PullPod:
+def pull(where: str, **changes: Any) -> NodeTask:
     """Make a pod that brings the image of driver a to a node."""
-    values: dict[str, Any] = {
-        "driver": f"{NAMESPACE}/a",
-        "namespace": NAMESPACE,
-        "name": where,
-        "uid": where,
-        "node": where,
-        "image": "i",
-        "created_at": NOW,
-    }
-    return PullPod(**values | changes)
+    return task(PULL, "i", node=where, driver=f"{NAMESPACE}/a", created_at=NOW, **changes)

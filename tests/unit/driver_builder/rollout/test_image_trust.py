@@ -9,11 +9,11 @@ from driver_builder.api import driver_container
 from driver_builder.base.reasons import TargetState
 from driver_builder.model.image_state import Absent, ImageState, Present, Unreachable
 from driver_builder.model.images import KEY_LABEL
-from driver_builder.nodes.actions import ApplyDaemonSet
 from driver_builder.plan.plan import plan
 from driver_builder.rollout import image_trust
 from driver_builder.snapshot.snapshot import Snapshot
 from kube_api import names
+from tests.support.driver_builder.changes import applied
 from tests.support.driver_builder.factories import (
     DIGEST,
     IMAGE_LABELS,
@@ -107,7 +107,7 @@ def test_the_command_is_never_cut() -> None:
 
 def new_digests(seen: Snapshot) -> list[str]:
     """The digests that nodes are to be given."""
-    actions = [item for item in plan(seen, SETTINGS).actions if isinstance(item, ApplyDaemonSet)]
+    actions = applied(plan(seen, SETTINGS).actions)
     pods = [action.manifest["spec"]["template"]["spec"] for action in actions]
     return [container["image"].partition("@")[2] for pod in pods for container in pod["containers"]]
 
@@ -216,7 +216,7 @@ def test_an_image_without_identities_that_is_rolled_out_stays(changes: dict[str,
     old = replace(seen.daemon_sets[0], fingerprint="old", template="", expected={}, selects_os_version=True)
     seen = replace(seen, daemon_sets=(old,), pods=(replace(seen.pods[0], fingerprint="old", expected={}),))
     decided = plan(seen, SETTINGS)
-    assert verbs(decided) == ["ApplyDaemonSet"]
+    assert verbs(decided) == ["apply DaemonSet"]
     assert only_target(decided).state is TargetState.READY
 
 

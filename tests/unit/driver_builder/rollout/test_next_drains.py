@@ -7,7 +7,7 @@ import pytest
 
 from driver_builder.api.rebuild_status import Rebuilds
 from driver_builder.api.rollout_status import Phase, Wave
-from driver_builder.nodes.actions import ReplacePod
+from driver_builder.nodes.changes import DeleteObject
 from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.next_drains import NextDrains, next_drains
@@ -15,6 +15,7 @@ from driver_builder.rollout.order import Order
 from driver_builder.snapshot.node_pods import NodePod, NodePods
 from driver_builder.snapshot.snapshot import Snapshot
 from kube_api.node_lock import Lock
+from tests.support.driver_builder.changes import replaced_pod
 from tests.support.driver_builder.factories import NAMESPACE, NOW, daemon_set, driver, node, pod, snapshot, with_images
 
 KEY = f"{NAMESPACE}/edu"
@@ -27,8 +28,8 @@ OURS = Holds(locks={"node-a": Lock(holder=KEY, renewed=NOW)})
 def part(budgeted: str, reserve: str = "", **changes: Any) -> DriverPlan:
     """Make a plan; nodes are named by their last letters."""
 
-    def replacements(letters: str) -> tuple[ReplacePod, ...]:
-        return tuple(ReplacePod(namespace=NAMESPACE, name=one, uid=one, node=f"node-{one}") for one in letters)
+    def replacements(letters: str) -> tuple[DeleteObject, ...]:
+        return tuple(replaced_pod(namespace=NAMESPACE, name=one, uid=one, node=f"node-{one}") for one in letters)
 
     actions = replacements(budgeted)
     given: dict[str, Any] = {"driver": driver(spec_changes=DRAIN), "rebuilds": NOTHING, **changes}

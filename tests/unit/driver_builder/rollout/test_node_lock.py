@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.node_lock import lock_of
 from kube_api import names
@@ -56,6 +57,9 @@ def test_locks_that_have_expired_bind_nobody() -> None:
     locked = replace(node(), annotations={names.LOCK_ANNOTATION: OURS})
     words = "node node-a is locked by ns/edu until 2023-11-14T22:23:20Z"
     found = Holds.of((locked, node("node-b")), NOW)
-    assert [found.obstacle("node-a", "ns/other"), found.obstacle("node-a", "ns/edu")] == [words, ""]
-    assert found.obstacle("node-b", "ns/other") == ""
-    assert Holds.of((locked,), NOW + 600).obstacle("node-a", "ns/other") == ""
+    assert [found.obstacle("node-a", DriverKey("ns/other")), found.obstacle("node-a", DriverKey("ns/edu"))] == [
+        words,
+        "",
+    ]
+    assert found.obstacle("node-b", DriverKey("ns/other")) == ""
+    assert Holds.of((locked,), NOW + 600).obstacle("node-a", DriverKey("ns/other")) == ""

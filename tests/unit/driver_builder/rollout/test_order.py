@@ -9,32 +9,34 @@ import pytest
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.rebuild_status import Rebuilds
 from driver_builder.api.rollout_status import Phase, Wave
-from driver_builder.nodes.actions import MoveNode, ReplacePod, StartPod, TakeNode
+from driver_builder.model.driver_key import NOBODY, DriverKey
+from driver_builder.nodes.changes import RunTask, Taking, move_node
 from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.nodes.standing import Lanes, Placed
 from driver_builder.objects import loaded
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.objects.slots import SECOND, Place, Slot
-from driver_builder.objects.yielding import OUTSIDE, Yielding, label_of, render_yielding
+from driver_builder.objects.yielding import OUTSIDE, Yielding, render_yielding
 from driver_builder.rollout.clearance import Clearing, Return
 from driver_builder.rollout.order import Order
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.snapshot import DriverPod
 from driver_builder.targets.dependencies import dependencies
-from driver_builder.tasks.bound_pod import PodKind
-from driver_builder.tasks.unload_pod import UnloadPod
+from driver_builder.tasks.unload_pod import UNLOAD
 from kube_api import names
-from tests.support.driver_builder.factories import BOOT_ID, KERNEL, NAMESPACE, NOW, daemon_set, driver, node, pod
+from tests.support.driver_builder.changes import replaced_pod
+from tests.support.driver_builder.factories import BOOT_ID, KERNEL, NAMESPACE, NOW, daemon_set, driver, node, pod, task
 from tests.support.driver_builder.factories import snapshot as seen_by
 from tests.support.driver_builder.factories import target as target_of
 
-OFED, MEM, APP = (f"{NAMESPACE}/{name}" for name in ("ofed", "mem", "app"))
+OFED, MEM, APP = (DriverKey(f"{NAMESPACE}/{name}") for name in ("ofed", "mem", "app"))
 TARGET = target_of()
 BUILT = seen_by(drivers=(driver("ofed"),))
 OLD = daemon_set(BUILT)
 NEW = replace(OLD, expected={"edudrv": "NEW"}, fingerprint="new", slot=Slot(SECOND, Place.MOVED), name=f"{OLD.name}-b")
 LABEL = names.wave_label(NAMESPACE, "ofed")
-MOVE = MoveNode(node="node-a", driver=OFED, label=LABEL, value=NEW.target_label)
+MOVE = move_node(node="node-a", driver=OFED, value=NEW.target_label)
 LANES = Lanes(front=NEW, slot=NEW.slot, spare=replace(OLD, slot=Slot("", Place.OTHERS)), front_value=NEW.target_label)
 LOADED = loaded.render(
     Loaded(loads=(Load(target=TARGET.short_hash, kernel=KERNEL, boot_id=BOOT_ID, modules=(("memdrv", "X"),)),))
@@ -76,7 +78,9 @@ def seeing(found: Order, **changes: Any) -> Order:
     return Order(replace(found.known, snapshot=replace(found.known.snapshot, **changes)))
 
 
-def with_loads(*drivers: str, first: str = "", yielding: tuple[str, ...] = (), **labels: Any) -> Node:
+def with_loads(
+    *drivers: DriverKey, first: DriverKey = NOBODY, yielding: tuple[DriverKey, ...] = (), **labels: Any
+) -> Node:
     """Make a node where dependent drivers are loaded, and perhaps yield."""
     made = node()
     record = {names.YIELDING_ANNOTATION: render_yielding(Yielding(first=first, drivers=yielding))} if first else {}
@@ -84,9 +88,9 @@ def with_loads(*drivers: str, first: str = "", yielding: tuple[str, ...] = (), *
     return replace(made, annotations=annotations, labels={**made.labels, **labels})
 
 
-def labelled(*drivers: str) -> dict[str, str]:
+def labelled(*drivers: DriverKey) -> dict[str, str]:
     """Return the labels that keep drivers away."""
-    return {label_of(key): "ofed" for key in drivers}
+    return {driver_keys(key).yields: "ofed" for key in drivers}
 
 
 # ---------------------------------------------------------------- who yields
@@ -98,12 +102,12 @@ def labelled(*drivers: str) -> dict[str, str]:
         pytest.param(with_loads(), Clearing(is_clear=True), id="none is loaded"),
         pytest.param(
             with_loads(MEM),
-            Clearing(record=Yielding(first=OFED, drivers=(MEM,)), label=label_of(MEM), words="mem"),
+            Clearing(record=Yielding(first=OFED, drivers=(MEM,)), label=driver_keys(MEM).yields, words="mem"),
             id="one that depends on it",
         ),
         pytest.param(
             with_loads(MEM, APP),
-            Clearing(record=Yielding(first=OFED, drivers=(APP, MEM)), label=label_of(APP), words="app"),
+            Clearing(record=Yielding(first=OFED, drivers=(APP, MEM)), label=driver_keys(APP).yields, words="app"),
             id="the last of the order first",
         ),
         pytest.param(
@@ -111,7 +115,7 @@ def labelled(*drivers: str) -> dict[str, str]:
         ),
         pytest.param(
             with_loads(MEM, first=OFED, yielding=(APP, MEM), **labelled(APP)),
-            Clearing(record=Yielding(first=OFED, drivers=(APP, MEM)), label=label_of(MEM), words="mem"),
+            Clearing(record=Yielding(first=OFED, drivers=(APP, MEM)), label=driver_keys(MEM).yields, words="mem"),
             id="it is gone, the next one",
         ),
         pytest.param(
@@ -155,13 +159,13 @@ def test_nobody_yields_where_the_modules_stay() -> None:
     quiet = seeing(quiet, daemon_sets=(OLD, same))
     assert quiet.clearance.clearing(where, OFED, MOVE).is_clear
     broken = seeing(quiet, pods=(pod(BUILT, contrary=pod(BUILT).proof),))
-    assert broken.clearance.clearing(where, OFED, MOVE).label == label_of(MEM)
+    assert broken.clearance.clearing(where, OFED, MOVE).label == driver_keys(MEM).yields
 
 
 # ---------------------------------------------------------------- who waits
 
 
-def words_of(found: Order, action: TakeNode = MOVE, key: str = OFED) -> str:
+def words_of(found: Order, action: Taking = MOVE, key: DriverKey = OFED) -> str:
     """Return why a driver waits."""
     return found.obstacle(action, key)
 
@@ -191,12 +195,12 @@ def test_a_node_is_not_begun_before_all_can_be_loaded_again(mem: DriverPlan, exp
         assert bool(found) is bool(expected)
     broken = (pod(BUILT, contrary=pod(BUILT).proof),)
     assert words_of(order(begun, pods=broken, mem=mem)) == ""
-    assert words_of(order(begun, mem=mem), replace(MOVE, value=None)) == ""
+    assert words_of(order(begun, mem=mem), replace(MOVE, labels={LABEL: None})) == ""
 
 
-BUSY = ReplacePod(namespace=NAMESPACE, name="pod", uid="uid", node="node-a")
+BUSY = replaced_pod(namespace=NAMESPACE, name="pod", uid="uid", node="node-a")
 AHEAD: dict[str, Any] = {LABEL: NEW.target_label}
-AWAY: dict[str, Any] = {**AHEAD, label_of(OFED): OUTSIDE}
+AWAY: dict[str, Any] = {**AHEAD, driver_keys(OFED).yields: OUTSIDE}
 CURRENT = (replace(pod(BUILT), slot=SECOND, expected=NEW.expected),)
 
 
@@ -232,12 +236,12 @@ def test_all_may_come_back_at_once_each_with_what_fits() -> None:
     mem = part(needing("mem", "ofed"), replace(IN_WAVE, lanes=replace(LANES, front_value="mem-b")))
     found = order(where, pods=CURRENT, mem=mem).clearance.returning(where, OFED)
     wave = names.wave_label(NAMESPACE, "mem")
-    assert found.labels == {wave: "mem-b", label_of(APP): None, label_of(MEM): None}
+    assert found.labels == {wave: "mem-b", driver_keys(APP).yields: None, driver_keys(MEM).yields: None}
     back = replace(where, labels={**where.labels, LABEL: "", wave: "mem-b"})
     assert order(back, mem=mem).clearance.returning(back, OFED).labels == {
         wave: None,
-        label_of(APP): None,
-        label_of(MEM): None,
+        driver_keys(APP).yields: None,
+        driver_keys(MEM).yields: None,
     }
 
 
@@ -250,12 +254,12 @@ def test_one_that_has_not_yielded_and_has_to_move_yields_once_those_that_use_it_
     assert order(where, mem=mem).clearance.returning(where, OFED) == Return(words=words)
     gone = with_loads(MEM, first=OFED, yielding=(APP, MEM), **labelled(APP), **{wave: "mem-b"})
     found = order(gone, mem=mem).clearance.returning(gone, OFED)
-    assert found == Return(labels={label_of(MEM): "ofed"}, words=words)
+    assert found == Return(labels={driver_keys(MEM).yields: "ofed"}, words=words)
     known = loaded.parse(LOADED)
     assert known is not None
     held = {loaded.annotation(APP): loaded.render(replace(known, held="in use"))}
     stays = replace(where, annotations={**where.annotations, **held})
-    assert order(stays, mem=mem).clearance.returning(stays, OFED).labels == {wave: None, label_of(APP): None}
+    assert order(stays, mem=mem).clearance.returning(stays, OFED).labels == {wave: None, driver_keys(APP).yields: None}
 
 
 def test_where_the_first_one_has_moved_another_spec_brings_nobody_back_to_what_was_before() -> None:
@@ -270,13 +274,11 @@ def test_where_the_first_one_has_moved_another_spec_brings_nobody_back_to_what_w
 def test_nobody_comes_back_while_it_is_being_unloaded(ended_at: float | None) -> None:
     """A pod that loads beside the unload pod would be proven by modules that are about to go."""
     where = with_loads(MEM, first=OFED, yielding=(MEM,), **labelled(MEM))
-    unloading = UnloadPod(
-        namespace=NAMESPACE, name="u", uid="u", driver=MEM, node="node-a", target=TARGET.short_hash, ended_at=ended_at
-    )
+    unloading = task(UNLOAD, TARGET.short_hash, driver=MEM, ended_at=ended_at)
     found = order(where)
-    found = seeing(found, unload_pods=(unloading,))
+    found = seeing(found, tasks=(unloading,))
     assert bool(found.clearance.returning(where, OFED).labels) is (ended_at is not None)
-    starting = StartPod(kind=PodKind.UNLOAD, driver=MEM, manifest={"spec": {"nodeName": "node-a"}})
+    starting = RunTask(kind=UNLOAD, driver=MEM, manifest={"spec": {"nodeName": "node-a"}})
     begins = order(where, mem=part(needing("mem", "ofed"), READY, actions=(starting,)))
     assert begins.clearance.returning(where, OFED) == Return(words=f"{MEM} is still being unloaded from node-a")
 
@@ -296,7 +298,7 @@ def test_an_image_of_one_that_yields_is_named_until_its_pod_has_it() -> None:
 
 def test_the_node_is_held_until_they_are_proven() -> None:
     """A pod that is not there yet is waited for; one of a driver that is gone is not."""
-    where = with_loads(first=OFED, yielding=(MEM, "driverwright/gone"))
+    where = with_loads(first=OFED, yielding=(MEM, DriverKey("driverwright/gone")))
     found = order(where)
     assert found.clearance.returning(where, OFED) == Return(words=f"loading {MEM} again on node-a: no driver pod yet")
     proven = replace(pod(BUILT), driver=MEM)
@@ -340,6 +342,6 @@ def test_one_that_fails_to_load_again_is_named_and_keeps_no_lock() -> None:
 
 def test_a_driver_that_both_depend_on_takes_the_record_over() -> None:
     """With those that yield already: none of them comes back in between."""
-    where = with_loads(MEM, first=MEM, yielding=(APP,), **{label_of(APP): "mem"})
+    where = with_loads(MEM, first=MEM, yielding=(APP,), **{driver_keys(APP).yields: "mem"})
     found = order(where).clearance.clearing(where, OFED, MOVE)
-    assert (found.record, found.label) == (Yielding(first=OFED, drivers=(APP, MEM)), label_of(APP))
+    assert (found.record, found.label) == (Yielding(first=OFED, drivers=(APP, MEM)), driver_keys(APP).yields)

@@ -8,11 +8,12 @@ import pytest
 
 from driver_builder.base.reasons import TargetState
 from driver_builder.model import images
-from driver_builder.nodes.actions import ApplyDaemonSet, LabelNode, ReplacePod
+from driver_builder.nodes.changes import ApplyObject
 from driver_builder.objects.load_report import LoadReport
 from driver_builder.plan.plan import plan
 from driver_builder.rollout.plan_rollout import identities
 from driver_builder.snapshot.snapshot import DaemonSet, DriverPod, Snapshot
+from tests.support.driver_builder.changes import labels, patches, pods_replaced
 from tests.support.driver_builder.factories import (
     BOOT_ID,
     DIGEST,
@@ -42,8 +43,8 @@ def daemon_sets(seen: Snapshot, which: str) -> tuple[DaemonSet, ...]:
 @pytest.mark.parametrize(
     ("which", "changes", "actions", "target_state", "words"),
     [
-        pytest.param("none", None, ["ApplyDaemonSet"], "RollingOut", "no driver pod yet", id="no DaemonSet"),
-        pytest.param("old", None, ["ApplyDaemonSet"], "RollingOut", "no driver pod yet", id="old DaemonSet"),
+        pytest.param("none", None, ["apply DaemonSet"], "RollingOut", "no driver pod yet", id="no DaemonSet"),
+        pytest.param("old", None, ["apply DaemonSet"], "RollingOut", "no driver pod yet", id="old DaemonSet"),
         pytest.param("current", None, [], "RollingOut", "no driver pod yet", id="pod not made yet"),
         pytest.param(
             "current",
@@ -97,14 +98,14 @@ def daemon_sets(seen: Snapshot, which: str) -> tuple[DaemonSet, ...]:
             "current", {"ready": False}, [], "RollingOut", "its driver pod is not ready", id="pod is not ready"
         ),
         pytest.param("current", {"deleting": True}, [], "RollingOut", "is being replaced", id="pod on its way out"),
-        pytest.param("current", {}, ["LabelNode"], "Ready", "1 of 1 nodes ready", id="proven"),
+        pytest.param("current", {}, ["label Node"], "Ready", "1 of 1 nodes ready", id="proven"),
         pytest.param(
-            "old", {"fingerprint": OLD, "leaves_modules": True}, ["PlaceDaemonSet", "ApplyDaemonSet", "LabelNode"],
+            "old", {"fingerprint": OLD, "leaves_modules": True}, ["patch DaemonSet", "apply DaemonSet", "label Node"],
             "RollingOut", "runs the previous image",
             id="proven, older image",
         ),
         pytest.param(
-            "current", {"fingerprint": OLD}, ["HoldNode", "ReplacePod", "LabelNode"], "RollingOut",
+            "current", {"fingerprint": OLD}, ["hold Node", "label Node", "replace Pod"], "RollingOut",
             "runs the previous image", id="proven, older image, DaemonSet is current",
         ),
     ],
@@ -137,8 +138,8 @@ def test_a_label_that_lies_is_taken_away(changes: Mapping[str, Any], why: str) -
     """A node loses its ready label when it reports something else than the label says."""
     seen = ready_snapshot()
     seen = replace(seen, pods=(replace(seen.pods[0], **changes),))
-    (action,) = [action for action in plan(seen, SETTINGS).actions if isinstance(action, LabelNode)]
-    assert (action.node, action.label, action.version) == ("node-a", READY_LABEL, None)
+    (action,) = patches(plan(seen, SETTINGS).actions, "label Node")
+    assert (action.node, action.labels) == ("node-a", {READY_LABEL: None})
     assert why in action.why
 
 
@@ -160,20 +161,20 @@ def test_the_label_reports_the_version_that_runs() -> None:
     """While an older version still runs, its version is what the label says."""
     seen = with_images(snapshot())
     seen = replace(seen, daemon_sets=(daemon_set(seen),), pods=(pod(seen, old=True),))
-    labels = [action.version for action in plan(seen, SETTINGS).actions if isinstance(action, LabelNode)]
-    assert labels == ["0.9.0"]
+    values = [value for _, _, value in labels(plan(seen, SETTINGS).actions)]
+    assert values == ["0.9.0"]
 
 
 def test_a_daemon_set_with_another_image_is_fixed() -> None:
     """An image that somebody changed in the DaemonSet by hand is put right, though its annotations look current."""
     seen = ready_snapshot()
     seen = replace(seen, daemon_sets=(replace(seen.daemon_sets[0], image="registry.example.com:5000/evil:1"),))
-    assert verbs(plan(seen, SETTINGS)) == ["ApplyDaemonSet"]
+    assert verbs(plan(seen, SETTINGS)) == ["apply DaemonSet"]
 
 
 def replaced(seen: Snapshot) -> list[str]:
     """Name the nodes whose pods a plan replaces."""
-    return [action.node for action in plan(seen, SETTINGS).actions if isinstance(action, ReplacePod)]
+    return [action.node for action in pods_replaced(plan(seen, SETTINGS).actions)]
 
 
 NODES = (node("a"), node("b"), node("c"))
@@ -232,7 +233,7 @@ def test_a_folder_on_nodes_is_named_by_a_digest(label: str, expected: str) -> No
     )
     state = replace(PRESENT, labels={**PRESENT.labels, images.USERSPACE_LABEL: label})
     (action,) = plan(with_images(snapshot(drivers=(container,)), state), SETTINGS).actions
-    assert isinstance(action, ApplyDaemonSet)
+    assert isinstance(action, ApplyObject)
     (_, load) = action.manifest["spec"]["template"]["spec"]["initContainers"]
     assert {"name": "USERSPACE", "value": f"/run/driverwright/driverwright.edu {expected}"} in load["env"]
 
@@ -243,7 +244,7 @@ def test_a_change_of_a_module_that_nobody_names_replaces_the_pods() -> None:
     def fingerprint_with(label: str | None) -> object:
         labels = PRESENT.labels if label is None else {**PRESENT.labels, images.NEEDED_LABEL: label}
         (action,) = plan(with_images(snapshot(*NODES), replace(PRESENT, labels=labels)), SETTINGS).actions
-        assert isinstance(action, ApplyDaemonSet)
+        assert isinstance(action, ApplyObject)
         return action.manifest["spec"]["template"]["metadata"]["annotations"]["driverwright.io/fingerprint"]
 
     first, second = (fingerprint_with(f'[{{"name": "educore", "identity": "{word}"}}]') for word in "AB")
@@ -269,6 +270,6 @@ def test_identities_are_read_from_image_labels(labels: dict[str, str], expected:
 def test_a_digest_goes_into_the_daemon_set() -> None:
     """Nodes are given the digest, never the tag that could move."""
     (action,) = plan(with_images(snapshot()), SETTINGS).actions
-    assert isinstance(action, ApplyDaemonSet)
+    assert isinstance(action, ApplyObject)
     image = action.manifest["spec"]["template"]["spec"]["containers"][0]["image"]
     assert image == f"registry.example.com:5000/drivers/edu@{DIGEST}"

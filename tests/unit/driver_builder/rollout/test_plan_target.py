@@ -30,7 +30,7 @@ from tests.support.driver_builder.plans import after, key_of, only_target, verbs
     ("state", "actions", "target_state", "reason"),
     [
         pytest.param(Absent(), ["StartBuild"], "Building", "KernelMismatch", id="absent: build"),
-        pytest.param(PRESENT, ["ApplyDaemonSet"], "RollingOut", "WaitingForNodes", id="present: roll out"),
+        pytest.param(PRESENT, ["apply DaemonSet"], "RollingOut", "WaitingForNodes", id="present: roll out"),
         pytest.param(Unauthorized(message="no"), [], "Blocked", "RegistryUnauthorized", id="unauthorised: wait"),
         pytest.param(Unreachable(message="no"), [], "Blocked", "RegistryUnreachable", id="unreachable: wait"),
         pytest.param(Invalid(message="no"), [], "Blocked", "RegistryInvalid", id="invalid: wait"),
@@ -69,7 +69,7 @@ def test_an_image_that_0_1_made_of_another_kernels_stays_in_use() -> None:
     """It has the build key of the kernel that it was made for."""
     labels = {**IMAGE_LABELS, "io.driverwright.reused": '{"kernel": "6.1.0-54-amd64", "digest": "d", "compared": 11}'}
     reused = plan(with_images(snapshot(), Present(digest=DIGEST, labels=labels)), SETTINGS)
-    assert verbs(reused) == ["ApplyDaemonSet"]
+    assert verbs(reused) == ["apply DaemonSet"]
     assert reused.actions == plan(with_images(snapshot()), SETTINGS).actions
 
 
@@ -170,7 +170,7 @@ def test_a_daemon_set_that_stays_loses_the_version_of_its_selector(state: ImageS
     """An update of the operating system under a running kernel would take its pods away."""
     seen = with_images(ready_snapshot(), state)
     seen = replace(seen, daemon_sets=(replace(seen.daemon_sets[0], selects_os_version=True),))
-    assert verbs(plan(seen, SETTINGS)).count("WidenDaemonSet") == 1
+    assert verbs(plan(seen, SETTINGS)).count("patch DaemonSet") == 1
 
 
 def test_daemon_sets_that_share_a_kernel_keep_their_selectors() -> None:
@@ -181,7 +181,7 @@ def test_daemon_sets_that_share_a_kernel_keep_their_selectors() -> None:
     other = replace(mine, name="edu-other", target=there.short_hash, os_version="13")
     seen = replace(seen, nodes=(*seen.nodes, node("b", os_version="13")), daemon_sets=(mine, other))
     seen = with_images(seen, Unreachable(message="no"))
-    assert "WidenDaemonSet" not in verbs(plan(seen, SETTINGS))
+    assert "patch DaemonSet" not in verbs(plan(seen, SETTINGS))
 
 
 def test_each_driver_reports_what_the_registry_says_to_it() -> None:

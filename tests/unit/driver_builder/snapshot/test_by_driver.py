@@ -7,12 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.base.persistent import cut
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.snapshot.by_driver import NO_PODS, PodsByDriver, PodsOfDriver, pods_of
 from driver_builder.snapshot.snapshot import DriverPod
 from tests.support.driver_builder.factories import pod, ready_snapshot
 
 A, B, C = (pod(ready_snapshot(), f"node-{name}") for name in "abc")
-GROUPS = {"n/one": pods_of((A, B), A.driver), "n/two": pods_of((C,), A.driver)}
+ONE, TWO = DriverKey("n/one"), DriverKey("n/two")
+GROUPS = {ONE: pods_of((A, B), A.driver), TWO: pods_of((C,), A.driver)}
 
 
 def test_all_pods_are_a_sequence() -> None:
@@ -27,9 +29,9 @@ def test_all_pods_are_a_sequence() -> None:
     [
         pytest.param((A, B, C), True, id="a tuple"),
         pytest.param(PodsByDriver(dict(GROUPS)), True, id="the same groups"),
-        pytest.param(PodsByDriver({**GROUPS, "n/three": NO_PODS}), True, id="a group without pods"),
+        pytest.param(PodsByDriver({**GROUPS, DriverKey("n/three"): NO_PODS}), True, id="a group without pods"),
         pytest.param((A, C, B), False, id="another order"),
-        pytest.param(PodsByDriver({"n/one": GROUPS["n/one"]}), False, id="a group less"),
+        pytest.param(PodsByDriver({ONE: GROUPS[ONE]}), False, id="a group less"),
         pytest.param("abc", False, id="something else"),
     ],
 )
@@ -38,8 +40,8 @@ def test_pods_are_compared(other: object, is_equal: bool) -> None:
     assert (PodsByDriver(GROUPS) == other) is is_equal
 
 
-@pytest.mark.parametrize(("driver", "expected"), [("n/one", (A, B)), ("n/two", (C,)), ("n/none", ())])
-def test_a_drivers_pods_are_its_group(driver: str, expected: tuple[DriverPod, ...]) -> None:
+@pytest.mark.parametrize(("driver", "expected"), [(ONE, (A, B)), (TWO, (C,)), (DriverKey("n/none"), ())])
+def test_a_drivers_pods_are_its_group(driver: DriverKey, expected: tuple[DriverPod, ...]) -> None:
     """The very object: who has it sees by that alone that nothing has changed."""
     found = pods_of(PodsByDriver(GROUPS), driver)
     assert found == expected

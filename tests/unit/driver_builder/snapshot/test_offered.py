@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from driver_builder.objects.node_keys import LONGEST
 from driver_builder.snapshot.inventory import read_node
-from driver_builder.snapshot.offered import MAX_NAMES, MAX_TEXT, offered_on
+from driver_builder.snapshot.offered import MAX_NAMES, offered_on
 from kube_api.names import GPU_PROFILE_ANNOTATION
 
 
@@ -32,7 +33,7 @@ CASES = [
     pytest.param("", (), id="empty"),
     pytest.param("{", (), id="no JSON"),
     pytest.param("[" * 5000, (), id="deep"),
-    pytest.param(said(["nvidia.com/gpu"], message="x" * MAX_TEXT), (), id="too long"),
+    pytest.param(said(["nvidia.com/gpu"], message="x" * LONGEST[GPU_PROFILE_ANNOTATION]), (), id="too long"),
 ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from driver_builder.api.driver_container import DriverContainer
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.permissions import Permissions
 from driver_builder.objects import loaded
 from driver_builder.objects.loaded import Load, Loaded
@@ -18,10 +19,10 @@ from tests.support.driver_builder.factories import BOOT_ID, KERNEL, OTHER_KERNEL
 from tests.support.driver_builder.model_world import World
 
 ANYTHING = Permissions()
-OLD, NEW = "driverwright/old", "driverwright/new"
+OLD, NEW = DriverKey("driverwright/old"), DriverKey("driverwright/new")
 
 
-def conflicts(seen: Snapshot, allowed: Permissions = ANYTHING) -> dict[str, tuple[Conflict, ...]]:
+def conflicts(seen: Snapshot, allowed: Permissions = ANYTHING) -> dict[DriverKey, tuple[Conflict, ...]]:
     """Return what each driver must leave to others, where the settings allow everything unless they are given."""
     return conflicts_within(seen, allowed)
 

@@ -6,6 +6,7 @@ import pytest
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.base.reasons import Reason
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.targets.dependencies import dependencies, unload_order
 from tests.support.driver_builder.factories import driver
 
@@ -74,7 +75,7 @@ def test_who_waits_for_whom(drivers: tuple[DriverContainer, ...], wanted: Found)
 
 def test_a_cycle_is_shown_as_it_is_walked() -> None:
     """The shortest way back, with every driver on it."""
-    item = dependencies((named("a", "b"), named("b", "c"), named("c", "a", "b")))["driverwright/a"]
+    item = dependencies((named("a", "b"), named("b", "c"), named("c", "a", "b")))[DriverKey("driverwright/a")]
     assert item.obstacle is not None
     assert item.obstacle.message == (
         "spec.dependsOn has a cycle: driverwright/a depends on driverwright/b depends on driverwright/c depends on"
@@ -93,5 +94,5 @@ def test_a_cycle_is_shown_as_it_is_walked() -> None:
 )
 def test_the_last_of_the_order_is_unloaded_first(drivers: tuple[DriverContainer, ...], expected: list[str]) -> None:
     """All that depend on a driver, directly or not."""
-    order = unload_order("driverwright/a", dependencies(drivers))
-    assert [key.partition("/")[2] for key in order] == expected
+    order = unload_order(DriverKey("driverwright/a"), dependencies(drivers))
+    assert [key.name for key in order] == expected

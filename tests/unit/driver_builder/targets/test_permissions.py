@@ -9,21 +9,14 @@ from hypothesis import given
 
 from driver_builder.base.reasons import Reason, TargetState
 from driver_builder.builds.templates.templates import templates_directory
-from driver_builder.cli.plan_summary import name_of
 from driver_builder.model.build import SourceGit
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.permissions import SETTINGS as FLAGS
 from driver_builder.model.permissions import Permissions, read
 from driver_builder.model.repositories import Discovery, Repository
-from driver_builder.nodes.actions import (
-    ApplyDaemonSet,
-    DiscoverKernels,
-    LabelNode,
-    ReplacePod,
-    StartBuild,
-)
+from driver_builder.nodes.changes import ApplyObject, DiscoverKernels, StartBuild
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.plan.plan import Plan, plan
-from driver_builder.prebuild import upgrade_labels
 from driver_builder.prebuild.prebuild import images_ahead
 from driver_builder.prebuild.preflight import Preflight, Verdict
 from driver_builder.prebuild.upgrade_labels import images_of_moves
@@ -33,6 +26,8 @@ from driver_builder.targets.desired_target import BlockedTarget, TemplateVersion
 from driver_builder.targets.resolve import resolve
 from driver_builder.targets.resolve_all import ResolveMemory, resolve_all
 from driver_builder.targets.resolve_target import ANY_KERNEL
+from kube_api.names import READY_FOR_PREFIX
+from tests.support.driver_builder.changes import done, label_in, patches, pods_replaced
 from tests.support.driver_builder.factories import (
     GONE,
     KERNEL,
@@ -205,7 +200,7 @@ def test_a_driver_that_is_not_allowed_is_blocked(changes: dict[str, Any], texts:
     assert (item.state, item.reason, item.message) == (TargetState.BLOCKED, Reason.NOT_ALLOWED, message)
     assert resolved.images == ()
     made = plan(seen, settings(allowed(**texts)))
-    assert not [action for action in made.actions if isinstance(action, StartBuild | ApplyDaemonSet)]
+    assert not [action for action in made.actions if isinstance(action, StartBuild | ApplyObject)]
 
 
 @pytest.mark.parametrize(("changes", "texts", "message"), REFUSED)
@@ -293,11 +288,11 @@ NONE = allowed(allowed_registries="none", allowed_prebuilt_images="none")
 
 def harm(made: Plan) -> set[str]:
     """Return what a plan takes from nodes; labels of kernels to come are taken where nothing can be built for them."""
-    taken = (item for item in made.actions if name_of(item) in ("DeleteDaemonSet", "ReplacePod", "StartUnload"))
-    labels = (action for action in made.actions if isinstance(action, LabelNode) and action.version is None)
+    taken = (item for item in made.actions if done([item])[0] in ("delete DaemonSet", "replace Pod", "run unload"))
+    gone = (patch for patch in patches(made.actions, "label Node") if None in patch.labels.values())
     return {
         *map(str, taken),
-        *(str(action) for action in labels if not action.label.startswith(upgrade_labels.PREFIX)),
+        *(str(patch) for patch in gone if not label_in(patch)[0].startswith(READY_FOR_PREFIX)),
     }
 
 
@@ -305,7 +300,7 @@ def harm(made: Plan) -> set[str]:
 def test_limits_take_nothing_from_nodes_and_bring_nothing_new(seen: Snapshot) -> None:
     """Whatever is there: no build, no roll-out, and nothing goes that would not go without the limits."""
     bound = plan(seen, settings(NONE))
-    assert not [action for action in bound.actions if isinstance(action, StartBuild | ApplyDaemonSet)]
+    assert not [action for action in bound.actions if isinstance(action, StartBuild | ApplyObject)]
     assert harm(bound) <= harm(plan(seen, SETTINGS))
 
 
@@ -314,7 +309,7 @@ def test_a_module_that_goes_missing_is_loaded_again_where_a_setting_refuses_its_
     seen = ready_snapshot(node("a"))
     drifted = replace(seen, pods=(replace(seen.pods[0], contrary=GONE, ready=False),))
     made = plan(drifted, settings(allowed(allowed_registries="r.io/*")))
-    assert [action.node for action in made.actions if isinstance(action, ReplacePod)] == ["a"]
+    assert [action.node for action in pods_replaced(made.actions)] == ["a"]
 
 
 MIRRORED = {"build": {"args": {"HEADERS_MIRROR": "http://a.example/debian"}}}
@@ -379,7 +374,7 @@ def test_a_proxy_is_a_host_of_sources() -> None:
     ] == ["spec.build.proxy.httpsProxy"]
     other = spec_of(driver(spec_changes={"registry": {"secretRef": {"name": "push"}}}))
     limits = replace(allowed(), protected_secrets=True)
-    secrets = permissions.protected_secrets("a/b", spec, lambda: [("a/c", other)], limits)
+    secrets = permissions.protected_secrets(DriverKey("a/b"), spec, lambda: [(DriverKey("a/c"), other)], limits)
     (refusal,) = permissions.of_spec(spec, limits, secrets)
     assert str(refusal).startswith("spec.build.proxy.secretRef: ")
 

@@ -7,9 +7,10 @@ import pytest
 
 from driver_builder.api.rebuild_status import Rebuilds
 from driver_builder.model import images
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Absent, Present
 from driver_builder.model.kernels import KernelTarget
-from driver_builder.nodes.actions import ApplyDaemonSet, StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.plan.plan import plan
 from driver_builder.prebuild.gate import gate
 from driver_builder.snapshot.snapshot import DaemonSet, Snapshot
@@ -18,6 +19,7 @@ from driver_builder.targets.resolve import Resolved, resolve, stock_of
 from driver_builder.targets.resolve_all import ResolveMemory, resolve_all
 from driver_builder.targets.resolve_node import resolve_for
 from kube_api import names
+from tests.support.driver_builder.changes import applied
 from tests.support.driver_builder.factories import (
     KERNEL,
     NAMESPACE,
@@ -37,7 +39,7 @@ from tests.support.driver_builder.factories import (
 def recorded(os_version: str, kernel: str = KERNEL, **changes: str) -> DaemonSet:
     """Make a DaemonSet of a target with a version of the operating system."""
     made = DaemonSet(
-        namespace=NAMESPACE, name=f"edu-{os_version}", uid=f"uid-{os_version}", driver=f"{NAMESPACE}/edu",
+        namespace=NAMESPACE, name=f"edu-{os_version}", uid=f"uid-{os_version}", driver=DriverKey(f"{NAMESPACE}/edu"),
         target=target(kernel, os_version=os_version).short_hash, image="r.io/edu@sha256:1", fingerprint="old",
         kernel=kernel, os_version=os_version,
     )  # fmt: skip
@@ -136,7 +138,7 @@ def test_two_daemon_sets_of_one_kernel_stay_until_one_has_no_nodes(
     seen = snapshot(*nodes, drivers=(driver(spec_changes=ANY_VERSION),), daemon_sets=(recorded("11"), recorded("12")))
     assert grouped(seen) == expected
     seen = with_images(seen)
-    made = [action.manifest for action in plan(seen, SETTINGS).actions if isinstance(action, ApplyDaemonSet)]
+    made = [action.manifest for action in applied(plan(seen, SETTINGS).actions)]
     selected = [item["spec"]["template"]["spec"]["nodeSelector"].get(names.OS_VERSION_LABEL) for item in made]
     assert selected == ([*expected] if len(expected) > 1 else [None])
 
@@ -197,8 +199,8 @@ def test_of_two_targets_with_one_name_the_second_is_refused(owner: str) -> None:
         assert (refused.state, refused.reason) == ("Blocked", "TargetNameTaken")
         assert owner in refused.message
         decided = plan(with_images(seen, PRESENT), SETTINGS)
-        applied = [action.target for action in decided.actions if isinstance(action, ApplyDaemonSet)]
-    assert applied == [target(owner).id]
+        rolled_out = [item.target for item in applied(decided.actions)]
+    assert rolled_out == [target(owner).id]
 
 
 def test_without_a_daemon_set_the_first_of_two_with_one_name_has_it() -> None:

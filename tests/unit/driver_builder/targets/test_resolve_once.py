@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.model import images
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Absent, ImageState, NotAsked, Present, Unreachable
 from driver_builder.model.images import ImageRef
 from driver_builder.plan.plan import plan
@@ -74,7 +75,7 @@ def recorded(name: str, kernel: str, os_version: str) -> DaemonSet:
     """Make a DaemonSet of a target."""
     return DaemonSet(
         namespace=NAMESPACE, name=f"{name}-{kernel}-{os_version}", uid=f"{name}-{kernel}-{os_version}",
-        driver=f"{NAMESPACE}/{name}", target=target(kernel, os_version=os_version).short_hash,
+        driver=DriverKey(f"{NAMESPACE}/{name}"), target=target(kernel, os_version=os_version).short_hash,
         image=f"r.io/x@{DIGEST}", fingerprint="old", kernel=kernel, os_version=os_version,
     )  # fmt: skip
 

@@ -5,6 +5,7 @@ import pytest
 from driver_builder.api.rebuild_status import Rebuilds
 from driver_builder.base.reasons import Reason, TargetState
 from driver_builder.model.build import OwnTemplate, SourceImage
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.snapshot import SourceMissing
 from driver_builder.targets.desired_target import (
@@ -198,5 +199,5 @@ def test_what_a_vendors_modules_export_is_not_known(mapping: dict[str, str], exp
     prebuilt = {"regexp": ".*", "image": f"r.io/a@{DIGEST}", **mapping}
     others = {item.target.group: item for item in wished(kernelMappings=[prebuilt])}
     registry = spec_of(driver()).registry
-    built = wished(first=(First(driver="driverwright/a", registry=registry, targets=others),))
+    built = wished(first=(First(driver=DriverKey("driverwright/a"), registry=registry, targets=others),))
     assert [len(item.exporters) for item in built if isinstance(item, TargetToBuild)] == [exporters] * 2

@@ -8,6 +8,7 @@ import pytest
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.base.errors import InvalidDriver
 from driver_builder.model import permissions
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.permissions import Permissions
 from driver_builder.objects.plugin import PluginSet
 from driver_builder.objects.stage_labels import Stage, stage_label
@@ -15,7 +16,7 @@ from driver_builder.snapshot.inventory import Node
 from driver_builder.targets.resource_conflicts import resource_conflicts, words
 from tests.support.driver_builder.factories import NAMESPACE, driver, node, snapshot
 
-OLD, NEW = "driverwright/old", "driverwright/new"
+OLD, NEW = DriverKey("driverwright/old"), DriverKey("driverwright/new")
 AGENT: dict[str, Any] = {"resource": {"name": "example.com/edu", "groups": [{"paths": [{"path": "/dev/edu*"}]}]}}
 VENDOR: dict[str, Any] = {"image": "r.io/plugin:1", "resourceName": "example.com/edu"}
 READY = {"driverwright.io/driverwright.new.ready": "1"}
@@ -27,7 +28,7 @@ def offering(name: str, *, age: float, plugin: dict[str, Any] | None = None, **c
     return replace(driver(name, spec_changes={"stages": stages, **changes}), created_at=1000.0 - age)
 
 
-def labelled(key: str, *stages: Stage) -> dict[str, str]:
+def labelled(key: DriverKey, *stages: Stage) -> dict[str, str]:
     """Return the labels of stages of a driver."""
     return {stage_label(key, stage): "true" for stage in stages}
 

@@ -26,7 +26,7 @@ def test_it_runs_once_on_its_node_without_privileges() -> None:
     assert UNPRIVILEGED.items() <= context.items()
     assert (context["runAsUser"], context["readOnlyRootFilesystem"]) == (0, True)
     assert [item["mountPath"] for item in container["volumeMounts"]] == ["/driverwright", "/host/run/driverwright"]
-    assert pod["metadata"]["labels"][proof_pod.PROOF_LABEL] == "uid-1"
+    assert pod["metadata"]["labels"][proof_pod.PROOF.label] == "uid-1"
     assert pod["metadata"]["ownerReferences"][0]["uid"] == "uid-edu"
 
 

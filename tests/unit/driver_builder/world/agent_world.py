@@ -1,12 +1,10 @@
-"""A world whose nodes have a device agent, which takes the lock and asks for drains, and what it must never lead to."""
+"""A world whose nodes have a device agent, which takes the lock and asks for drains."""
 
 import json
 import random
 from dataclasses import replace
 
 from driver_builder.model.agent_drains import AgentDrains
-from driver_builder.nodes.actions import Action, EvictPod
-from driver_builder.rollout.drain_request import parse_drain_request
 from driver_builder.rollout.node_lock import lock_of
 from driver_builder.snapshot.inventory import read_node
 from kube_api import names
@@ -14,9 +12,10 @@ from kube_api.client import Object
 from kube_api.drain_contract import HOLDER, DrainState, digest_of, parse_answer
 from kube_api.node_lock import LOCK_SECONDS, render_lock
 from kube_api.resources import NODES, PODS
+from tests.support.driver_builder.journal import is_tainted
 from tests.unit.driver_builder.world.hostile_histories import Event, some_node
 from tests.unit.driver_builder.world.test_world_attack import EVENTS, AttackWorld
-from tests.unit.driver_builder.world.test_world_drain import APPS, RESOURCE, is_tainted, web_path
+from tests.unit.driver_builder.world.test_world_drain import APPS, RESOURCE, web_path
 
 AGENTS, AGENT = "agents", "agent"
 GPU = "nvidia.com/gpu"
@@ -39,13 +38,6 @@ class AgentWorld(AttackWorld):
         """Nodes whose agent does not run any more, whatever it has left."""
         self.answers: list[tuple[str, DrainState]] = []
         """What agents were answered, in this order."""
-        evict = self.client._evict
-
-        def checked(path: str, uid: str) -> Object:
-            self._check_eviction(path)
-            return evict(path, uid)
-
-        self.client._evict = checked  # type: ignore[method-assign]
 
     # ------------------------------------------------------------ what agents do
 
@@ -129,25 +121,7 @@ class AgentWorld(AttackWorld):
         super()._collect_orphans()
         self.client.objects |= kept
 
-    # ------------------------------------------------------------ what has to hold
-
-    def look(self, action: Action) -> bool:
-        """Check whom an agent's request reaches: nobody but the pod that it names, with the resource that it names."""
-        if isinstance(action, EvictPod) and action.seen:
-            assert action.name == f"train-{action.node}", f"{action}, which was not asked for"
-        return super().look(action)
-
-    def _check_eviction(self, path: str) -> None:
-        """Check an eviction at its moment: by whom it was asked for, and that nothing new comes to the node."""
-        pod = self.client.objects[path]
-        name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
-        assert not name.startswith(("keep-", "cpu-", AGENT)), f"{name} is evicted"
-        if name.startswith("train-"):
-            assert self.has_lock(node), f"{name} is evicted without the agent's lock"
-            asked = parse_drain_request(self.annotation(node, names.DRAIN_REQUEST_ANNOTATION) or "")
-            assert (APPS, name) in asked.pods
-            assert GPU in asked.resources
-            assert is_tainted(self.node(node)), f"{name} is evicted, and may come back at once"
+    # ------------------------------------------------------------ what can be said about it
 
     def leftovers(self) -> list[str]:
         """Name what is still on nodes because of drains, of drivers and of agents."""

@@ -1,11 +1,12 @@
 """What hostile histories have in common: the steps that are made of a seed, and how they are played."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from driver_builder.nodes.actions import Action
+from driver_builder.nodes.changes import Change
 from tests.support.driver_builder.model_world import World
 
 ROUND_SECONDS = 20.0
@@ -50,6 +51,20 @@ class Making:
         return tuple(happening() for _ in range(chance.randint(self.least, self.most)))
 
 
+OF_WAVES = (
+    "under_its_lock", "within_its_budget", "not_where_an_admin_forbids", "one_driver_at_a_time",
+    "the_next_image_is_there_first", "the_last_good_image_can_be_had", "ready_only_with_a_proof_of_this_boot",
+    "nothing_that_is_there_is_built", "all_is_in_order_in_the_end", "at_rest_nothing_is_written",
+)  # fmt: skip
+"""The invariants whose premises occur wherever a wave comes to its end."""
+
+
+def rarely(least: Mapping[str, int], played: Sequence[Counter[str]]) -> dict[str, int]:
+    """Return the invariants whose premise occurs in fewer histories than it should, with how many these are."""
+    found = {name: sum(counts[name] > 0 for counts in played) for name in least}
+    return {name: number for name, number in found.items() if number < least[name]}
+
+
 def some_node(world: World, chance: random.Random) -> str:
     """Choose a node."""
     return chance.choice(sorted(world.kernels))
@@ -68,7 +83,7 @@ def pass_round(world: World, end: int | None) -> None:
     """Let a round pass; after so many writes it is cut off, and the controller starts anew with the next one."""
     writes = 0
 
-    def look(action: Action) -> bool:
+    def look(action: Change) -> bool:
         nonlocal writes
         world.look(action)
         writes += 1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from driver_builder.model import permissions
 from driver_builder.model.image_state import Present, Unreachable
 from driver_builder.model.loader_privileges import LoaderPrivileges, security_context
-from driver_builder.nodes.actions import Action
+from driver_builder.nodes.changes import Change
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.plan.plan import plan
 from kube_api.resources import DRIVER_CONTAINERS
@@ -108,7 +108,7 @@ def test_whatever_happens_on_the_way_the_end_is_the_same(kernels: list[str], his
     assert_all_ready(world)
 
 
-def run_to_the_end(world: World, after_each: Callable[[Action], bool]) -> None:
+def run_to_the_end(world: World, after_each: Callable[[Change], bool]) -> None:
     """Let as many rounds pass as any start needs for its last action, or until the controller was killed."""
     for _ in range(15):
         if not world.kills:
@@ -177,9 +177,9 @@ def test_killed_after_any_action_it_goes_on_to_the_same_end(make: Callable[[], W
     The end is the same, and nothing is built twice.
     """
     straight = make()
-    actions: list[Action] = []
+    actions: list[Change] = []
 
-    def note(action: Action) -> bool:
+    def note(action: Change) -> bool:
         actions.append(action)
         return False
 
@@ -191,7 +191,7 @@ def test_killed_after_any_action_it_goes_on_to_the_same_end(make: Callable[[], W
         world = make()
         seen = 0
 
-        def kill_here(_action: Action, number: int = number) -> bool:
+        def kill_here(_action: Change, number: int = number) -> bool:
             nonlocal seen
             seen += 1
             return seen == number + 1

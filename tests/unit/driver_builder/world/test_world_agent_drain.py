@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -10,11 +11,12 @@ from kube_api import names
 from kube_api.drain_contract import DrainState, parse_answer
 from kube_api.node_lock import LOCK_SECONDS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE
+from tests.support.driver_builder.journal import holder_of, is_tainted
 from tests.unit.driver_builder.world import test_world_attack as attacks
 from tests.unit.driver_builder.world.agent_world import AGENT_EVENTS, GPU, KEYS, OF_AGENTS, AgentWorld, request
-from tests.unit.driver_builder.world.hostile_histories import play_steps
-from tests.unit.driver_builder.world.test_world_drain import DRAIN, is_tainted, web_path
-from tests.unit.driver_builder.world.test_world_rollout import GOOD, holder_of
+from tests.unit.driver_builder.world.hostile_histories import play_steps, rarely
+from tests.unit.driver_builder.world.test_world_drain import DRAIN, web_path
+from tests.unit.driver_builder.world.test_world_rollout import GOOD
 
 NODE, TRAIN = "node-0", web_path("train-node-0")
 FEW = 15
@@ -174,29 +176,28 @@ def test_an_agent_that_gives_its_node_back_between_plan_and_eviction_gets_no_evi
     assert world.client.evicted == []
 
 
-def play(seed: int) -> AgentWorld:
-    """Play the history of a seed, in which agents ask as well."""
+@cache
+def play(seed: int) -> Counter[str]:
+    """Play the history of a seed, in which agents ask as well, to its end: what left a node runs there again."""
     made = attacks.history(seed, AGENT_EVENTS)  # type: ignore[arg-type]
     world = AgentWorld()
     attacks.begin(world, made)
     play_steps(world, made.steps, AGENT_EVENTS)
     world.heal()
     world.arrive()
-    attacks.assert_in_order(world)
-    return world
-
-
-def assert_in_order(world: AgentWorld) -> None:
-    """Nothing of any drain is on a node, and what left runs there again."""
-    assert world.leftovers() == []
-    for name in world.kernels:
-        assert web_path(f"train-{name}") in world.client.objects
+    assert [name for name in world.kernels if web_path(f"train-{name}") not in world.client.objects] == []
+    return world.recorder.ended()
 
 
 @pytest.mark.parametrize("seed", range(FEW))
 def test_a_hostile_history_with_agents(seed: int) -> None:
-    """Locks, taints, labels and answers are restored; nobody leaves who was not named, or without the agent's lock."""
-    assert_in_order(play(seed))
+    """All invariants hold, whoever evicts."""
+    play(seed)
+
+
+def test_evictions_occur_in_every_history() -> None:
+    """An invariant whose premise hardly ever occurs is not tried."""
+    assert rarely({"only_what_was_asked_for_is_evicted": FEW}, [play(seed) for seed in range(FEW)]) == {}
 
 
 def test_every_event_of_agents_is_in_many_histories() -> None:

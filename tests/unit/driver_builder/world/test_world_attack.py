@@ -8,19 +8,28 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pytest
 
 from driver_builder.objects.manifests import DRIVER_LABEL
 from kube_api import names
-from kube_api.client import Object, WatchEvent
+from kube_api.client import WatchEvent
 from kube_api.resources import DRIVER_CONTAINERS, NODES
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
 from tests.unit.driver_builder.world import test_world_rollout as waves
-from tests.unit.driver_builder.world.hostile_histories import Event, Happening, Making, play_steps, some_node
-from tests.unit.driver_builder.world.test_world_drain import DRAIN, DrainWorld, web_path
-from tests.unit.driver_builder.world.test_world_rollout import BAD, GOOD, NODE_NAMES, driver_of, holder_of
+from tests.unit.driver_builder.world.hostile_histories import (
+    OF_WAVES,
+    Event,
+    Happening,
+    Making,
+    play_steps,
+    rarely,
+    some_node,
+)
+from tests.unit.driver_builder.world.test_world_drain import DRAIN, DrainWorld
+from tests.unit.driver_builder.world.test_world_rollout import BAD, GOOD, NODE_NAMES
 
 DAY_SECONDS = 86400.0
 SEEDS = 1000
@@ -28,12 +37,22 @@ SEEDS = 1000
 FEW = 30
 COMMON = 100
 """Each event is in at least so many of them."""
+PREMISES = {
+    **dict.fromkeys(OF_WAVES, FEW),
+    "not_under_its_users": 10,
+    "only_what_was_asked_for_is_evicted": 10,
+    "nothing_refused_where_another_works": 2,
+}
+"""By invariant, in how many of the first ``FEW`` histories its premise occurs at least."""
 _UNSEEN = (
     "N9: a Node that a wave has reached is registered anew while watches have stopped: without its label it belongs to"
     " the DaemonSet of before, whose pod loads before the controller sees the Node. An affinity decides that; only a"
     " loader that replaces nothing without leave, which it cannot see without the API, would prevent it"
 )
-LEFT = dict.fromkeys((75, 305, 475, 666), _UNSEEN)
+LEFT = {
+    **dict.fromkeys((75, 305, 475, 666), _UNSEEN),
+    754: "N2: a third version is written into the DaemonSet of the second one, and nothing has what works",
+}
 """Seeds whose history shows a fault that is left, with its number and why it is left."""
 MENDS = {
     "N1: pods are kept from nodes whose DaemonSet is missing": 16,
@@ -57,12 +76,10 @@ WIDER_MENDS = {
 
 
 class AttackWorld(DrainWorld):
-    """A world that knows what is loaded on its nodes, and by whose leave it is replaced."""
+    """A world whose watches may stop."""
 
     is_stale = False
     """Whether the watches have stopped: the controller knows what was there before."""
-    refused: frozenset[str] | None = None
-    """While the strategy is ``immediate``, the modules that a wave has refused: these alone may not come."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,34 +91,9 @@ class AttackWorld(DrainWorld):
         self.client.watch = late  # type: ignore[method-assign]
 
     def turn(self) -> None:
-        """Let other controllers and kubelets do their part, and check what was loaded anew meanwhile."""
+        """Let other controllers and kubelets do their part, which watches log."""
         self.client.catch_up()
-        before = {node: (dict(live), self.boots[node], self._guards(node)) for node, live in self.live.items()}
         super().turn()
-        replaced = Counter[str]()
-        for node, (live, boot, (holder, is_used)) in before.items():
-            for module in live.keys() & self.live[node].keys() if boot == self.boots[node] else ():
-                if self.live[node][module] == live[module] or self._is_broken(node, live[module]):
-                    continue
-                if self.refused is not None:
-                    assert self.live[node][module] not in self.refused, f"{module} is replaced by what was refused"
-                    continue
-                driver = module.removesuffix("drv")
-                replaced[driver] += 1
-                assert holder == f"{NAMESPACE}/{driver}", f"{module} is replaced without the lock"
-                assert not (is_used and self.drains), f"{module} is replaced under its users"
-        assert all(number <= self.budget for number in replaced.values()), f"{replaced} nodes are loaded anew at once"
-
-    def _guards(self, node: str) -> tuple[str, bool]:
-        return holder_of(self.client.objects[NODES.path(name=node)]), web_path(f"web-{node}") in self.client.objects
-
-    def _is_broken(self, node: str, identity: str) -> bool:
-        return node in self.dead_devices or identity in self.bad
-
-    def take(self, driver: str, node: str) -> None:
-        """Check that a wave goes by its rules; ``immediate`` has none."""
-        if self.refused is None:
-            super().take(driver, node)
 
     def hear(self, name: str) -> None:
         """Let a node's kubelet report again; a pod whose loader has not reported yet is not ready."""
@@ -172,8 +164,6 @@ def replace_machine(world: AttackWorld, chance: random.Random) -> None:
     node = some_node(world, chance)
     _leave(world, node)
     world.add_node(node, chance.choice((KERNEL, OTHER_KERNEL)))
-    for nodes in world.taken.values():
-        nodes.discard(node)
     world.owners = {key: owner for key, owner in world.owners.items() if key[0] != node}
 
 
@@ -266,15 +256,12 @@ def hurry(world: AttackWorld, chance: random.Random) -> None:
     """The strategy is ``immediate`` for some rounds, of which a controller whose watches have stopped knows nothing."""
     if world.is_stale:
         return
-    has_refused = "refused" in world.status().get("rollout", {})
-    world.refused = frozenset(world.bad if has_refused else ())
     world.roll({"strategy": "immediate"})
     for _ in range(chance.randint(1, 5)):
         world.one_round()
     world.roll({"strategy": "waves"})
     for _ in range(3):
         world.one_round()
-    world.refused = None
 
 
 EVENTS: tuple[Event[AttackWorld], ...] = (
@@ -321,13 +308,14 @@ def begin(world: AttackWorld, made: History) -> None:
     drain = {"drain": DRAIN} if made.is_drained else {}
     canary = {"canary": 1, "soak": "50s"} if made.has_canary else {}
     world.add_driver("edu", rollout={"maxUnavailable": made.budget, **drain, **canary})
-    world.budget, world.drains = made.budget, made.is_drained
     world.arrive()
     world.edit_source(GOOD[1])
 
 
-def play(made: History) -> None:
-    """Play a history."""
+@cache
+def play(seed: int, events: tuple[Event[AttackWorld], ...] = EVENTS) -> Counter[str]:
+    """Play the history of a seed; returns how often the premise of each invariant has occurred."""
+    made = history(seed, events)
     world = AttackWorld()
     begin(world, made)
     play_steps(world, made.steps, MORE_EVENTS)
@@ -335,29 +323,7 @@ def play(made: History) -> None:
     world.heal()
     world.arrive()
     assert world.now - began < 2 * DAY_SECONDS
-    assert_in_order(world)
-
-
-def assert_in_order(world: AttackWorld) -> None:
-    """Every node has the driver that is wanted, and nothing of ours that is for upgrades."""
-    assert not world.wave_labels()
-    assert world.leftovers() == []
-    for name in world.kernels:
-        (pod,) = _drivers(world, name)
-        assert world.works(pod), f"the driver does not work on {name}"
-    assert "rollout" not in world.status()
-
-
-def _drivers(world: AttackWorld, node: str) -> Iterator[Object]:
-    pods = (pod for pod in world.pods_on(node) if "pull" not in pod["metadata"]["name"])
-    return (pod for pod in pods if "labels" in pod["metadata"] and pod["spec"].get("containers") and _is_ours(pod))
-
-
-def _is_ours(pod: Object) -> bool:
-    try:
-        return driver_of(pod) == "edu"
-    except KeyError:
-        return False
+    return world.recorder.ended()
 
 
 def seeds(every: range) -> Iterator[object]:
@@ -368,14 +334,38 @@ def seeds(every: range) -> Iterator[object]:
 
 @pytest.mark.parametrize("seed", [*seeds(range(FEW))])
 def test_a_hostile_history(seed: int) -> None:
-    """Nothing that works is replaced but under the lock, in the budget and without users; all ends in order."""
-    play(history(seed))
+    """All invariants hold, and the last one says that all ends in order."""
+    play(seed)
+
+
+def test_premises_occur_in_many_histories() -> None:
+    """An invariant whose premise hardly ever occurs is not tried."""
+    played = [play(seed) for seed in range(FEW) if seed not in LEFT]
+    assert rarely(PREMISES, played) == {}
 
 
 @pytest.mark.parametrize("seed", WIDER_MENDS.values(), ids=WIDER_MENDS)
 def test_a_wider_hostile_history(seed: int) -> None:
     """The same, where drains lose their record, nodes leave the pool, and the strategy is ``immediate`` for a while."""
-    play(history(seed, MORE_EVENTS))
+    play(seed, MORE_EVENTS)
+
+
+@pytest.mark.xfail(strict=True, reason="it is made anew and deleted in one reconcile, and its pods go for a round")
+def test_a_daemon_set_whose_labels_somebody_takes_in_a_wave_is_not_deleted() -> None:
+    """It gets them back, and its pods stay."""
+    world = AttackWorld()
+    for name in NODE_NAMES[:2]:
+        world.add_node(name, KERNEL)
+    world.add_driver("edu")
+    world.arrive()
+    (path,) = _daemon_sets(world)
+    world.edit_source(GOOD[1])
+    while len(_daemon_sets(world)) == 1:
+        world.one_round()
+    before = world.client.objects[path]["metadata"]
+    before["labels"] = {DRIVER_LABEL: "edu"}
+    world.one_round()
+    assert world.client.objects[path]["metadata"]["uid"] == before["uid"]
 
 
 def test_when_watches_go_on_a_pod_that_came_and_went_meanwhile_is_gone() -> None:
@@ -395,7 +385,7 @@ def test_when_watches_go_on_a_pod_that_came_and_went_meanwhile_is_gone() -> None
     del world.client.objects[path]
     world.turn()
     world.is_stale = False
-    assert world.observe().pull_pods == ()
+    assert world.observe().tasks == ()
 
 
 def test_a_pod_that_has_pulled_an_image_stays_so_when_its_kubelet_reports_again() -> None:

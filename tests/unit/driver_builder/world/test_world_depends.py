@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from driver_builder.nodes.actions import Action
+from driver_builder.nodes.changes import Change
 from kube_api.resources import DRIVER_CONTAINERS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE
 from tests.support.driver_builder.model_world import World
@@ -82,7 +82,7 @@ def test_after_a_boot_the_order_is_the_same_without_a_controller() -> None:
 def test_killed_after_any_action_the_order_is_the_same() -> None:
     """For each action on the way: kill the controller right after it."""
 
-    def run(after_each: Callable[[Action], bool]) -> World:
+    def run(after_each: Callable[[Change], bool]) -> World:
         world = fleet()
         for _ in range(15):
             if not world.kills:
@@ -93,9 +93,9 @@ def test_killed_after_any_action_the_order_is_the_same() -> None:
         world.settle()
         return world
 
-    actions: list[Action] = []
+    actions: list[Change] = []
 
-    def note(action: Action) -> bool:
+    def note(action: Change) -> bool:
         actions.append(action)
         return False
 

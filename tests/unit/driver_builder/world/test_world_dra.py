@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from driver_builder.cluster import resource_slices
-from driver_builder.nodes.actions import Action
+from driver_builder.model.driver_key import DriverKey
+from driver_builder.nodes.changes import Change
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.objects.stage_labels import Stage, stage_label
 from kube_api.client import Listing, Object
@@ -15,7 +16,7 @@ from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, RESOURCE_SLICES, 
 from tests.support.driver_builder.dra_world import ACCOUNT, GPU, PLUGIN, DraWorld
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS
 
-KEY = f"{NAMESPACE}/edu"
+KEY = DriverKey(f"{NAMESPACE}/edu")
 VALID, RUN, PLUG = (stage_label(KEY, stage) for stage in (Stage.VALID, Stage.RUN, Stage.PLUG))
 EVERY = {VALID, RUN, PLUG}
 PLUG_SET = DAEMON_SETS.path(namespace=NAMESPACE, name="edu-plug")
@@ -244,7 +245,7 @@ def test_a_controller_that_is_killed_after_any_action_ends_the_same(number: int)
     upgrade(world)
     done = 0
 
-    def kills(_action: Action) -> bool:
+    def kills(_action: Change) -> bool:
         nonlocal done
         done += 1
         return done == number

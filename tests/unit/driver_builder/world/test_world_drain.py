@@ -9,15 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driver_builder.model.permissions import Permissions
-from driver_builder.nodes.actions import Action, MoveNode, TakeNode
-from driver_builder.objects import manifests
+from driver_builder.nodes.changes import Change, takes_driver
 from driver_builder.rollout.draining import PAUSED
-from driver_builder.tasks.pull_pod import PULL_LABEL
+from driver_builder.tasks.pull_pod import PULL
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS, RESOURCE_CLAIMS
 from kube_api.timestamps import timestamp
+from tests.support.driver_builder.changes import moved
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
+from tests.support.driver_builder.journal import is_tainted
 from tests.support.driver_builder.worlds import told
 from tests.support.examples import few
 from tests.unit.driver_builder.world import test_world_rollout as waves
@@ -39,9 +40,6 @@ DRAIN = {"resources": [RESOURCE], "pauseLabels": [LABEL], "deadline": "60s"}
 
 class DrainWorld(WaveWorld):
     """A world in which each node has a pod that uses the driver, and one of a DaemonSet that a label deploys."""
-
-    drains = True
-    """Whether drivers that are replaced have to be unused."""
 
     def add_node(self, name: str, kernel: str, *, pool: str = "edu") -> None:
         """Let a node join, which an operator has labelled."""
@@ -80,28 +78,6 @@ class DrainWorld(WaveWorld):
         super()._collect_orphans()
         self.client.objects |= kept
 
-    def take(self, driver: str, node: str) -> None:
-        """Check that nothing uses the driver that goes."""
-        super().take(driver, node)
-        if self.drains and self._is_reloaded(driver, node):
-            left = [name for name in (f"web-{node}", f"plugin-{node}") if web_path(name) in self.client.objects]
-            assert left == [], f"{driver} is replaced on {node} under {left}"
-            assert is_tainted(self.client.objects[NODES.path(name=node)])
-
-    def _is_reloaded(self, driver: str, node: str) -> bool:
-        """Return whether the replaced pod has other modules than the one that comes."""
-        for pod in self._pods():
-            if (driver_of(pod), pod["spec"]["nodeName"]) == (driver, node):
-                name = pod["metadata"]["ownerReferences"][0]["uid"]
-                wanted = next(obj for _, obj in self._objects("daemonsets") if obj["metadata"]["uid"] == name)
-                template = wanted["spec"]["template"]["metadata"]["annotations"]
-                if (
-                    template[manifests.MODULES_ANNOTATION]
-                    != pod["metadata"]["annotations"][manifests.MODULES_ANNOTATION]
-                ):
-                    return True
-        return False
-
     def heal(self) -> None:
         """Let budgets allow everything."""
         self.client.budgets.clear()
@@ -122,11 +98,6 @@ class DrainWorld(WaveWorld):
 def web_path(name: str) -> str:
     """Return the path of a pod that somebody else made."""
     return PODS.path(namespace=APPS, name=name)
-
-
-def is_tainted(node: Object) -> bool:
-    """Return whether our taint keeps pods away."""
-    return any(item["key"] == names.UPGRADING_TAINT for item in (node.get("spec") or {}).get("taints") or ())
 
 
 def drained_world(*kernels: str, identity: str = "", validation: Object | None = None) -> DrainWorld:
@@ -188,7 +159,7 @@ def test_a_node_whose_pods_a_drain_may_not_evict_goes_last(*, forbidden: bool, e
     world.bare = frozenset({"node-0"})
     world.turn()
     if forbidden:
-        world.client.forbidden, world.drains = (PODS.path(),), False
+        world.client.forbidden, world.recorder.broken = (PODS.path(),), {"not_under_its_users"}
     world.loads.clear()
     said: set[str] = set()
     world.edit_source(GOOD[1])
@@ -229,10 +200,9 @@ class ClaimWorld(DrainWorld):
         super()._add(name, node, spec, **metadata)
 
 
-def upgraded_by_claims(*versions: str, drains: bool = True) -> ClaimWorld:
+def upgraded_by_claims(*versions: str) -> ClaimWorld:
     """Upgrade a driver whose users have claims, with an API server that serves these versions."""
     world = ClaimWorld(*versions)
-    world.drains = drains
     world.add_node("node-0", KERNEL)
     drain = {"draDrivers": ["fpga.example.com"], "pauseLabels": [LABEL], "deadline": "60s"}
     world.add_driver("edu", rollout={"drain": drain})
@@ -251,7 +221,7 @@ def test_pods_with_a_claim_are_users_as_well() -> None:
 
 def test_an_api_server_without_the_stable_version_is_named() -> None:
     """The wave goes on as for a driver that nothing uses."""
-    world = upgraded_by_claims("v1beta1", drains=False)
+    world = upgraded_by_claims("v1beta1")
     said: set[str] = set()
     for _ in range(20):
         world.rounds(1)
@@ -304,8 +274,7 @@ def test_a_pod_outside_of_the_allowed_namespaces_keeps_its_node_from_the_wave() 
 def test_without_rights_the_status_says_what_is_missing_and_the_wave_goes_on() -> None:
     """Where nothing is in the way the driver is replaced all the same."""
     world = drained_world(KERNEL)
-    world.client.forbidden = ("/api/v1/pods",)
-    world.drains = False
+    world.client.forbidden, world.recorder.broken = ("/api/v1/pods",), {"not_under_its_users"}
     world.edit_source(GOOD[1])
     said: set[str] = set()
     for _ in range(20):
@@ -339,7 +308,6 @@ def test_what_was_begun_is_undone_when_it_is_not_wanted_any_more(what: str) -> N
     world.rounds(6)
     assert f"node-0: {names.LOCK_ANNOTATION}" in world.leftovers()
     path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu")
-    world.drains = False
     match what:
         case "deleted":
             world.delete_driver("edu")
@@ -417,7 +385,6 @@ def test_labels_are_given_back_when_nothing_else_of_a_drain_is_left(ends: str) -
     world = begun(KERNEL)
     annotations = {names.DRAINING_ANNOTATION: None, names.LOCK_ANNOTATION: None}
     world.patch_node("node-0", {"metadata": {"annotations": annotations}, "spec": {"taints": None}})
-    world.drains = ends == "by hand"
     if ends == "by the end of the driver":
         world.delete_driver("edu")
     elif ends == "by the end of the wave":
@@ -453,7 +420,6 @@ def test_a_drain_that_fails_while_the_clock_is_ahead_is_tried_again(is_deleted: 
     world.now -= YEAR
     world.client.budgets.clear()
     if is_deleted:
-        world.drains = False
         path = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu")
         del world.client.objects[path]
         world.rounds(2)
@@ -470,7 +436,7 @@ def test_a_drain_that_fails_while_the_clock_is_ahead_is_tried_again(is_deleted: 
 def test_another_programs_lock_from_the_future_expires_after_it_was_first_seen(is_renewed: bool) -> None:
     """Its clock is wrong; while it renews the lock, that is honoured."""
     world = drained_world(KERNEL)
-    world.drains, before = False, dict(world.live["node-0"])
+    before = dict(world.live["node-0"])
     world.edit_source(GOOD[1])
     for number in range(60):
         if number == 0 or (is_renewed and number % 10 == 0):
@@ -504,7 +470,6 @@ def test_no_history_leaves_anything_on_a_node(first: list[str], budget: int, his
     for name, kernel in zip(NODE_NAMES, first, strict=False):
         world.add_node(name, kernel)
     world.add_driver("edu")
-    world.budget = budget
     world.roll({"maxUnavailable": budget, "drain": DRAIN})
     world.arrive()
     live_through(world, history)
@@ -563,8 +528,8 @@ def test_a_rebuild_of_the_same_modules_drains_its_nodes(whose: str) -> None:
     world = drained_world(KERNEL, identity="SAME")
     reloaded: list[str] = []
 
-    def look(action: Action) -> bool:
-        if isinstance(action, TakeNode) and world.pods_on("node-0"):
+    def look(action: Change) -> bool:
+        if takes_driver(action) and world.pods_on("node-0"):
             reloaded.append(action.node)
             assert is_tainted(world.client.objects[NODES.path(name="node-0")])
             assert web_path("web-node-0") not in world.client.objects
@@ -589,9 +554,9 @@ def test_a_node_that_returns_to_the_selector_is_drained_before_it_gets_another_i
     world.edit_source(GOOD[1])
     let_in: list[str] = []
 
-    def look(action: Action) -> bool:
-        if isinstance(action, MoveNode) and action.lets_in:
-            let_in.append(action.node)
+    def look(action: Change) -> bool:
+        if any(part.lets_in for part in moved([action])):
+            let_in.extend(part.node for part in moved([action]))
             assert is_tainted(world.client.objects[NODES.path(name="node-0")])
             assert web_path("web-node-0") not in world.client.objects
             assert world.live["node-0"] == before
@@ -622,4 +587,4 @@ def test_an_image_is_pulled_before_anything_leaves_its_node() -> None:
     world.without_images.clear()
     world.arrive()
     assert_all_is_well(world)
-    assert [pod["metadata"]["name"] for pod in world.pods_on("node-0") if PULL_LABEL in pod["metadata"]["labels"]] == []
+    assert [pod["metadata"]["name"] for pod in world.pods_on("node-0") if PULL.label in pod["metadata"]["labels"]] == []

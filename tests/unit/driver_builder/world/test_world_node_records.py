@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from driver_builder.nodes.actions import Action
+from driver_builder.nodes.changes import Change
 from driver_builder.objects.manifests import DRIVER_LABEL
 from kube_api import names
 from kube_api.client import Object
@@ -35,6 +35,7 @@ def pass_rounds(world: AttackWorld, number: int) -> None:
     """Let rounds pass."""
     for _ in range(number):
         world.one_round()
+    world.recorder.check()
 
 
 def delete_daemon_sets(world: AttackWorld, which: Callable[[str], bool]) -> None:
@@ -365,7 +366,7 @@ def test_killed_before_the_status_names_them_such_nodes_still_wait(writes: int) 
     for _ in range(5):
         done = 0
 
-        def look(action: Action) -> bool:
+        def look(action: Change) -> bool:
             nonlocal done
             world.look(action)
             done += 1

@@ -11,20 +11,22 @@ from hypothesis import strategies as st
 
 from driver_builder.model.build import BuildRequest
 from driver_builder.model.images import KEY_LABEL, MODULES_LABEL
-from driver_builder.nodes.actions import Action, HoldNode, TaintNode, TakeNode
+from driver_builder.nodes.changes import Change, PatchNode, takes_driver
 from driver_builder.objects import manifests
 from driver_builder.objects.yielding import is_yield_label
-from driver_builder.tasks.pull_pod import PULL_LABEL
-from driver_builder.tasks.unload_pod import UNLOAD_LABEL
+from driver_builder.tasks.pull_pod import PULL
+from driver_builder.tasks.unload_pod import UNLOAD
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES
+from tests.support.driver_builder.changes import holds, patches
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE
+from tests.support.driver_builder.journal import is_for, is_ready
 from tests.support.driver_builder.memory_client import copied
-from tests.support.driver_builder.model_world import World, is_for, pod_status
+from tests.support.driver_builder.model_world import World, pod_status
 from tests.support.driver_builder.worlds import told
 from tests.support.examples import few
-from tests.unit.driver_builder.world.test_world_rollout import boot_of, is_ready, result_of
+from tests.unit.driver_builder.world.test_world_rollout import boot_of, result_of
 
 FIRST, SECOND, THIRD = "ofed", "mem", "app"
 MODULES = {name: f"{name}drv" for name in (FIRST, SECOND, THIRD)}
@@ -44,6 +46,7 @@ class OrderWorld(World):
         """Identities of modules that no kernel takes."""
         self.is_bad = False
         """Whether what is built of the first driver from now on is bad."""
+        self.uses = USES
         self.has_same_crcs = False
         """Whether upgrades leave the symbols of all drivers as they are."""
         self.failed: list[str] = []
@@ -117,7 +120,7 @@ class OrderWorld(World):
 
     def _unload(self) -> None:
         """A module that another one uses stays. The newest pod is first: nothing says which one runs before another."""
-        pods = (pod for _, pod in self._objects("pods") if UNLOAD_LABEL in pod["metadata"]["labels"])
+        pods = (pod for _, pod in self._objects("pods") if UNLOAD.label in pod["metadata"]["labels"])
         waiting = [pod for pod in pods if not pod.get("status")]
         for pod in reversed(waiting):
             others = [(item, item.get("status")) for item in waiting if item is not pod]
@@ -165,7 +168,7 @@ class OrderWorld(World):
                  for pod in self._drivers() if works(pod)}  # fmt: skip
         return {node for node in self.kernels for driver in wanted if (node, driver) not in found}
 
-    def look(self, _action: Action) -> bool:
+    def look(self, _action: Change) -> bool:
         """Check after each write that no more nodes are without a driver than the budget allows."""
         down = self.down()
         assert len(down) <= self.budget, f"{down} are without a driver after {_action}"
@@ -261,7 +264,7 @@ def test_in_a_wave_those_that_depend_on_the_driver_yield_and_come_back(third: bo
 def test_killed_after_any_write_a_wave_ends_the_same(every: int) -> None:
     """Kill the controller right after a write; ``make test-long`` does so for each of them."""
 
-    def run(after_each: Callable[[Action], bool]) -> OrderWorld:
+    def run(after_each: Callable[[Change], bool]) -> OrderWorld:
         world = ordered(2)
         world.edit(FIRST, "int y;")
         for _ in range(30):
@@ -272,9 +275,9 @@ def test_killed_after_any_write_a_wave_ends_the_same(every: int) -> None:
         assert world.failed == []
         return world
 
-    writes: list[Action] = []
+    writes: list[Change] = []
 
-    def look(world_action: Action) -> bool:
+    def look(world_action: Change) -> bool:
         writes.append(world_action)
         return False
 
@@ -421,12 +424,14 @@ def test_the_images_of_drivers_that_yield_stay_until_they_are_back() -> None:
     world.edit(FIRST, "int y;")
     brought: set[str] = set()
 
-    def look(action: Action) -> bool:
-        if isinstance(action, HoldNode) and any(map(is_yield_label, action.labels)):
+    def look(action: Change) -> bool:
+        if isinstance(action, PatchNode) and any(
+            is_yield_label(label) for part in holds([action]) for label in part.labels
+        ):
             pods = [pod["metadata"] for pod in world.pods_on(action.node)]
             labels = [metadata["labels"] for metadata in pods if "deletionTimestamp" not in metadata]
             brought.add(action.node)
-            assert SECOND in {found[manifests.DRIVER_LABEL] for found in labels if PULL_LABEL in found}
+            assert SECOND in {found[manifests.DRIVER_LABEL] for found in labels if PULL.label in found}
         return world.look(action)
 
     world.rounds(30, look)
@@ -447,10 +452,10 @@ def test_where_a_driver_yields_its_taint_stays_as_it_is(is_late: bool) -> None:
         world.reconcile(world.look)
         world.arrive()
         world.budget = 1
-    tainted: list[Action] = []
+    tainted: list[Change] = []
 
-    def look(action: Action) -> bool:
-        tainted.extend([action] if isinstance(action, TaintNode) else [])
+    def look(action: Change) -> bool:
+        tainted.extend(patches([action], "taint Node"))
         return world.look(action)
 
     world.edit(FIRST, "int y;")
@@ -507,9 +512,9 @@ def test_a_wave_that_is_disturbed_leaves_no_driver_away(what: str, number: int) 
     world = ordered(2)
     world.edit(FIRST, "int y;")
     left = iter(range(number))
-    stop: list[Action] = []
+    stop: list[Change] = []
 
-    def look(action: Action) -> bool:
+    def look(action: Change) -> bool:
         if not stop and next(left, None) is None:
             stop.append(action)
         return False
@@ -644,10 +649,10 @@ def test_after_any_history_every_driver_is_back(history: list[tuple[str, str, st
 def half_done(world: OrderWorld, *, is_built: bool = True) -> None:
     """Edit the first driver once more before its new pod loads on a node; ``is_built``: so are those that yield."""
     world.edit(FIRST, "int y;")
-    moved: list[Action] = []
+    moved: list[Change] = []
 
-    def look(action: Action) -> bool:
-        is_taken = isinstance(action, TakeNode) and FIRST in f"{action}"
+    def look(action: Change) -> bool:
+        is_taken = takes_driver(action) and FIRST in f"{action}"
         moved.extend([action] if is_taken else [])
         return world.look(action)
 

@@ -12,8 +12,9 @@ from driver_builder.model.image_state import Unreachable
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.prebuild.gate import gate, with_kernel
 from driver_builder.prebuild.newest_kernel import is_newer, newest, stream_of
-from driver_builder.prebuild.upgrade_labels import PREFIX, ready_for_label
+from driver_builder.prebuild.upgrade_labels import ready_for_label
 from driver_builder.snapshot.inventory import target_of
+from kube_api.names import READY_FOR_PREFIX
 from kube_api.resources import DRIVER_CONTAINERS, NODES
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
 from tests.support.driver_builder.model_world import World
@@ -42,7 +43,7 @@ def fleet(*kernels: str, drivers: int = 1) -> World:
 def ready_for(world: World) -> dict[str, set[str]]:
     """Return the kernels that each node is said to be ready for, as their labels write them."""
     return {
-        name: {label.removeprefix(PREFIX) for label in labels if label.startswith(PREFIX)}
+        name: {label.removeprefix(READY_FOR_PREFIX) for label in labels if label.startswith(READY_FOR_PREFIX)}
         for name, labels in world.nodes().items()
     }
 
@@ -69,7 +70,9 @@ def assert_labels_agree(world: World, *, follows: bool = True) -> None:
         wanted = set()
         if follows and node.name in world.selected() and found is not None and is_newer(target, found):
             wanted = {found} if may_move(world, node.name, found) else set()
-        assert ready_for(world)[node.name] == {ready_for_label(kernel).removeprefix(PREFIX) for kernel in wanted}
+        assert ready_for(world)[node.name] == {
+            ready_for_label(kernel).removeprefix(READY_FOR_PREFIX) for kernel in wanted
+        }
 
 
 def assert_settled(world: World, *, follows: bool = True) -> None:
@@ -153,7 +156,7 @@ def test_a_prebuild_that_fails_is_reported_and_keeps_nodes_where_they_are() -> N
     assert conditions(world)["Degraded"][0] == "False", "no node lacks anything"
     seen = world.images().read(with_kernel(world.observe(), "node-0", OFFERED))
     answer = gate(seen, "node-0", OFFERED, world.settings.template_versions)
-    assert answer.findings[0].sentence.startswith("Failed, CompileError: error: x")
+    assert answer.findings[0].message.startswith("Failed, CompileError: error: x")
     reasons = [obj["reason"] for path, obj in world.client.objects.items() if "/events/" in path]
     assert "CompileError" in reasons
 

@@ -8,7 +8,7 @@ import pytest
 from driver_builder.cluster.plugin_accounts import SECONDS
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.objects import agent_token
-from driver_builder.tasks import plugin_validation_pod
+from driver_builder.tasks import validation_pod
 from kube_api.client import Object
 from kube_api.names import GPU_PROFILE_ANNOTATION
 from kube_api.resources import NODES, PODS, SERVICE_ACCOUNTS
@@ -105,7 +105,7 @@ def test_a_validation_asks_for_the_new_name() -> None:
     world.validating.add("a")
     turns(world, 12)
     (pod,) = [pod for pod in world.pods_on("a")
-              if plugin_validation_pod.PLUGIN_VALIDATION_LABEL in pod["metadata"]["labels"]]  # fmt: skip
+              if validation_pod.PLUGIN_VALIDATION.label in pod["metadata"]["labels"]]  # fmt: skip
     assert pod["spec"]["containers"][0]["resources"]["limits"] == {SHARED: "1"}
 
 

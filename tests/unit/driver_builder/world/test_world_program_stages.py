@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from driver_builder.nodes.actions import Action, MoveNode, ReplacePod
+from driver_builder.nodes.changes import Change, Taking
+from tests.support.driver_builder.changes import moved, pods_replaced
 from tests.support.examples import IS_FAST
 from tests.unit.driver_builder.world.test_world_drain import DRAIN
 from tests.unit.driver_builder.world.test_world_programs import (
@@ -48,12 +49,15 @@ class ChainWorld(ProgramWorld):
             if self.seen[name][-1:] != [now]:
                 self.seen[name].append(now)
 
-    def look(self, action: Action) -> bool:
+    def look(self, action: Change) -> bool:
         """Check that the plugin has left where a program is told to end."""
-        if isinstance(action, ReplacePod | MoveNode) and action.why != "the wave has ended":
-            running = [pod for pod in self.programs() if pod["spec"]["nodeName"] == action.node]
-            plugins = [pod["metadata"]["name"] for pod in self.pods_on(action.node) if is_plugin(pod)]
-            assert not running or plugins == [], f"{plugins} on {action.node} when its program ends"
+        taking: list[Taking] = [*pods_replaced([action]), *moved([action])]
+        for taken in taking:
+            if taken.why == "the wave has ended":
+                continue
+            running = [pod for pod in self.programs() if pod["spec"]["nodeName"] == taken.node]
+            plugins = [pod["metadata"]["name"] for pod in self.pods_on(taken.node) if is_plugin(pod)]
+            assert not running or plugins == [], f"{plugins} on {taken.node} when its program ends"
         return super().look(action)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from driver_builder.model.images import parse_reference
-from driver_builder.nodes.actions import Action, MoveNode, ReplacePod
+from driver_builder.nodes.changes import Change, DeleteObject, takes_driver
 from driver_builder.objects import manifests, vendor_pod
 from driver_builder.tasks import proof_pod
 from kube_api import names
@@ -15,10 +15,11 @@ from kube_api.client import Object
 from kube_api.resources import DRIVER_CONTAINERS, NODES
 from kube_api.timestamps import timestamp
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE
+from tests.support.driver_builder.journal import is_for, is_tainted
 from tests.support.driver_builder.model_parts import digest_of
 from tests.support.driver_builder.model_world import World
 from tests.support.examples import IS_FAST
-from tests.unit.driver_builder.world.test_world_drain import DRAIN, DrainWorld, is_tainted, web_path
+from tests.unit.driver_builder.world.test_world_drain import DRAIN, DrainWorld, web_path
 
 LABEL = names.ready_label(NAMESPACE, "edu")
 PATH = DRIVER_CONTAINERS.path(namespace=NAMESPACE, name="edu")
@@ -84,7 +85,7 @@ class ProgramWorld(DrainWorld):
 
     def proofs(self) -> list[Object]:
         """Return the proof pods."""
-        return [pod for _, pod in self._objects("pods") if proof_pod.PROOF_LABEL in pod["metadata"]["labels"]]
+        return [pod for _, pod in self._objects("pods") if proof_pod.PROOF.label in pod["metadata"]["labels"]]
 
     def steps(self) -> Any:
         """Let programs end and load, and proof pods see what is live, and look after each step."""
@@ -150,7 +151,7 @@ class ProgramWorld(DrainWorld):
                 module = {"name": "edudrv", "srcversion": self.live[node]["edudrv"], "devices": []}
                 verdict |= {"result": "Loaded", "modules": [module]}
             ended = {"exitCode": 0, "message": json.dumps(verdict), "finishedAt": timestamp(self.now)}
-            state = {"name": proof_pod.CONTAINER, "state": {"terminated": ended}}
+            state = {"name": proof_pod.PROOF.container, "state": {"terminated": ended}}
             phase = "Succeeded" if verdict["result"] == "Loaded" else "Failed"
             pod["status"] = {"phase": phase, "containerStatuses": [state]}
 
@@ -158,16 +159,23 @@ class ProgramWorld(DrainWorld):
         """Play the probes of `hold`: what was proven of a pod once, its file says as long as the node is up."""
         for proof in self.proofs():
             for pod in self.programs():
-                is_its_own = pod["metadata"]["uid"] == proof["metadata"]["labels"][proof_pod.PROOF_LABEL]
+                is_its_own = pod["metadata"]["uid"] == proof["metadata"]["labels"][proof_pod.PROOF.label]
                 if is_its_own and proof["status"].get("phase") == "Succeeded" and pod["status"].get("loaded"):
                     pod["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
 
-    def look(self, action: Action) -> bool:
+    def belongs(self, pod: Object) -> bool:
+        """Return whether a pod's DaemonSet wants it on its node."""
+        owners = {obj["metadata"]["uid"]: obj for _, obj in self._objects("daemonsets")}
+        owner = owners.get(pod["metadata"]["ownerReferences"][0]["uid"])
+        node = self.client.objects.get(NODES.path(name=pod["spec"]["nodeName"]))
+        return owner is not None and node is not None and is_for(owner["spec"]["template"]["spec"], node)
+
+    def look(self, action: Change) -> bool:
         """Check each replacement: the node is drained, and its label is gone."""
-        if isinstance(action, ReplacePod | MoveNode) and action.node in self.kernels:
+        if takes_driver(action) and action.node in self.kernels:
             node = self.client.objects[NODES.path(name=action.node)]
             going = [pod for pod in self.programs() if pod["spec"]["nodeName"] == action.node]
-            uid = action.uid if isinstance(action, ReplacePod) else None
+            uid = action.uid if isinstance(action, DeleteObject) else None
             going = [pod for pod in going if (not self.belongs(pod) if uid is None else pod["metadata"]["uid"] == uid)]
             if any(pod["status"].get("loaded") for pod in going):
                 self.replaced.append(action.node)
@@ -182,7 +190,7 @@ class ProgramWorld(DrainWorld):
         """Let everything settle; the controller is killed after some of its actions."""
         done = 0
 
-        def after(action: Action) -> bool:
+        def after(action: Change) -> bool:
             nonlocal done
             done += 1
             self.look(action)

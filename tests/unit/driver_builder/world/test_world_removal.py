@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from driver_builder.cli.plan_summary import name_of
-from driver_builder.nodes.actions import Action
+from driver_builder.nodes.changes import Change
 from driver_builder.objects import manifests
 from driver_builder.tasks import unload_pod
 from kube_api.client import Object
 from kube_api.resources import DRIVER_CONTAINERS, NODES
+from tests.support.driver_builder.changes import done
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL, target
 from tests.support.driver_builder.model_world import World
 from tests.support.driver_builder.removals import READY, fleet, is_gone, memory, rounds, skip, unload_pods
@@ -42,10 +42,10 @@ def test_removal_goes_in_order() -> None:
     """Label with the beginning in one patch, DaemonSet, unload pod, annotation, unload pod; then the finalizer."""
     world = fleet()
     world.delete_driver("edu")
-    done: list[str] = []
+    did: list[str] = []
 
-    def note(action: Action) -> bool:
-        done.append(name_of(action))
+    def note(action: Change) -> bool:
+        did.extend(done([action]))
         return False
 
     for _ in range(12):
@@ -53,8 +53,8 @@ def test_removal_goes_in_order() -> None:
             world.reconcile(note)
             world.turn()
             world.now += 1
-    order = ["LabelNode", "DeleteDaemonSet", "StartUnload", "RememberLoaded", "DeleteUnloadPod", "SetFinalizer"]
-    assert done == order
+    order = ["label Node", "delete DaemonSet", "run unload", "record loads", "delete Pod", "patch DriverContainer"]
+    assert did == order
     assert is_gone(world)
     assert world.live == {"node-0": {}}
     assert memory(world) is None
@@ -171,7 +171,7 @@ def test_files_of_a_kernel_that_a_node_has_left_are_taken() -> None:
     for _ in range(25):
         world.reconcile()
         world.finish_builds()
-        taken |= {pod["metadata"]["labels"][unload_pod.UNLOAD_LABEL] for pod in unload_pods(world)}
+        taken |= {pod["metadata"]["labels"][unload_pod.UNLOAD.label] for pod in unload_pods(world)}
         world.turn()
         world.now += 5
     assert taken == {target(KERNEL).short_hash}
@@ -206,7 +206,7 @@ def test_killed_after_any_action_the_end_is_the_same(happens: Callable[[World], 
         happens(world)
         seen = 0
 
-        def kill_here(_action: Action, number: int = number) -> bool:
+        def kill_here(_action: Change, number: int = number) -> bool:
             nonlocal seen
             seen += 1
             return seen == number + 1

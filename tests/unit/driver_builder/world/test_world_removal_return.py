@@ -3,11 +3,11 @@
 import pytest
 
 from driver_builder.controller.execute import batches
-from driver_builder.nodes.actions import LabelNode, RememberLoaded
 from driver_builder.objects.slots import Place
 from driver_builder.plan.removal import OUTSIDE_SECONDS
 from kube_api import names
 from kube_api.resources import NODES
+from tests.support.driver_builder.changes import done, patches
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
 from tests.support.driver_builder.memory_client import copied
 from tests.support.driver_builder.model_world import World
@@ -213,8 +213,8 @@ def test_who_leaves_and_returns_costs_one_patch_each() -> None:
     for pool in ("web", "edu"):
         world.move_node("node-0", pool)
         (patch,) = batches(world.decide().actions)
-        assert {type(action) for action in patch} == {LabelNode, RememberLoaded}
-        assert {action.node for action in patch if isinstance(action, LabelNode | RememberLoaded)} == {"node-0"}
+        assert set(done(patch)) == {"label Node", "record loads"}
+        assert {part.node for part in patches(patch)} == {"node-0"}
         world.reconcile()
         assert world.decide().actions == ()
         rounds(world, 60)

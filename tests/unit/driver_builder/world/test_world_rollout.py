@@ -10,17 +10,19 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from driver_builder.model.images import MODULES_LABEL
-from driver_builder.nodes.actions import Action, MoveNode, ReplacePod
+from driver_builder.nodes.changes import Change
 from driver_builder.objects import manifests
 from driver_builder.snapshot.inventory import read_node
 from driver_builder.tasks import pull_pod
 from kube_api import names
 from kube_api.client import Object
-from kube_api.node_lock import parse_lock, render_lock
+from kube_api.node_lock import render_lock
 from kube_api.resources import DRIVER_CONTAINERS, NODES, PODS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
+from tests.support.driver_builder.journal import holder_of, is_ready, said
 from tests.support.driver_builder.memory_client import copied
-from tests.support.driver_builder.model_world import World, is_for, pod_status
+from tests.support.driver_builder.model_world import World, pod_status
+from tests.support.driver_builder.recorder import Recorder
 from tests.support.examples import few
 from tests.unit.driver_builder.world.hostile_histories import pass_round
 
@@ -34,7 +36,7 @@ GOOD, BAD = ("int a;", "int b;", "int c;"), ("bad d;", "bad e;")
 
 
 class WaveWorld(World):
-    """A world in which images may be bad and nodes dead, and that counts what a roll-out takes from whom."""
+    """A world in which images may be bad and nodes dead, with a journal; whenever it arrives, all invariants hold."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,10 +45,7 @@ class WaveWorld(World):
         self.dead_devices: set[str] = set()
         """Nodes on which no module works."""
         self.source = GOOD[0]
-        self.budget = 1
-        self.taken: dict[str, set[str]] = {driver: set() for driver in DRIVERS}
-        """By driver, the nodes whose working driver was replaced and is not proven again."""
-        self.asks: set[str] = set()
+        self.recorder = Recorder(self)
 
     def roll(self, rollout: Object) -> None:
         """Edit ``spec.rollout`` of all drivers."""
@@ -57,10 +56,6 @@ class WaveWorld(World):
 
     def edit_source(self, text: str) -> None:
         """Upgrade all drivers."""
-        if text != self.source:
-            # The next wave does not wait for nodes where the image of before does not work (docs/upgrades.md).
-            for nodes in self.taken.values():
-                nodes.difference_update(self.dead_devices)
         self.source = text
         self.change_source(text)
 
@@ -105,73 +100,6 @@ class WaveWorld(World):
         node = pod["spec"]["nodeName"]
         return is_ready(pod) and result_of(pod) == "Loaded" and boot_of(pod) == self.boots.get(node)
 
-    def belongs(self, pod: Object) -> bool:
-        """Return whether a pod's DaemonSet wants it on its node."""
-        owners = {obj["metadata"]["uid"]: obj for _, obj in self._objects("daemonsets")}
-        owner = owners.get(pod["metadata"]["ownerReferences"][0]["uid"])
-        node = self.client.objects.get(NODES.path(name=pod["spec"]["nodeName"]))
-        return owner is not None and node is not None and is_for(owner["spec"]["template"]["spec"], node)
-
-    def balance(self) -> None:
-        """Take out of the account what works again, is gone, or is left out by an admin."""
-        for driver, nodes in self.taken.items():
-            for name in list(nodes):
-                node = self.client.objects.get(NODES.path(name=name))
-                pods = [pod for pod in self._pods() if pod["spec"]["nodeName"] == name and driver_of(pod) == driver]
-                is_well = any(
-                    self.works(pod) and "deletionTimestamp" not in pod["metadata"] and self.belongs(pod) for pod in pods
-                )
-                is_given_up = any(result_of(pod) == "LoadFailed" for pod in pods) and node is not None and is_away(node)
-                if node is None or is_well or is_given_up or is_skipped(node):
-                    nodes.discard(name)
-
-    def look(self, action: Action) -> bool:
-        """Count a replacement right after it was done."""
-        self.balance()
-        if isinstance(action, ReplacePod):
-            found = [pod for pod in self._pods() if pod["metadata"]["uid"] == action.uid]
-        elif isinstance(action, MoveNode):
-            found = [pod for pod in self.pods_on(action.node) if action.driver == f"{NAMESPACE}/{driver_of(pod)}"]
-            # One whose DaemonSet is gone goes with that.
-            uids = {obj["metadata"]["uid"] for _, obj in self._objects("daemonsets")}
-            found = [pod for pod in found if pod["metadata"]["ownerReferences"][0]["uid"] in uids]
-            found = [pod for pod in found if not self.belongs(pod)]
-        else:
-            found = []
-        for pod in found:
-            if self.works(pod):
-                self.take(driver_of(pod), pod["spec"]["nodeName"])
-        return False
-
-    def take(self, driver: str, node: str) -> None:
-        """Note that a working driver was replaced, which has rules."""
-        obj = self.client.objects[NODES.path(name=node)]
-        assert not is_skipped(obj), f"{node} is left out, and was touched"
-        if node not in self.asks:
-            assert obj.get("spec", {}).get("unschedulable") is not True, f"{node} is cordoned, and was touched"
-        assert holder_of(obj) == f"{NAMESPACE}/{driver}", f"{node} is locked by {holder_of(obj)!r}, and was touched"
-        missing = self._images_of(driver, obj) - self._images_on(node)
-        assert not missing, f"{missing} is not on {node}, where {driver} is replaced"
-        others = [name for name in DRIVERS if name != driver and node in self.loading(name)]
-        assert not others, f"{driver} and {others} work on {node} at once"
-        self.taken[driver].add(node)
-        assert len(self.taken[driver]) <= self.budget, f"{driver} is away from {self.taken[driver]}"
-
-    def _images_of(self, driver: str, node: Object) -> set[str]:
-        """Return the images that a node has to get of a driver."""
-        every = [obj for _, obj in self._objects("daemonsets") if driver_of(obj) == driver]
-        return {image_of(obj["spec"]["template"]) for obj in every if is_for(obj["spec"]["template"]["spec"], node)}
-
-    def _images_on(self, node: str) -> set[str]:
-        """Return the images of pods that ran on a node and are there."""
-        return {image_of(pod) for pod in self.pods_on(node) if result_of(pod) or is_pulled(pod)}
-
-    def loading(self, driver: str) -> set[str]:
-        """Return the nodes where a driver was replaced, and has neither worked nor failed yet."""
-        failed = {pod["spec"]["nodeName"] for pod in self._pods() if driver_of(pod) == driver and
-                  result_of(pod) == "LoadFailed"}  # fmt: skip
-        return self.taken[driver] - failed
-
     def wave_labels(self) -> list[str]:
         """Name the nodes with the label of a wave."""
         return [
@@ -197,6 +125,7 @@ class WaveWorld(World):
             self.turn()
             if not moves and before == self.client.objects:
                 if decided.requeue_at is None:
+                    self.recorder.rest()
                     return
                 self.now = max(self.now + 1.0, decided.requeue_at)
             self.now += 1.0
@@ -206,7 +135,7 @@ class WaveWorld(World):
         """Let rounds pass; after so many writes the next one is the controller's last, and it starts anew."""
         done = 0
 
-        def look(action: Action) -> bool:
+        def look(action: Change) -> bool:
             nonlocal done
             self.look(action)
             done += 1
@@ -232,13 +161,6 @@ class WaveWorld(World):
         self.edit_source("int z;")
 
 
-def said(pod: Object) -> Object:
-    """Return what a pod's loader has reported, empty before that."""
-    ended = (pod.get("status") or {}).get("initContainerStatuses") or [{}]
-    found: Object = json.loads(((ended[0].get("state") or {}).get("terminated") or {}).get("message") or "{}")
-    return found
-
-
 def result_of(pod: Object) -> str:
     """Return the result of a pod's loader."""
     return str(said(pod).get("result", ""))
@@ -249,43 +171,14 @@ def boot_of(pod: Object) -> str:
     return str(said(pod).get("bootID", ""))
 
 
-def is_ready(pod: Object) -> bool:
-    """Return whether a pod is ready."""
-    return any(item["status"] == "True" for item in (pod.get("status") or {}).get("conditions", ()))
-
-
-def image_of(pod: Object) -> str:
-    """Return the image of a pod, or of a template, that brings a driver."""
-    return str(next(item["image"] for item in pod["spec"]["containers"] if item["name"] in ("hold", "pull")))
-
-
 def is_pulled(pod: Object) -> bool:
     """Return whether a pod is one that has brought an image."""
-    return pull_pod.PULL_LABEL in pod["metadata"]["labels"] and pod.get("status", {}).get("phase") == "Succeeded"
+    return pull_pod.PULL.label in pod["metadata"]["labels"] and pod.get("status", {}).get("phase") == "Succeeded"
 
 
 def driver_of(pod: Object) -> str:
     """Return the driver of a pod."""
     return str(pod["metadata"]["labels"][manifests.DRIVER_LABEL])
-
-
-def is_away(node: Object) -> bool:
-    """Return whether a node is cordoned, or not Ready."""
-    conditions = (node.get("status") or {}).get("conditions", ())
-    is_cordoned = (node.get("spec") or {}).get("unschedulable") is True
-    return is_cordoned or any(item["status"] == "False" for item in conditions)
-
-
-def holder_of(node: Object) -> str:
-    """Return who holds the lock of a node, empty where there is none."""
-    text = (node["metadata"].get("annotations") or {}).get(names.LOCK_ANNOTATION)
-    return parse_lock(text).holder if text else ""
-
-
-def is_skipped(node: Object) -> bool:
-    """Return whether an admin leaves a node out."""
-    annotations: Object = node["metadata"].get("annotations") or {}
-    return annotations.get(names.SKIP_ROLLOUT_ANNOTATION) == "true"
 
 
 # ---------------------------------------------------------------- events
@@ -301,8 +194,6 @@ def _reboot(world: WaveWorld, node: str) -> None:
 def _boot_another(world: WaveWorld, node: str, kernel: str) -> None:
     if node in world.kernels:
         world.reboot(node, kernel)
-        for nodes in world.taken.values():
-            nodes.discard(node)
     else:
         world.add_node(node, kernel)
 
@@ -332,7 +223,6 @@ def _refuse_images(world: WaveWorld, node: str, yes: bool) -> None:
 
 def _ask(world: WaveWorld, node: str, value: str) -> None:
     if node in world.kernels:
-        world.asks.add(node)
         world.patch_node(node, {"metadata": {"annotations": {names.REBUILD_ANNOTATION: value}}})
 
 
@@ -584,29 +474,19 @@ def test_the_others_wait_for_the_end_of_the_soak() -> None:
     st.sampled_from([None, 1, "50%"]),
     st.lists(steps, max_size=10),
 )
-def test_no_history_takes_more_than_the_budget(
+def test_in_every_history_all_invariants_hold(
     first: list[str], only: str | None, limits: tuple[int, int], canary: int | str | None, history: list[Step]
 ) -> None:
-    """One driver is away from no more nodes than it may, two never work on one node, and all ends as wanted."""
+    """All invariants hold."""
     world = WaveWorld()
     for name, kernel in zip(NODE_NAMES, first, strict=False):
         world.add_node(name, kernel)
     for driver in [only] if only else DRIVERS:
         world.add_driver(driver)
-    world.budget, may_fail = limits
     first_ones = {"canary": canary, "soak": "50s"} if canary else {}
-    world.roll({"maxUnavailable": world.budget, "maxFailed": may_fail, **first_ones})
+    world.roll({"maxUnavailable": limits[0], "maxFailed": limits[1], **first_ones})
     world.arrive()
     live_through(world, history)
-    for name in world.kernels:
-        for driver in [only] if only else DRIVERS:
-            (pod,) = [pod for pod in world.pods_on(name) if driver_of(pod) == driver]
-            assert world.works(pod)
-    assert not world.wave_labels()
-    assert [name for name in world.kernels if holder_of(world.client.get(NODES.path(name=name)))] == []
-    for obj in (obj for _, obj in world._objects("drivercontainers")):
-        assert "rollout" not in obj["status"], obj["status"]["rollout"]
-        assert obj["status"]["readyNodes"] == len(world.kernels)
 
 
 def live_through(world: WaveWorld, history: list[Step]) -> None:
@@ -618,6 +498,7 @@ def live_through(world: WaveWorld, history: list[Step]) -> None:
         live(world, step)
     world.heal()
     world.arrive()
+    world.recorder.ended()
 
 
 def live(world: WaveWorld, step: Step) -> None:

@@ -6,22 +6,24 @@ from typing import Any
 
 import pytest
 
-from driver_builder.nodes.actions import Action, ApplyPlugin, MoveNode, StartPod, TakeNode
+from driver_builder.model.driver_key import DriverKey
+from driver_builder.nodes.changes import Change, RunTask, takes_driver
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.objects import plugin
 from driver_builder.objects.stage_labels import Stage, stage_label
-from driver_builder.tasks import plugin_validation_pod
-from driver_builder.tasks.bound_pod import PodKind
+from driver_builder.tasks import validation_pod
+from driver_builder.tasks.unload_pod import UNLOAD
 from kube_api import names
 from kube_api.client import Object
 from kube_api.names import ready_label
 from kube_api.node_lock import render_lock
 from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
+from tests.support.driver_builder.changes import applied, moved, pods_replaced
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS
 from tests.support.driver_builder.model_world import World
 from tests.support.driver_builder.worlds import told
 
-KEY = f"{NAMESPACE}/edu"
+KEY = DriverKey(f"{NAMESPACE}/edu")
 READY = ready_label(NAMESPACE, "edu")
 VALID, RUN, PLUG, PLGOK = (stage_label(KEY, stage) for stage in (Stage.VALID, Stage.RUN, Stage.PLUG, Stage.PLGOK))
 RESOURCE: dict[str, Any] = {"name": "example.com/edu", "groups": [{"paths": [{"path": "/dev/edu*"}]}]}
@@ -61,12 +63,12 @@ class Watched(World):
         """Return the pods of the plugin on a node."""
         return [pod for pod in self.pods_on(node) if plugin.STAGE_LABEL in pod["metadata"]["labels"]]
 
-    def in_the_way(self, action: Action) -> bool:
+    def in_the_way(self, action: Change) -> bool:
         """Return whether an action takes a module from a node where the plugin still is."""
-        is_over = isinstance(action, MoveNode) and action.why == "the wave has ended"
-        if is_over or (isinstance(action, StartPod) and action.kind is not PodKind.UNLOAD):
-            return False
-        return isinstance(action, TakeNode | StartPod) and bool(self.plugins_on(action.node))
+        moves = (part for part in moved([action]) if part.why != "the wave has ended")
+        unloads = (item for item in [action] if isinstance(item, RunTask) and item.kind is UNLOAD)
+        places = (item.node for items in (moves, unloads, pods_replaced([action])) for item in items)
+        return any(self.plugins_on(node) for node in places)
 
 
 def fleet(names: Iterable[str] = "abc", **changes: Any) -> Watched:
@@ -130,7 +132,7 @@ def test_each_stage_follows_the_one_before() -> None:
     assert world.labels["a"] == [set(), {VALID, RUN}, {VALID, RUN, PLUG}, EVERY]
     assert sorted(node for _, node, _ in world.plugin_validations) == ["a", "b", "c"]
     assert [pod for name in "abc" for pod in world.pods_on(name)
-            if plugin_validation_pod.PLUGIN_VALIDATION_LABEL in pod["metadata"]["labels"]] == []  # fmt: skip
+            if validation_pod.PLUGIN_VALIDATION.label in pod["metadata"]["labels"]] == []  # fmt: skip
     assert condition(world) == ("True", "StagesReady")
     counts = {key: world.status()["stages"][key] for key in ("validNodes", "runNodes", "plugNodes", "plgokNodes")}
     assert set(counts.values()) == {3}
@@ -197,7 +199,7 @@ def test_a_plugin_that_does_not_leave_is_waited_for_so_long() -> None:
     began, taken, messages = world.now, 0.0, []
     for _ in range(60):
         decided = world.reconcile()
-        if not taken and any(isinstance(action, TakeNode) for action in decided.actions):
+        if not taken and any(takes_driver(action) for action in decided.actions):
             taken = world.now
         messages.append((world.status().get("rollout") or {}).get("message", ""))
         world.finish_builds()
@@ -387,7 +389,7 @@ def test_a_validation_that_fails_for_good_is_reported() -> None:
     assert condition(world) == ("False", "PluginValidationFailed")
     assert world.status()["stages"]["message"] == "b: the command failed (1): no answer"
     names = [pod["metadata"]["name"] for pod in world.pods_on("b")]
-    assert plugin_validation_pod.name_of(KEY, "b") in names
+    assert validation_pod.PLUGIN_VALIDATION.name_of(KEY, "b") in names
 
 
 def test_it_is_skipped_where_pods_use_the_resource() -> None:
@@ -477,7 +479,7 @@ def test_what_the_api_server_fills_in_is_no_drift() -> None:
     spec["revisionHistoryLimit"] = 10
     spec["template"]["spec"]["dnsPolicy"] = "ClusterFirst"
     del spec["template"]["spec"]["tolerations"][0]["value"]
-    assert not any(isinstance(action, ApplyPlugin) for action in world.reconcile().actions)
+    assert not any(applied(world.reconcile().actions))
 
 
 def test_a_config_map_of_somebody_else_is_left_alone() -> None:
@@ -559,7 +561,7 @@ def _other(world: World, **changes: Any) -> None:
 
 
 def _labels_of(world: World, driver: str) -> dict[str, set[str]]:
-    prefix = stage_label(f"{NAMESPACE}/{driver}", Stage.VALID).removesuffix(Stage.VALID)
+    prefix = stage_label(DriverKey(f"{NAMESPACE}/{driver}"), Stage.VALID).removesuffix(Stage.VALID)
     return {name: {key.removeprefix(prefix) for key in labels if key.startswith(prefix)} - {"ready"}
             for name, labels in world.nodes().items()}  # fmt: skip
 
@@ -638,7 +640,7 @@ def test_a_driver_that_is_edited_to_the_resource_of_another_one_takes_nothing(*,
     world.client.objects[NODES.path(name="a")]["metadata"]["labels"][PLUG] = "true"
     edit(world, stages=VENDOR)
     if is_killed:
-        world.reconcile(lambda action: isinstance(action, ApplyPlugin))
+        world.reconcile(lambda action: bool(applied([action])))
     for _ in rounds(world, 10):
         assert "plug" in _labels_of(world, "other")["a"]
     settle(world)
@@ -676,7 +678,7 @@ def test_kubelets_that_have_had_both_plugins_are_left_as_they_are() -> None:
     _other(world, stages=VENDOR)
     settle(world)
     node = world.client.objects[NODES.path(name="a")]["metadata"]["labels"]
-    node |= {stage_label(f"{NAMESPACE}/other", stage): "true" for stage in (Stage.RUN, Stage.PLUG)}
+    node |= {stage_label(DriverKey(f"{NAMESPACE}/other"), stage): "true" for stage in (Stage.RUN, Stage.PLUG)}
     settle(world)
     assert (stages(world)["a"], _labels_of(world, "other")["a"]) == ({VALID, RUN, PLUG}, {"valid", "run", "plug"})
     assert _condition_of(world, "other")["reason"] == "ResourceConflict"
@@ -884,7 +886,7 @@ def test_killed_after_any_action_it_comes_to_the_same_end(story: str, every: int
         elif story == "removal":
             world.delete_driver("edu")
 
-        def kill_here(action: Action) -> bool:
+        def kill_here(action: Change) -> bool:
             nonlocal seen
             assert not world.in_the_way(action)
             seen += 1

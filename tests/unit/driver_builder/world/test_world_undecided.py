@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.base.reasons import Reason
-from driver_builder.nodes.actions import Action, HoldNode, LabelNode
+from driver_builder.nodes.changes import Change, PatchNode, parts_of
 from driver_builder.nodes.plan_view import DriverPlan, DriverView
 from driver_builder.plan import leave
 from driver_builder.plan import plan as plan_module
@@ -26,6 +26,7 @@ from driver_builder.snapshot.snapshot import Snapshot
 from kube_api import names
 from kube_api.node_lock import parse_lock
 from kube_api.resources import NODES
+from tests.support.driver_builder.changes import holds, labels
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE
 from tests.support.examples import few
 from tests.unit.driver_builder.world.test_world_drain import drained_world
@@ -94,11 +95,12 @@ def raising(step: str, driver: str = "") -> Iterator[None]:
         yield
 
 
-def is_harmless(action: Action) -> bool:
+def is_harmless(action: Change) -> bool:
     """Return whether an action neither begins nor ends anything: it keeps a lock, or takes a label that is refuted."""
-    if isinstance(action, HoldNode):
-        return action.annotations.keys() == {names.LOCK_ANNOTATION} and None not in action.annotations.values()
-    return isinstance(action, LabelNode) and action.version is None
+    parts = [part for part in parts_of(action) if isinstance(part, PatchNode)]
+    renewed = (part.annotations.get(names.LOCK_ANNOTATION) for part in holds(parts) if len(part.annotations) == 1)
+    gone = [value for _, _, value in labels(parts) if value is None]
+    return len(parts) == len(gone) + sum(text is not None for text in renewed) > 0
 
 
 def undecided(decided: Plan) -> set[str]:

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from driver_builder.plan.drift import MIN_SECONDS
+from driver_builder.plan.drift import RETRY
 from kube_api.client import JsonPatch, Object
 from kube_api.errors import Invalid, Unreachable
 from kube_api.names import REBUILD_ANNOTATION
@@ -113,7 +113,7 @@ def test_a_module_that_was_removed_is_loaded_when_the_status_can_be_written() ->
     pods_over(world, between=lambda world: world.remove_module("b"))
     assert isinstance(world.client, NoStatus)
     world.client.refuses = False
-    world.now += MIN_SECONDS
+    world.now += RETRY.first
     seen = pods_over(world, between=lambda world: world.remove_module("b"))
     assert len(seen - {before["b"]}) == 1
     assert world.status()["nodes"][0]["reloads"] == 1

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
-from driver_builder.nodes.actions import Action, RememberLoaded
+from driver_builder.model.driver_key import DriverKey
+from driver_builder.nodes.changes import Change
 from driver_builder.objects import loaded, manifests, validated
 from driver_builder.tasks import validation_pod
 from kube_api import names
 from kube_api.client import Object
 from kube_api.resources import DRIVER_CONTAINERS, NODES
+from tests.support.driver_builder.changes import patches
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE
 from tests.support.driver_builder.model_world import World
 
@@ -48,7 +50,7 @@ def without(name: str) -> dict[str, str | None]:
 def pods(world: World) -> list[Object]:
     """Return the validation pods."""
     every = (pod for name in world.nodes() for pod in world.pods_on(name))
-    return [pod for pod in every if validation_pod.VALIDATION_LABEL in pod["metadata"]["labels"]]
+    return [pod for pod in every if validation_pod.VALIDATION.label in pod["metadata"]["labels"]]
 
 
 def driver_pods(world: World) -> dict[str, str]:
@@ -102,7 +104,7 @@ def test_a_pod_is_bound_to_its_node_and_owned_by_the_driver() -> None:
         world.turn()
     (pod,) = [pod for pod in pods(world) if pod["spec"]["nodeName"] == "a"]
     spec, (container,) = pod["spec"], pod["spec"]["containers"]
-    assert pod["metadata"]["name"] == validation_pod.name_of(f"{NAMESPACE}/edu", "a")
+    assert pod["metadata"]["name"] == validation_pod.VALIDATION.name_of(DriverKey(f"{NAMESPACE}/edu"), "a")
     assert pod["metadata"]["ownerReferences"][0]["kind"] == "DriverContainer"
     assert (spec["restartPolicy"], spec["activeDeadlineSeconds"]) == ("Never", 60)
     assert spec["imagePullSecrets"] == [{"name": "pull"}]
@@ -331,7 +333,7 @@ def test_a_record_of_an_earlier_release_is_written_again_only_for_a_validation(v
     annotations[key] = loaded.render(replace(known, loads=tuple(replace(it, fingerprint="") for it in known.loads)))
     assert annotations[key] != before
     world.kill()
-    written = [action.value for action in world.decide().actions if isinstance(action, RememberLoaded)]
+    written = [text for part in patches(world.decide().actions, "record loads") for text in part.annotations.values()]
     assert written == ([before] if validation else [])
     assert len(world.decide().actions) == len(written)
 
@@ -448,7 +450,7 @@ def test_killed_after_any_action_it_runs_once_for_each_try(fails: int) -> None:
         world.add_driver(validation={**COMMAND, **DEVICES, "retries": 1})
         world.invalid["b"] = fails
 
-        def kill_here(_action: Action) -> bool:
+        def kill_here(_action: Change) -> bool:
             nonlocal seen
             seen += 1
             return seen == killed_after

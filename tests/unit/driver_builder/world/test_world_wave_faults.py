@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from driver_builder.nodes.actions import Action, DeleteDaemonSet
+from driver_builder.nodes.changes import Change, DeleteObject
 from driver_builder.objects import manifests
 from kube_api import names
 from kube_api.client import Object
-from kube_api.resources import CONFIG_MAPS, DRIVER_CONTAINERS, NODES, PODS
+from kube_api.resources import CONFIG_MAPS, DAEMON_SETS, DRIVER_CONTAINERS, NODES, PODS
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, OTHER_KERNEL
 from tests.unit.driver_builder.world.test_world_rollout import BAD, GOOD, WaveWorld, image_on, status_of, until_it_soaks
 
@@ -196,7 +196,6 @@ def test_an_undo_stops_an_immediate_wave() -> None:
     before = image_on(world, "node-2")
     undo(world)
     world.roll({"strategy": "immediate"})
-    world.budget = 3
     world.arrive()
     assert image_on(world, "node-2") == before
 
@@ -216,9 +215,14 @@ def test_a_node_gets_a_driver_at_the_end_of_a_wave_whatever_is_wanted_next() -> 
     """The DaemonSet of before is deleted, the other one is for moved nodes alone; the next image fails."""
     world = fleet(2)
     world.edit_source(GOOD[1])
-    done: list[Action] = []
-    while not any(isinstance(action, DeleteDaemonSet) for action in done):
-        world.reconcile(lambda action: done.append(action) or isinstance(action, DeleteDaemonSet))  # type: ignore[func-returns-value]
+    done: list[bool] = []
+
+    def look(change: Change) -> bool:
+        done.append(isinstance(change, DeleteObject) and change.resource is DAEMON_SETS)
+        return done[-1]
+
+    while not any(done):
+        world.reconcile(look)
         world.finish_builds()
         world.turn()
         world.now += 1.0

@@ -20,8 +20,9 @@ from driver_builder.builds.job.job_manifest import (
     job,
 )
 from driver_builder.model.build import BuildRequest, ModuleSpec, SourceFiles
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import ImageRef
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.objects.tolerations import OURS
 from tests.support.driver_builder import factories
 
@@ -34,7 +35,7 @@ def action(**changes: Any) -> StartBuild:
     """Make a build of a driver whose registry wants a password."""
     request = BuildRequest(
         recipe="debian:1",
-        driver="driverwright/edu",
+        driver=DriverKey("driverwright/edu"),
         version="1",
         target=factories.target(architecture="arm64"),
         template="debian",

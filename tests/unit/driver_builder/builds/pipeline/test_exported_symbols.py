@@ -16,11 +16,12 @@ from driver_builder.builds.pipeline.pipeline import build_and_push
 from driver_builder.builds.templates.templates import build_context, render, templates_directory
 from driver_builder.model import images
 from driver_builder.model.build import BuildRequest, BuiltImage, LogSink, ModuleSpec, SourceFiles
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import ImageRef
 from driver_builder.modules.symvers import parse_module_symvers, render_module_symvers
 from driver_builder.modules.verify import check_modules
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.registry.image_store import push_image
 from driver_builder.registry.registry import RegistryClient
 from driver_builder.registry.registry_access import Registries
@@ -36,7 +37,7 @@ KERNEL = "6.1.0-55-cloud-amd64"
 FOLDER = f"lib/modules/{KERNEL}"
 FIRST = BuildRequest(
     recipe="k",
-    driver="team/helper",
+    driver=DriverKey("team/helper"),
     version="1",
     target=target(KERNEL),
     template="debian",
@@ -45,7 +46,7 @@ FIRST = BuildRequest(
     modules=(ModuleSpec(name="dw_helper"),),
 )
 SECOND = replace(
-    FIRST, driver="team/probe", modules=(ModuleSpec(name="dw_probe"),), depends=(("team/helper", FIRST.key),)
+    FIRST, driver=DriverKey("team/probe"), modules=(ModuleSpec(name="dw_probe"),), depends=(("team/helper", FIRST.key),)
 )
 
 

@@ -13,8 +13,9 @@ from driver_builder.archives.image_archive import MANIFEST_TYPE, sha256
 from driver_builder.base.errors import RegistryRefused, RegistryUnavailable, VerificationFailed
 from driver_builder.builds.pipeline.pipeline import build_and_push
 from driver_builder.model.build import BuildRequest, BuiltImage, LogSink, ModuleSpec, SourceFiles
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import ImageRef
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.registry.registry import RegistryClient
 from driver_builder.registry.registry_access import Registries
 from tests.support.driver_builder.factories import KERNEL, target
@@ -39,7 +40,7 @@ FILES = {
 }
 REQUEST = BuildRequest(
     recipe="k",
-    driver="team/helper",
+    driver=DriverKey("team/helper"),
     version="1",
     target=target(),
     template="debian",

@@ -17,7 +17,7 @@ from driver_builder.builds.pipeline.pipeline import build_and_push, build_and_ve
 from driver_builder.builds.signing_secrets import SigningSecrets
 from driver_builder.model.build import Signing
 from driver_builder.model.images import SIGNER_LABEL, ImageRef
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.registry.image_signature import has_signature, signature_tag
 from driver_builder.registry.registry import RegistryClient
 from driver_builder.registry.registry_access import Registries

@@ -20,6 +20,7 @@ from driver_builder.model.build import (
     SourceImage,
     SourcePackage,
 )
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.userspace import Userspace, UserspacePackages
 from driver_builder.modules.verify import VerifiedModule
 from tests.support.driver_builder.factories import target
@@ -29,7 +30,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 USERSPACE = Userspace(content=UserspacePackages(pins=(("libedu1", "1.0-1"),)))
 REQUEST = BuildRequest(
     recipe="k1",
-    driver="team/edu",
+    driver=DriverKey("team/edu"),
     version="1.2",
     target=target(),
     template="debian",

@@ -25,6 +25,7 @@ from driver_builder.model.build import (
     SourceImage,
     SourcePackage,
 )
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import ImageRef
 from driver_builder.model.userspace import Userspace, UserspaceArchive, UserspacePackages
 from tests.support.driver_builder.factories import KERNEL, target
@@ -37,7 +38,7 @@ HELPER = (MODULES / "dw_helper.ko").read_bytes()
 IMAGE = ImageRef("r.io:5000", "team/edu", "sha256:" + "a" * 64)
 REQUEST = BuildRequest(
     recipe="k1",
-    driver="team/edu",
+    driver=DriverKey("team/edu"),
     version="1.2",
     target=target(),
     template="debian",

@@ -27,7 +27,7 @@ from driver_builder.builds.signing_secrets import SigningSecrets
 from driver_builder.model.build import BuildRequest, BuiltImage, LogSink, OwnTemplate, Signing
 from driver_builder.model.images import COMPILER_LABEL, KERNEL_LABEL, TOOLCHAIN_LABEL, ImageRef
 from driver_builder.model.toolchain import toolchain_image, toolchain_key
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.registry.image_signature import has_signature
 from driver_builder.registry.registry import RegistryClient
 from driver_builder.registry.registry_access import Registries

@@ -16,7 +16,7 @@ from driver_builder.builds.pipeline import toolchain_queue
 from driver_builder.builds.pipeline.toolchain_queue import ToolchainQueue
 from driver_builder.model.build import LogSink, OwnTemplate
 from driver_builder.model.images import ImageRef
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from tests.unit.driver_builder.builds.pipeline.test_pipeline import REQUEST
 
 ACTION = StartBuild(

@@ -20,6 +20,7 @@ from driver_builder.model.build import (
     SourceImage,
     SourcePackage,
 )
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 
 HADOLINT = Path(sys.executable).with_name("hadolint")
@@ -42,7 +43,7 @@ def dockerfile(
     """Render the template for a request."""
     request = BuildRequest(
         recipe="0" * 20,
-        driver=driver,
+        driver=DriverKey(driver),
         version="1.0.0",
         target=KernelTarget(KernelVersion(kernel), "debian", "12", "amd64"),
         template="debian",

@@ -33,6 +33,7 @@ from driver_builder.model.build import (
     SourceImage,
     SourcePackage,
 )
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.model.userspace import Userspace, UserspaceArchive, UserspacePackages
 from tests.support.driver_builder.resolver import Outcome, look_for_headers, shell_commands
@@ -75,7 +76,7 @@ def request_for(node: Node, **changes: Any) -> BuildRequest:
     os_id, _, os_version = node.os.partition(":")
     request = BuildRequest(
         recipe="0" * 20,
-        driver="driverwright/edu",
+        driver=DriverKey("driverwright/edu"),
         version="1.0.0",
         target=KernelTarget(KernelVersion(node.kernel), os_id, os_version, node.architecture),
         template=node.template,

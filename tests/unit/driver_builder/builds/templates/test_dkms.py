@@ -11,7 +11,7 @@ from driver_builder.base.reasons import Reason, TargetState
 from driver_builder.builds.failures import NOT_FOR_THIS_KERNEL, classify
 from driver_builder.controller import metrics
 from driver_builder.model.image_state import Absent
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.plan.plan import plan
 from driver_builder.snapshot.snapshot import FailedBuild, Snapshot

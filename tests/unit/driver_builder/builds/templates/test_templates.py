@@ -29,6 +29,7 @@ from driver_builder.model.build import (
     SourceImage,
     SourcePackage,
 )
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.model.userspace import Userspace, UserspacePackages
 
@@ -46,7 +47,7 @@ RESERVED = "driverwright-cache/1@sha256:" + "0" * 64
 PINNED = "registry.example.com:5000/team/src@sha256:" + "0" * 64
 REQUEST = BuildRequest(
     recipe="k",
-    driver="team/edu",
+    driver=DriverKey("team/edu"),
     version="1.0",
     target=KernelTarget(KernelVersion("6.1.0-55-cloud-amd64"), "debian", "12", "amd64"),
     template="debian",

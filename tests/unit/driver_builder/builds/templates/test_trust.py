@@ -11,7 +11,7 @@ from driver_builder.base.errors import ConfigurationError
 from driver_builder.builds.templates.templates import Variant, render, templates_directory
 from driver_builder.builds.templates.toolchain_stage import toolchain_dockerfile
 from driver_builder.builds.templates.trust import runner, trusting, variables
-from driver_builder.nodes.actions import StartBuild
+from driver_builder.nodes.changes import StartBuild
 from tests.support.driver_builder.golden_cases import ABSENT, CASES, actions
 
 MARK = "<as before>"

@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
+from driver_builder.api.driver_container import parse
 from driver_builder.archives.image_archive import ImageArchive, read_image_archive
 from driver_builder.cli import main
 from driver_builder.cli.commands.bundle_command import moved
-from driver_builder.cluster.snapshot_file import to_document
 from driver_builder.model.image_state import Present
 from driver_builder.model.images import ImageRef
 from driver_builder.model.toolchain import toolchain_image
 from driver_builder.registry.registry import RegistryClient
-from tests.support.driver_builder.factories import SETTINGS, driver, node, snapshot, wanted
+from tests.support.driver_builder.factories import driver_object, node, snapshot, wanted
 from tests.support.driver_builder.image_tars import docker_20, tar_of
 from tests.support.driver_builder.scripted_registry import MemoryRegistry, ScriptedRegistry, scripted_registry
+from tests.support.driver_builder.snapshot_files import file_of, node_object
 from tests.support.loopback import LOOPBACK
 
 
@@ -77,14 +78,13 @@ def test_the_images_of_a_snapshot_are_those_of_its_drivers(
     origin: ScriptedRegistry, image: ImageArchive, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By the digest that the cluster has, whatever the tag names now. An image that is not there fails alone."""
-    container = driver(spec_changes={"image": f"{origin.host}/team/edu", "registry": {"plainHttp": True}})
-    (item,) = wanted(snapshot(node(), drivers=(container,)))
+    container = driver_object(spec_changes={"image": f"{origin.host}/team/edu", "registry": {"plainHttp": True}})
+    (item,) = wanted(snapshot(node(), drivers=(parse(container),)))
     client = RegistryClient(origin.host, plain_http=True, reach=LOOPBACK)
     digest = client.push("team/edu", image)
     client.tag("team/edu", client.push("team/edu", image.with_labels({"of": "later"})), item.image.reference)
-    seen = snapshot(node(), drivers=(container,), images={item.image: Present(digest=digest)})
     file = tmp_path / "snapshot.json"
-    file.write_text(json.dumps(to_document(seen, SETTINGS)))
+    file.write_text(json.dumps(file_of(node_object(), container, images={item.image: Present(digest=digest)})))
     gone = f"{origin.host}/gone:1"
     code, (first, second) = bundle(tmp_path / "images", gone, "--snapshot", file, capsys=capsys)
     assert (second["image"], second["digest"], second["verdict"]) == (str(item.image), digest, "copied")
@@ -99,14 +99,14 @@ def test_toolchains_of_a_snapshot_go_with_its_drivers(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """One that does not exist is no failure; behind the air gap it is beside the image, where a build looks for it."""
-    container = driver(spec_changes={"image": f"{origin.host}/team/edu", "registry": {"plainHttp": True}})
-    seen = snapshot(node(), drivers=(container,))
+    container = driver_object(spec_changes={"image": f"{origin.host}/team/edu", "registry": {"plainHttp": True}})
+    seen = snapshot(node(), drivers=(parse(container),))
     (item,) = wanted(seen)
     assert item.request is not None
     toolchain = toolchain_image(item.request, item.image)
     assert toolchain is not None
     file, folder = tmp_path / "snapshot.json", tmp_path / "images"
-    file.write_text(json.dumps(to_document(seen, SETTINGS)))
+    file.write_text(json.dumps(file_of(node_object(), container, sources=seen.sources)))
     missing = {"image": str(toolchain), "verdict": "absent", "digest": "", "message": ""}
     assert bundle(folder, "--snapshot", file, "--toolchains", capsys=capsys) == (0, [missing])
     client = RegistryClient(origin.host, plain_http=True, reach=LOOPBACK)

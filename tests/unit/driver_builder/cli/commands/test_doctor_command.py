@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 import stat
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -386,6 +387,28 @@ def test_without_a_redactor_the_secrets_would_be_found(
     assert [secret for secret in (*SECRETS_OF_OTHERS, PASSWORD) if secret in text] == [
         "pony-in-a-url", "pony-in-a-log", "pony-in-an-event", PASSWORD
     ]  # fmt: skip
+
+
+def test_the_snapshot_of_a_report_makes_the_plan_of_the_cluster(
+    cluster: InstalledClient, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It is the file of ``snapshot``, and redacted it is still one."""
+    with scripted_registry(with_password) as registry:
+        fill(cluster, registry.host)
+        cluster.add_driver(image=f"{registry.host}/drivers/edu", **LOGIN)
+        cluster.add_driver("top", image=f"{registry.host}/drivers/top", dependsOn=[{"name": "edu"}])
+        main.main(["doctor", "--report", str(tmp_path / "r.tar.gz")])
+        capsys.readouterr()
+        assert main.main(["plan", ALLOWED, LOCAL]) == 0
+    live = capsys.readouterr().out
+    file = tmp_path / "snapshot.json"
+    with tarfile.open(tmp_path / "r.tar.gz") as archive:
+        (member,) = [item for item in archive.getmembers() if item.name.endswith("/snapshot.json")]
+        content = archive.extractfile(member)
+        assert content is not None
+        file.write_bytes(content.read())
+    assert main.main(["plan", "--snapshot", str(file)]) == 0
+    assert capsys.readouterr().out.splitlines()[1:4] == live.splitlines()[1:4]
 
 
 def test_a_report_has_the_end_of_bounded_logs(cluster: InstalledClient, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.cli import main
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import ImageRef
 from driver_builder.registry.referrers import fallback_tag, push_referrer
 from driver_builder.registry.registry import RegistryClient
@@ -55,7 +56,7 @@ class World:
         image = PushedImage(
             image=ImageRef(self.host, repository, tag),
             digest=digest_of(manifest(tag)),
-            driver=f"{NAMESPACE}/gone",
+            driver=DriverKey(f"{NAMESPACE}/gone"),
             registry=RegistrySettings(plain_http=True),
             last_needed=date.today() - age,
         )

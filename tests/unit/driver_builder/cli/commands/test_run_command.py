@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from driver_builder import config
-from driver_builder.base import backoff, telemetry
+from driver_builder.base import telemetry
 from driver_builder.base.errors import ConfigurationError
+from driver_builder.base.retry import Backoff
 from driver_builder.cli.commands import run_command
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK
 from driver_builder.cluster.observe import Observer
@@ -55,7 +56,7 @@ def signals(monkeypatch: pytest.MonkeyPatch) -> dict[int, Callable[..., None]]:
     """Return the handlers of signals, which stay as they are in this process."""
     handlers: dict[int, Callable[..., None]] = {}
     monkeypatch.setattr(signal, "signal", handlers.__setitem__)
-    monkeypatch.setattr(backoff.Backoff, "next", lambda _self: 0.0)
+    monkeypatch.setattr(Backoff, "next", lambda _self: 0.0)
     return handlers
 
 

@@ -8,8 +8,8 @@ import pytest
 from driver_builder.api import driver_container
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.cli.offline.offline_cluster import OfflineCluster, of_files, of_snapshot
-from driver_builder.cluster import snapshot_file
 from driver_builder.cluster.driver_inputs import DriverInputs
+from driver_builder.cluster.snapshot_file import from_document
 from driver_builder.model.build import SourceFiles, source_digest
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.registry.given_objects import GivenObjects
@@ -26,6 +26,7 @@ from tests.support.driver_builder.factories import (
     spec_of,
     target,
 )
+from tests.support.driver_builder.snapshot_files import file_of, node_object
 
 VERSIONS = TemplateVersions(versions={"debian": "recipe-1"})
 REBUILT = {"requests": {}, "tokens": {"*": "token"}}
@@ -41,10 +42,9 @@ def given(source: SourceFiles = SOURCE, **changes: Any) -> OfflineCluster:
 
 def a_cluster(versions: TemplateVersions = VERSIONS, source: SourceFiles = SOURCE, **changes: Any) -> OfflineCluster:
     """Apply the files' driver to a cluster, as a snapshot file has it: sources by their digests only."""
-    container = driver_container.parse(driver_object(**changes))
-    seen = snapshot(node(), drivers=(container,), sources={container.key: source})
-    settings = PlanSettings(template_versions=versions)
-    known, settings = snapshot_file.from_document(snapshot_file.to_document(seen, settings))
+    driver, settings = driver_object(**changes), PlanSettings(template_versions=versions)
+    sources = {f"{NAMESPACE}/edu": source}
+    known, settings = from_document(file_of(node_object(), driver, settings=settings, sources=sources))
     return of_snapshot(given(), known, settings.template_versions, settings.template_versions)
 
 

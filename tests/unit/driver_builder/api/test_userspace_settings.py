@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from driver_builder.api.driver_spec import UserspaceSettings
+from driver_builder.api.build_settings import UserspaceSettings
 from driver_builder.api.spec_parser import read_spec
 from driver_builder.model.userspace import Userspace, UserspaceArchive, UserspacePackages
 

@@ -14,6 +14,7 @@ from driver_builder.api.stage_settings import (
     StageSettings,
     UseSettings,
 )
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.objects.stage_labels import Stage, stage_label
 from kube_api.names import is_qualified_name
 from tests.support.driver_builder.factories import spec
@@ -266,5 +267,5 @@ def test_what_is_wrong_is_named(given: Any, path: str, words: str) -> None:
 
 def test_labels_fit_whatever_the_names_are() -> None:
     """Namespace and name have 56 characters together."""
-    key = f"{'n' * (MAX_NAMES_LENGTH - 20)}/{'d' * 20}"
+    key = DriverKey(f"{'n' * (MAX_NAMES_LENGTH - 20)}/{'d' * 20}")
     assert all(is_qualified_name(stage_label(key, stage)) for stage in Stage)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from driver_builder.api.driver_spec import ConfigMapSource, SourceSpec
+from driver_builder.api.build_settings import ConfigMapSource, SourceSpec
 from driver_builder.api.spec_parser import parse_spec
 from driver_builder.base.errors import InvalidDriver
 from driver_builder.model.build import SourceArchive, SourceGit, SourceImage, SourcePackage
