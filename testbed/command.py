@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from testbed.errors import CommandError
+from testbed.errors import CommandError, OverdueError
 from testbed.progress import Step
 
 _SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
@@ -43,7 +43,8 @@ def run(
     """Run a command and return what it printed (standard output and error together).
 
     Raises:
-        CommandError: it ended with another status than 0, or not in time: then what it started has ended with it.
+        CommandError: it ended with another status than 0.
+        OverdueError: it did not end in time; what it started has ended with it.
     """
     words = [str(word) for word in argv]
     with subprocess.Popen(
@@ -59,7 +60,7 @@ def run(
             printed, _ = child.communicate(timeout=timeout)
         except subprocess.TimeoutExpired as error:
             output = (error.stdout or b"").decode(errors="replace")
-            raise CommandError(words, f"did not end within {timeout:.0f} s", output, hint=hint) from error
+            raise OverdueError(words, timeout, output, hint=hint) from error
         finally:
             if child.returncode is None:
                 # The group: dpkg-deb's tar would go on writing.
@@ -97,7 +98,7 @@ def run_logged(
             while (code := _wait_a_while(child)) is None:
                 step.detail(last_line(log))
                 if time.monotonic() > deadline:
-                    raise CommandError(words, f"did not end within {timeout:.0f} s", tail(log), hint=f"see {log}")
+                    raise OverdueError(words, timeout, tail(log), hint=f"see {log}")
         finally:
             child.kill()
             child.wait()

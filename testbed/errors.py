@@ -2,6 +2,7 @@
 
 TestbedError            anything that a caller may report; carries a hint for the person who started it
 ├── CommandError              a command of the machine failed; carries the end of its output
+│   └── OverdueError          it did not end in time: on another day it may
 ├── ArchiveError              a Debian archive does not give what was asked of it
 ├── NotReadyError             something did not become ready in its time
 └── UnsupportedMachineError   not root, not Debian, a package missing: the testbed cannot be had here
@@ -31,6 +32,13 @@ class CommandError(TestbedError):
         self.output = output
         tail = "\n".join(output.strip().splitlines()[-15:])
         super().__init__(f"`{' '.join(argv)[:300]}` {status}:\n{tail}", hint=hint)
+
+
+class OverdueError(CommandError):
+    """A command did not end within its time, which says something of the machine and not of the command."""
+
+    def __init__(self, argv: Sequence[str], timeout: float, output: str, *, hint: str = "") -> None:
+        super().__init__(argv, f"did not end within {timeout:.0f} s", output, hint=hint)
 
 
 class ArchiveError(TestbedError):

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from testbed.cache import cache_root, cached_folder, forget_old, kept_folder, last_kept_folder
 from testbed.command import run, run_logged
-from testbed.errors import ArchiveError, TestbedError
+from testbed.errors import ArchiveError, OverdueError, TestbedError
 from testbed.kernels import parse_candidates
 from testbed.packages import PrivateApt, refreshed_apt, require_supported_machine, unpack
 from testbed.progress import Progress, Step, warn
@@ -136,8 +136,8 @@ def _build_once(apt: PrivateApt, name: str, versions: Mapping[str, str], folder:
         raise NotBuiltError(f"Kubernetes of Debian {SUITE} did not build, and is tried again a day later: {reason}")
     try:
         _build(apt, versions, folder, step)
-    except ArchiveError:
-        # The next hour's archive may be another one.
+    except (ArchiveError, OverdueError):
+        # The next hour's archive may be another one, and the machine less busy.
         raise
     except TestbedError as error:
         _failure(name).write_text(str(error))

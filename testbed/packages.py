@@ -203,7 +203,7 @@ class PrivateApt:
         nothing = ("-o", "Dir::State::status=/dev/null")
         argv = ["apt-get", *self._options, *nothing, "--simulate", "--no-install-recommends", "install", *packages]
         try:
-            output = run(argv)
+            output = run(argv, timeout=_APT_TIMEOUT)
         except CommandError as error:
             raise archive_faults.explained(f"`apt-get --simulate install {' '.join(packages)}`", error) from error
         return apt_sources.parse_simulation(output)

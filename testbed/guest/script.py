@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.command import run
-from testbed.errors import CommandError
+from testbed.errors import CommandError, OverdueError
 from testbed.guest import cpio
 from testbed.guest.emulation import KERNEL_PARAMETERS, QEMU
 
@@ -92,12 +92,24 @@ def run_script(
         *qemu_words,
         *(word for device in devices for word in ("-device", device)),
     ]
-    try:
-        console = run(argv, timeout=timeout)
-    except CommandError as error:
-        console = error.output
+    console = _console(argv, timeout)
     told.extend(_RELEASE.findall(console.replace("\r", "")))
     return parse_console(console)
+
+
+def _console(argv: Sequence[str | Path], timeout: float) -> str:
+    """Run QEMU, and return what the guest printed, also by the end of its time.
+
+    Raises:
+        CommandError: QEMU failed twice.
+    """
+    try:
+        return run(argv, timeout=timeout)
+    except OverdueError as error:
+        return error.output
+    except CommandError:
+        # A kernel that panics ends QEMU with status 0; QEMU 7.2 itself dies in one of some hundred boots.
+        return run(argv, timeout=timeout)
 
 
 def parse_console(console: str) -> Ran:

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from demo.patient import ATTEMPTS, BUSY, PatientClient
+from demo import patient
+from demo.patient import APPLIES, ATTEMPTS, BUSY, PatientClient
 from kube_api.connection import Response, Timeout
-from kube_api.errors import KubeApiError, NotFound, ServerUnavailable, TooManyRequests
+from kube_api.errors import KubeApiError, NotFound, ServerUnavailable, TooManyRequests, Unreachable
 
 
 class _Reply:
@@ -29,16 +30,19 @@ class _Reply:
 
 
 class _Server:
-    def __init__(self, *replies: _Reply) -> None:
+    def __init__(self, *replies: _Reply | Unreachable) -> None:
         self.replies = list(replies)
 
     def send(
         self, method: str, path: str, *, body: str | None, headers: Mapping[str, str], timeout: Timeout
     ) -> Response:
-        assert (method, path, body) == ("GET", "/x", None)
+        assert (method, path, body) in [("GET", "/x", None), ("PATCH", "/x?fieldManager=m&force=true", "{}")]
         assert headers
         assert timeout
-        return self.replies.pop(0)
+        reply = self.replies.pop(0)
+        if isinstance(reply, Unreachable):
+            raise reply
+        return reply
 
 
 def test_it_asks_again_until_there_is_an_answer() -> None:
@@ -53,6 +57,23 @@ def test_a_server_that_is_too_busy_to_decide_is_asked_again() -> None:
     server = _Server(_Reply(500, content=f"Internal error occurred: {BUSY}".encode()), _Reply(200))
     assert PatientClient(server).get("/x") == {}
     assert server.replies == []
+
+
+SILENT = Unreachable("read timed out")
+
+
+def test_an_apply_that_gets_no_answer_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the same if the first one has been done; not for ever, and what else gets no answer is an error at once."""
+    monkeypatch.setattr(patient, "BUSY_PAUSE_SECONDS", 0.0)
+    server = _Server(SILENT, SILENT, _Reply(200))
+    assert PatientClient(server).apply("/x", {}, field_manager="m") == {}
+    assert server.replies == []
+    server = _Server(*[SILENT] * APPLIES)
+    with pytest.raises(Unreachable):
+        PatientClient(server).apply("/x", {}, field_manager="m")
+    assert server.replies == []
+    with pytest.raises(Unreachable):
+        PatientClient(_Server(SILENT, _Reply(200))).get("/x")
 
 
 @pytest.mark.parametrize("replies", [1, ATTEMPTS])

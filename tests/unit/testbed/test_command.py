@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from testbed.command import run
-from testbed.errors import CommandError
+from testbed.errors import OverdueError
 
 
 def test_a_command_that_does_not_end_in_time_ends_with_all_that_it_started(tmp_path: Path) -> None:
@@ -15,7 +15,7 @@ def test_a_command_that_does_not_end_in_time_ends_with_all_that_it_started(tmp_p
     started = tmp_path / "pid"
     script = f"sh -c 'echo $$ >{started}.new; mv {started}.new {started}; exec sleep 3600' & wait"
     for attempt in count():
-        with pytest.raises(CommandError, match="did not end within"):
+        with pytest.raises(OverdueError, match="did not end within"):
             run(["sh", "-c", script], timeout=0.2 * 2**attempt)
         if started.exists():
             break

@@ -8,7 +8,7 @@ import pytest
 
 from testbed import newer_kubernetes
 from testbed.apt_sources import parse_simulation
-from testbed.errors import ArchiveError, CommandError, TestbedError
+from testbed.errors import ArchiveError, CommandError, OverdueError, TestbedError
 from testbed.newer_kubernetes import (
     SOURCES,
     NewerKubernetes,
@@ -111,6 +111,15 @@ def test_what_does_not_build_is_not_tried_again_at_once(machine: Machine) -> Non
     os.utime(failed, (yesterday, yesterday))
     machine.fault = None
     assert (machine.found(), machine.builds, failed.exists()) == ("1.36.4", 2, False)
+
+
+def test_what_did_not_end_in_time_is_tried_again_at_once(machine: Machine) -> None:
+    """The machine was busy; the packages may build."""
+    machine.fault = OverdueError(["apt-get", "--simulate"], 600, "")
+    with pytest.raises(NotBuiltError, match="did not end within 600 s"):
+        machine.found()
+    machine.fault = None
+    assert (machine.found(), machine.builds) == ("1.36.4", 2)
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,8 @@ sharing:
 """,
 }
 
+PATIENT = Timing(first_state=SECONDS, moment=SECONDS, slow=2 * SECONDS)
+
 
 @pytest.fixture
 def settings(folder: Path) -> Settings:
@@ -72,7 +74,7 @@ def looked(
 
     async def work() -> NvidiaSource:
         nvml = Nvml(Path(settings.nvml_socket).parent)
-        source = NvidiaSource(settings, Timing(first_state=SECONDS, users=3600.0), write=None, given=given)
+        source = NvidiaSource(settings, PATIENT._replace(users=3600.0), write=None, given=given)
         source.start(lambda: None)
         await nvml.start(state(split(0, "1g.5gb", "1g.5gb")) if is_split else state())
         source.configure(Description(nvidia=DISTRIBUTED))
@@ -306,8 +308,8 @@ def test_until_the_node_was_read_what_was_in_force_counts(settings: Settings) ->
         await source.look()
         assert source.answer == Verdict(asked="default", applied="default", resources=(GPU,))
 
-    follow(settings, first, Timing(first_state=SECONDS, first_ask=0.0))
-    follow(settings, second, Timing(first_state=SECONDS, first_ask=3600.0))
+    follow(settings, first, PATIENT._replace(first_ask=0.0))
+    follow(settings, second, PATIENT._replace(first_ask=3600.0))
 
 
 def test_what_the_files_follow_is_kept_where_no_gpu_is_known(settings: Settings) -> None:
@@ -328,7 +330,7 @@ def test_what_the_files_follow_is_kept_where_no_gpu_is_known(settings: Settings)
         assert (source.answer, source.verdict and source.verdict.asked) == (None, "slice-4")
 
     for act in (first, second):
-        follow(settings, act, Timing(first_state=0.0, first_ask=0.0))
+        follow(settings, act, PATIENT._replace(first_state=0.0, first_ask=0.0))
 
 
 def test_the_first_look_waits_for_what_the_node_asks_for(settings: Settings) -> None:
@@ -342,7 +344,7 @@ def test_the_first_look_waits_for_what_the_node_asks_for(settings: Settings) -> 
         await look
         assert units(source).keys() == {SHARED}
 
-    follow(settings, act, Timing(first_state=SECONDS, first_ask=3600.0))
+    follow(settings, act, PATIENT._replace(first_ask=3600.0))
 
 
 def test_without_profiles_there_is_no_verdict(settings: Settings) -> None:
