@@ -41,7 +41,7 @@ _EVERY_NODE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
+class LintContext:
     """What is known of the nodes: the nodes, or just their kernels; nothing if both are None."""
 
     nodes: tuple[Node, ...] | None = None
@@ -108,7 +108,7 @@ def objects(value: Any, path: Path = ()) -> Iterator[tuple[Mapping[str, Any], Pa
         yield value, path
 
 
-def lint(document: Document, value: Mapping[str, Any], path: Path, fleet: Fleet) -> list[FileResult]:
+def lint(document: Document, value: Mapping[str, Any], path: Path, fleet: LintContext) -> list[FileResult]:
     """Return all problems of one DriverContainer, in the order of its lines."""
     metadata = value.get("metadata")
     name = str(metadata.get("name", "")) if isinstance(metadata, Mapping) else ""
@@ -134,7 +134,7 @@ def _object(value: Mapping[str, Any]) -> Iterator[Remark]:
     yield from _wrong(notes)
 
 
-def _spec(key: DriverKey, spec: object, fleet: Fleet) -> Iterator[Remark]:
+def _spec(key: DriverKey, spec: object, fleet: LintContext) -> Iterator[Remark]:
     reading = read_spec(spec)
     yield from _wrong(reading)
     if reading.spec is None:

@@ -29,7 +29,7 @@ def oddities(mappings: tuple[KernelMapping, ...], kernels: Iterable[str] | None)
     for index, by in hidden.items():
         yield _at(
             index,
-            f"never applies: kernelMappings[{by}] ({_words(mappings[by])}) comes first and matches every "
+            f"never applies: kernelMappings[{by}] ({_pattern_of(mappings[by])}) comes first and matches every "
             "kernel that this one matches; put this one first, or remove it",
             Status.FAILED,
         )
@@ -39,7 +39,7 @@ def oddities(mappings: tuple[KernelMapping, ...], kernels: Iterable[str] | None)
         if index in hidden:
             continue
         if taken is not None and not taken[index]:
-            yield _at(index, f"{_words(mapping)} matches no kernel that the nodes run now")
+            yield _at(index, f"{_pattern_of(mapping)} matches no kernel that the nodes run now")
         if mapping.image is not None and mapping.literal is None and not mapping.vendor.is_for_many_kernels:
             yield from _several(index, mapping, taken[index] if taken is not None else None)
 
@@ -66,7 +66,7 @@ def undrained(spec: DriverSpec) -> Iterator[Remark]:
             )
 
 
-def _words(mapping: KernelMapping) -> str:
+def _pattern_of(mapping: KernelMapping) -> str:
     # Not quoted by Python: an expression's backslashes are shown as they were written.
     return f"regexp '{mapping.pattern.pattern}'" if mapping.literal is None else f"literal '{mapping.literal}'"
 
@@ -138,7 +138,7 @@ def _shared_images(mappings: tuple[KernelMapping, ...]) -> Iterator[Remark]:
 def _several(index: int, mapping: KernelMapping, kernels: list[str] | None) -> Iterator[Remark]:
     reason = "a driver image loads on one kernel only: use literal"
     if kernels is None:
-        yield _at(index, f"{_words(mapping)} may match several kernels: {reason}")
+        yield _at(index, f"{_pattern_of(mapping)} may match several kernels: {reason}")
     elif len(kernels) > 1:
         message = f"image {mapping.image} is for kernels {', '.join(kernels)}: {reason}"
         yield _at(index, message, Status.FAILED)

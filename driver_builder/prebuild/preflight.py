@@ -47,7 +47,7 @@ TEMPORARY = frozenset(
 """Reasons that say nothing about the driver: the same build may succeed later."""
 
 
-class Outcome(StrEnum):
+class Success(StrEnum):
     """How it is well with a driver: its image was built, was there, or is not for this kernel."""
 
     VERIFIED = "verified"
@@ -63,7 +63,7 @@ class PreflightResult(CheckResult):
     """
 
     kernel: str
-    outcome: Outcome | None = None
+    outcome: Success | None = None
     image: str = ""
     key: str = ""
     notes: tuple[str, ...] = ()
@@ -79,14 +79,14 @@ class PreflightResult(CheckResult):
     @property
     def has_driver(self) -> bool:
         """Whether a node on the kernel gets the driver."""
-        return self.is_ok and self.outcome is not Outcome.NOT_WANTED
+        return self.is_ok and self.outcome is not Success.NOT_WANTED
 
     @property
     def is_temporary(self) -> bool:
         """Whether it may be otherwise later, without a change of the driver."""
         return not self.is_ok and self.reason in TEMPORARY
 
-    def well(self, outcome: Outcome, message: str, **changes: Any) -> "PreflightResult":
+    def well(self, outcome: Success, message: str, **changes: Any) -> "PreflightResult":
         """Return that it is well with the driver."""
         return replace(self, status=Status.OK, outcome=outcome, message=message, remedy="", **changes)
 
@@ -155,10 +155,10 @@ class Preflight:
         result = unchecked(driver.key, self.target.kernel_version)
         if item is None:
             words = "spec.nodeSelector selects no node on this kernel, operating system and architecture"
-            return result.well(Outcome.NOT_WANTED, words, reason=Reason.NO_NODES.value)
+            return result.well(Success.NOT_WANTED, words, reason=Reason.NO_NODES.value)
         if isinstance(item, SkippedTarget | BlockedTarget):
             if item.reason == Reason.SKIPPED_BY_MAPPING:
-                return result.well(Outcome.NOT_WANTED, item.message, reason=str(item.reason))
+                return result.well(Success.NOT_WANTED, item.message, reason=str(item.reason))
             return result.bad(item.reason, item.message)
         result = replace(result, image=str(item.image), key=item.key)
         signed_by = image_trust.image_key(spec, item)
@@ -179,7 +179,7 @@ class Preflight:
         refusal = image_trust.refusal(self.snapshot, driver, spec, item, state, before=None)
         if refusal is not None:
             return result.bad(refusal.reason, refusal.message, image=image)
-        return result.well(Outcome.PRESENT, image, image=image)
+        return result.well(Success.PRESENT, image, image=image)
 
     def _build_with_symbols(
         self, driver: DriverContainer, spec: DriverSpec, item: TargetToBuild, result: PreflightResult
@@ -202,7 +202,7 @@ class Preflight:
             tail = error.log_tail if isinstance(error, BuildFailed) else ()
             return result.bad(reason_of(error), str(error), seconds=self.clock() - began, log_tail=tail)
         image = str(action.image.at(digest) if digest else action.image)
-        return result.well(Outcome.VERIFIED, str(action.image), image=image, seconds=self.clock() - began)
+        return result.well(Success.VERIFIED, str(action.image), image=image, seconds=self.clock() - began)
 
 
 def _not_there(state: Absent | NotAsked | NoAnswer) -> tuple[Reason, str]:

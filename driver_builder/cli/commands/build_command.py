@@ -22,7 +22,7 @@ from driver_builder.builds.own_disk import own_disk
 from driver_builder.builds.signing_secrets import SigningSecrets
 from driver_builder.checks.lint_files import read_text
 from driver_builder.cli import common, output
-from driver_builder.cli.builder_choice import ToolchainWish, engine_builder, make_image, secret_values
+from driver_builder.cli.builder_choice import engine_builder, make_image, secret_values
 from driver_builder.cli.common import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_TRY_AGAIN, add_output_flag
 from driver_builder.cli.offline import docker_passwords, given_files, offline_cluster
 from driver_builder.cli.offline.given_files import Given
@@ -35,7 +35,7 @@ from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.setting import Group
 from driver_builder.nodes.changes import StartBuild
 from driver_builder.prebuild.kernel_list import parse_kernels
-from driver_builder.prebuild.preflight import Outcome, Preflight, PreflightResult, parse_target, unchecked
+from driver_builder.prebuild.preflight import Preflight, PreflightResult, Success, parse_target, unchecked
 from driver_builder.registry.oci_layout import opened_layout
 from driver_builder.registry.registry_access import Accounts, Registries
 from driver_builder.targets.desired_target import PrebuiltTarget
@@ -200,7 +200,7 @@ def _result(
     item = cluster.item(driver, driver.spec, target)
     if isinstance(item, PrebuiltTarget) and workshop.has_layout:
         words = f"{item.image} is not built here; driver-builder bundle copies it"
-        return unchecked(driver.key, target.kernel_version).well(Outcome.NOT_WANTED, words, image=str(item.image))
+        return unchecked(driver.key, target.kernel_version).well(Success.NOT_WANTED, words, image=str(item.image))
     notes = cluster.notes(driver, target, item)
     return workshop.redacted(replace(preflight.check_item(driver, driver.spec, item), notes=notes))
 
@@ -241,9 +241,8 @@ class _Workshop:
                 log=partial(self._show, action.request),
                 is_kept=self.flags.push or self.has_layout,
                 # An engine pulls from registries only.
-                toolchain=ToolchainWish(
-                    is_used=self.settings.toolchains and not self.has_layout, is_kept=self.settings.toolchains
-                ),
+                use_toolchain=self.settings.toolchains and not self.has_layout,
+                keeps_toolchain=self.settings.toolchains,
                 redact=self.redact,
             )
 

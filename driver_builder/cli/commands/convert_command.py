@@ -17,7 +17,7 @@ from driver_builder.api.spec_rules import EXTENDED_RESOURCE
 from driver_builder.base.check_result import Remark, Status, has_failed
 from driver_builder.base.errors import ConfigurationError
 from driver_builder.checks import lint
-from driver_builder.checks.lint import Fleet
+from driver_builder.checks.lint import LintContext
 from driver_builder.checks.lint_files import Document, FileResult, parse_documents, read_documents
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK
 from driver_builder.config import Settings
@@ -124,5 +124,5 @@ def _converted(
         return
     made.append(conversion.driver)
     for own in parse_documents("", yaml.safe_dump(conversion.driver)):
-        for wrong in lint.lint(own, conversion.driver, (), Fleet()) if isinstance(own, Document) else ():
+        for wrong in lint.lint(own, conversion.driver, (), LintContext()) if isinstance(own, Document) else ():
             yield document.result(path, Remark((), f"of the DriverContainer: {wrong.sentence}", wrong.status), name)

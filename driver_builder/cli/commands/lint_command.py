@@ -15,7 +15,7 @@ from driver_builder import config
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.base.check_result import has_failed
 from driver_builder.base.errors import ConfigurationError
-from driver_builder.checks.lint import Fleet, found, key_of, lint, specs
+from driver_builder.checks.lint import LintContext, found, key_of, lint, specs
 from driver_builder.checks.lint_files import Document, FileResult, read_documents, read_text
 from driver_builder.cli import common, output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
@@ -82,15 +82,15 @@ def _config_maps(documents: Iterable[Document | FileResult]) -> Iterator[tuple[s
         yield key_of(value), data if isinstance(data, Mapping) else {}
 
 
-def _fleet(flags: argparse.Namespace) -> Fleet:
+def _fleet(flags: argparse.Namespace) -> LintContext:
     if flags.kernels is not None:
-        return Fleet(kernels=tuple(word for word in (part.strip() for part in flags.kernels.split(",")) if word))
+        return LintContext(kernels=tuple(word for word in (part.strip() for part in flags.kernels.split(",")) if word))
     if flags.snapshot is not None:
         return parse_fleet(flags.snapshot, read_text(FilePath(flags.snapshot)))
-    return Fleet()
+    return LintContext()
 
 
-def parse_fleet(file: str, text: str) -> Fleet:
+def parse_fleet(file: str, text: str) -> LintContext:
     """Read a snapshot, or the nodes that kubectl lists: these come without drivers and limit nothing.
 
     Raises:
@@ -100,7 +100,7 @@ def parse_fleet(file: str, text: str) -> Fleet:
         content = common.parse(text)
         if isinstance(content, dict) and content.get("kind") == snapshot_file.KIND:
             return _fleet_of(*snapshot_file.from_document(content))
-        return Fleet(nodes=tuple(_node(item["metadata"]) for item in content["items"]))
+        return LintContext(nodes=tuple(_node(item["metadata"]) for item in content["items"]))
     except ConfigurationError as error:
         raise ConfigurationError(f"--snapshot {file}: {error}") from error
     except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
@@ -110,8 +110,8 @@ def parse_fleet(file: str, text: str) -> Fleet:
         ) from error
 
 
-def _fleet_of(seen: Snapshot, settings: PlanSettings) -> Fleet:
-    return Fleet(
+def _fleet_of(seen: Snapshot, settings: PlanSettings) -> LintContext:
+    return LintContext(
         nodes=tuple(seen.nodes),
         drivers={item.key: item.spec for item in seen.drivers if isinstance(item.spec, DriverSpec)},
         permissions=settings.template_versions.permissions,

@@ -8,7 +8,7 @@ from functools import partial
 from driver_builder import config
 from driver_builder.builds.signing_secrets import SigningSecrets
 from driver_builder.cli import common, output
-from driver_builder.cli.builder_choice import ToolchainWish, builder_for, make_image
+from driver_builder.cli.builder_choice import builder_for, make_image
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
 from driver_builder.config import Settings
 from driver_builder.model.setting import Group
@@ -66,7 +66,8 @@ def _build(settings: Settings, registries: Registries, action: StartBuild, *, pu
                 secrets=secrets,
                 log=log,
                 is_kept=push,
-                toolchain=ToolchainWish(is_used=settings.toolchains, is_kept=settings.toolchains),
+                use_toolchain=settings.toolchains,
+                keeps_toolchain=settings.toolchains,
             )
         finally:
             _progress("", "")

@@ -16,7 +16,7 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.spec_reader import Path as FieldPath
 from driver_builder.base.check_result import Status
 from driver_builder.base.errors import ConfigurationError
-from driver_builder.checks.lint import Fleet, found, key_of, lint, specs
+from driver_builder.checks.lint import LintContext, found, key_of, lint, specs
 from driver_builder.checks.lint_files import Document, FileResult, read_documents
 from driver_builder.cli import output
 from driver_builder.model.driver_key import DriverKey, driver_key
@@ -79,7 +79,7 @@ def read(flags: argparse.Namespace, namespace: str) -> Given:
 
 def _check(unreadable: Iterable[FileResult], placed: Sequence[tuple[Document, Object, FieldPath]]) -> None:
     """Refuse manifests with errors, all at once."""
-    fleet = Fleet(drivers=specs(value for _, value, _ in placed))
+    fleet = LintContext(drivers=specs(value for _, value, _ in placed))
     wrong = [*unreadable]
     for document, value, path in placed:
         wrong += (result for result in lint(document, value, path, fleet) if result.status is Status.FAILED)

@@ -26,7 +26,7 @@ from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.nodes.changes import StartBuild
 from driver_builder.plan.plan import plan
-from driver_builder.prebuild.preflight import Outcome, Preflight, PreflightResult, parse_target
+from driver_builder.prebuild.preflight import Preflight, PreflightResult, Success, parse_target
 from driver_builder.registry.registry_access import Registries
 from kube_api.client import Client
 from tests.support.driver_builder.factories import (
@@ -98,7 +98,7 @@ def test_what_is_built_is_what_a_node_on_that_kernel_would_want() -> None:
     (action,) = plan(with_images(replace(moved, nodes=(annotated,)), Absent()), SETTINGS).actions
     assert isinstance(action, StartBuild)
     assert (bench.built[0].request, bench.built[0].image) == (action.request, action.image)
-    assert (result.verdict, result.seconds, result.is_ok) == (Outcome.VERIFIED, 5.0, True)
+    assert (result.verdict, result.seconds, result.is_ok) == (Success.VERIFIED, 5.0, True)
 
 
 @pytest.mark.parametrize(
@@ -124,12 +124,12 @@ def test_a_build_that_fails_says_why(error: DriverBuilderError, reason: str) -> 
 @pytest.mark.parametrize(
     ("changes", "state", "verdict", "words"),
     [
-        pytest.param({}, PRESENT, Outcome.PRESENT, "@sha256:", id="verified before"),
-        pytest.param({"kernelMappings": [{"regexp": ".*", "skip": True}]}, Absent(), Outcome.NOT_WANTED, "skipped",
+        pytest.param({}, PRESENT, Success.PRESENT, "@sha256:", id="verified before"),
+        pytest.param({"kernelMappings": [{"regexp": ".*", "skip": True}]}, Absent(), Success.NOT_WANTED, "skipped",
                      id="skipped"),
         pytest.param({"kernelMappings": [{"literal": KERNEL}]}, Absent(), "FAILED", "no rule", id="no rule"),
         pytest.param({"image": "?"}, Absent(), "FAILED", "spec.image", id="invalid spec"),
-        pytest.param({"nodeSelector": {"kubernetes.io/arch": "arm64"}}, Absent(), Outcome.NOT_WANTED,
+        pytest.param({"nodeSelector": {"kubernetes.io/arch": "arm64"}}, Absent(), Success.NOT_WANTED,
                      "selects no node", id="other machines"),
         pytest.param({"kernelMappings": [{"regexp": ".*", "image": "r.io/x:1"}]}, Absent(), "FAILED",
                      "does not exist", id="prebuilt, missing"),
