@@ -320,6 +320,10 @@ class BuildSettings:
         more="[Builds in Jobs](#builds-in-jobs). It is `job` in `deploy/` and the chart.",
     )
 
+    def parts(self, os_id: str) -> dict[str, Any]:
+        """Return what is a part of the image as it is written here, by its field of ``BuildRequest``."""
+        return {"packages": self.packages.get(os_id, ())}
+
 
 def _check_build(build: Reader, read: Mapping[str, Any]) -> None:
     if build.has("templateConfigMap") and build.has("template"):

@@ -268,9 +268,9 @@ def _request(
         own_template=template.own,
         firmware_path=spec.module.firmware_path or "",
         userspace=spec.userspace.build if spec.userspace else None,
-        packages=spec.build.packages.get(target.os_id, ()),
         tools_image=_tools_image(spec, template),
         depends=tuple((item.driver, item.key or str(item.image)) for item in exporters),
+        **spec.build.parts(target.os_id),
     )
 
 
