@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 _LEAST_ROOM = 30
 
@@ -45,6 +46,14 @@ class CheckResult:
             "remedy": self.remedy,
         }
         return {name: values[field] for field, name in names.items()}
+
+
+class Remark(NamedTuple):
+    """What a person should know of one field of an object."""
+
+    path: tuple[str | int, ...]
+    message: str
+    status: Status = Status.WARNING
 
 
 def ok(check: str, message: str, remedy: str = "") -> CheckResult:

@@ -6,9 +6,9 @@ All of them are warnings: the drivers are loaded without.
 from collections.abc import Iterable, Iterator, Mapping, Set
 
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.base.check_result import CheckResult, ok, unknown, warning
+from driver_builder.base.check_result import CheckResult, ok, warning
 from driver_builder.base.reasons import Reason, remedy_of
-from driver_builder.checks.check_rights import Right
+from driver_builder.checks.check_rights import Right, check_optional
 from driver_builder.checks.finding import Unread, named, not_read
 
 MANIFEST = "deploy/driver-builder/dra.yaml"
@@ -36,18 +36,8 @@ def check_rights_of_dra(
 ) -> CheckResult:
     """Report whether ``who`` may follow ResourceSlices."""
     keys = named(driver.key for driver in drivers)
-    refused = [str(right) for right, answer in answers.items() if answer is False]
-    unread = next((answer for answer in answers.values() if isinstance(answer, Unread)), None)
-    if refused:
-        return warning(
-            _RIGHTS,
-            f"{who} may not, in all namespaces: {', '.join(refused)}; {keys} get no label .plug",
-            f"kubectl apply -f {MANIFEST}; another service account has to be named in its ClusterRoleBinding",
-        )
-    if unread is not None:
-        words = f"whether {who} may read ResourceSlices could not be asked: {unread.message}"
-        return unknown(_RIGHTS, words, "Run doctor as an administrator of the cluster")
-    return ok(_RIGHTS, f"{who} may read ResourceSlices, as stages.devicePlugin.dra of {keys} needs")
+    reason, lacks = f"stages.devicePlugin.dra of {keys} needs", f"{keys} get no label .plug"
+    return check_optional(answers, who, "read ResourceSlices", reason=reason, lacks=lacks, manifest=MANIFEST)
 
 
 def check_accounts(drivers: Iterable[DriverContainer], allowed: Set[str]) -> Iterator[CheckResult]:

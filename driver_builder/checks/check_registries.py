@@ -17,7 +17,7 @@ _CHECK = "registry"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class RegistryPlace:
     """A repository, with the settings that a namespace's drivers reach it by."""
 
     namespace: str
@@ -36,17 +36,19 @@ class Answer:
     granted: frozenset[str] | None = None
 
 
-def places(drivers: Iterable[DriverContainer]) -> Mapping[Place, tuple[str, ...]]:
+def places(drivers: Iterable[DriverContainer]) -> Mapping[RegistryPlace, tuple[str, ...]]:
     """Return the places of all drivers, each with the drivers that push there."""
-    found: dict[Place, list[str]] = {}
+    found: dict[RegistryPlace, list[str]] = {}
     for driver in drivers:
         if isinstance(driver.spec, DriverSpec):
-            place = Place(namespace=driver.namespace, repository=driver.spec.image, settings=driver.spec.registry)
+            place = RegistryPlace(
+                namespace=driver.namespace, repository=driver.spec.image, settings=driver.spec.registry
+            )
             found.setdefault(place, []).append(driver.key)
     return {place: tuple(sorted(keys)) for place, keys in found.items()}
 
 
-def check_registry(place: Place, drivers: Iterable[str], answer: Answer) -> CheckResult:
+def check_registry(place: RegistryPlace, drivers: Iterable[str], answer: Answer) -> CheckResult:
     """Judge what a registry answered about the repository of these drivers."""
     whose = named(drivers)
     name = f"{place.repository}" + (f" ({whose})" if whose else "")
@@ -65,7 +67,7 @@ def check_registry(place: Place, drivers: Iterable[str], answer: Answer) -> Chec
             assert_never(never)
 
 
-def _reached(place: Place, name: str, granted: frozenset[str] | None) -> CheckResult:
+def _reached(place: RegistryPlace, name: str, granted: frozenset[str] | None) -> CheckResult:
     secret = place.settings.secret
     login = f"the password of Secret {place.namespace}/{secret} is accepted" if secret else "it asks for no password"
     if granted is None:

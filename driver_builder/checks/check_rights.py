@@ -140,20 +140,28 @@ def check_drain(answers: Mapping[Right, bool | Unread], who: str, drivers: Itera
 
     ``answers`` have rights to ResourceClaims only where one of them names ``draDrivers``.
     """
-    refused = [right for right, answer in answers.items() if answer is False]
+    only_claims = all(right.is_for_claims for right, answer in answers.items() if answer is False)
+    lacks = "draDrivers see no pods" if only_claims else f"rollout.drain of {named(drivers)} drains nothing"
+    reason = f"rollout.drain of {named(drivers)} asks"
+    return check_optional(answers, who, "drain nodes", reason=reason, lacks=lacks, manifest=drain.MANIFEST)
+
+
+def check_optional(
+    answers: Mapping[Right, bool | Unread], who: str, what: str, *, reason: str, lacks: str, manifest: str
+) -> CheckResult:
+    """Report whether ``who`` has the rights, in all namespaces, that only some drivers need; why, says ``reason``."""
+    refused = [str(right) for right, answer in answers.items() if answer is False]
     unread = next((answer for answer in answers.values() if isinstance(answer, Unread)), None)
     if refused:
-        only_claims = all(right.is_for_claims for right in refused)
-        lacks = "draDrivers see no pods" if only_claims else f"rollout.drain of {named(drivers)} drains nothing"
         return warning(
             _CHECK,
-            f"{who} may not, in all namespaces: {_listed([str(right) for right in refused])}; {lacks}",
-            f"kubectl apply -f {drain.MANIFEST}; another service account has to be named in its ClusterRoleBinding",
+            f"{who} may not, in all namespaces: {_listed(refused)}; {lacks}",
+            f"kubectl apply -f {manifest}; another service account has to be named in its ClusterRoleBinding",
         )
     if unread is not None:
-        what = f"whether {who} may drain nodes could not be asked: {unread.message}"
-        return unknown(_CHECK, what, "Run doctor as an administrator of the cluster")
-    return ok(_CHECK, f"{who} may drain nodes, as rollout.drain of {named(drivers)} asks")
+        words = f"whether {who} may {what} could not be asked: {unread.message}"
+        return unknown(_CHECK, words, "Run doctor as an administrator of the cluster")
+    return ok(_CHECK, f"{who} may {what}, as {reason}")
 
 
 def _listed(missing: list[str]) -> str:

@@ -26,7 +26,7 @@ def driver_check(driver: DriverContainer) -> CheckResult:
     words = f"DriverContainer {driver.key} wants version {driver.spec.version}{paused}"
     trouble = trouble_of(driver)
     if trouble is not None:
-        return ok("driver", f"{words}; {_words(trouble)}", remedy_of(trouble.reason))
+        return ok("driver", f"{words}; {_named_trouble(trouble)}", remedy_of(trouble.reason))
     return ok("driver", words)
 
 
@@ -50,7 +50,7 @@ def trouble_of(driver: DriverContainer) -> Trouble | None:
 
 def trouble_check(driver: DriverContainer, trouble: Trouble) -> CheckResult:
     """Report that nothing can be decided for a driver, so that waiting does not help."""
-    words = f"DriverContainer {driver.key} is {_words(trouble)}; what it has stays as it is"
+    words = f"DriverContainer {driver.key} is {_named_trouble(trouble)}; what it has stays as it is"
     return failed("driver", words, remedy_of(trouble.reason))
 
 
@@ -78,5 +78,5 @@ def _fact(condition: Mapping[str, Any]) -> str:
     return without_remedy(str(condition.get("reason")), str(condition.get("message", "")))
 
 
-def _words(trouble: Trouble) -> str:
+def _named_trouble(trouble: Trouble) -> str:
     return f"Degraded: {trouble.reason}: {trouble.message}"

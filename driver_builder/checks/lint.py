@@ -10,19 +10,22 @@ from typing import Any
 
 from driver_builder.api.driver_container import check_names
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.api.spec_parser import DEPRECATED, deprecated, read_spec
-from driver_builder.api.spec_reader import Notes, Path, Reader, dotted
+from driver_builder.api.spec_parser import DEPRECATED, Reading, deprecated, read_spec
+from driver_builder.api.spec_reader import Notes, Path, Reader
 from driver_builder.api.spec_rules import OBJECT_NAME
-from driver_builder.base.check_result import CheckResult, Status
+from driver_builder.base.check_result import Remark, Status
 from driver_builder.base.errors import InvalidDriver
 from driver_builder.base.reasons import Reason
-from driver_builder.checks.lint_files import Document
+from driver_builder.checks.lint_files import Document, FileResult
 from driver_builder.checks.lint_mappings import oddities, undrained, untrusted
 from driver_builder.checks.lint_modules import repeated, shared_modules, shared_resource
-from driver_builder.checks.lint_packages import without_packages
-from driver_builder.checks.lint_signing import unsigned
-from driver_builder.checks.lint_stages import without_devices, without_drain
-from driver_builder.checks.lint_templates import without_tools_image
+from driver_builder.checks.lint_spec import (
+    unsigned,
+    without_devices,
+    without_drain,
+    without_packages,
+    without_tools_image,
+)
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.permissions import Permissions
 from driver_builder.snapshot import inventory
@@ -38,16 +41,7 @@ _EVERY_NODE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding(CheckResult):
-    """One problem of a field of one driver; ``driver`` and ``check`` are empty for a problem of the file itself."""
-
-    file: str
-    line: int
-    driver: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
+class LintContext:
     """What is known of the nodes: the nodes, or just their kernels; nothing if both are None."""
 
     nodes: tuple[Node, ...] | None = None
@@ -86,11 +80,21 @@ def key_of(value: Mapping[str, Any]) -> DriverKey:
     return DriverKey(f"{metadata.get('namespace') or 'default'}/{metadata.get('name', '')}")
 
 
-def drivers(
-    value: Any, path: Path = (), *, kind: str = DRIVER_CONTAINERS.kind
-) -> Iterator[tuple[Mapping[str, Any], Path]]:
-    """Find the DriverContainers of a document, or the objects of another kind, also in a List."""
-    return ((found, place) for found, place in objects(value, path) if found.get("kind") == kind)
+Found = tuple[Document, Mapping[str, Any], Path]
+"""An object, the document that it is in, and the way to it there."""
+
+
+def found(documents: Iterable[Document | FileResult], kind: str = DRIVER_CONTAINERS.kind) -> Iterator[Found]:
+    """Find the objects of a kind, also in Lists."""
+    for document in documents:
+        if isinstance(document, Document):
+            yield from ((document, value, path) for value, path in objects(document.value) if value.get("kind") == kind)
+
+
+def specs(values: Iterable[Mapping[str, Any]]) -> dict[DriverKey, DriverSpec]:
+    """Read the specs of DriverContainers; those that are invalid are left out."""
+    read = ((key_of(value), read_spec(value.get("spec")).spec) for value in values)
+    return {key: spec for key, spec in read if spec is not None}
 
 
 def objects(value: Any, path: Path = ()) -> Iterator[tuple[Mapping[str, Any], Path]]:
@@ -104,28 +108,15 @@ def objects(value: Any, path: Path = ()) -> Iterator[tuple[Mapping[str, Any], Pa
         yield value, path
 
 
-def lint(document: Document, value: Mapping[str, Any], path: Path, fleet: Fleet) -> list[Finding]:
+def lint(document: Document, value: Mapping[str, Any], path: Path, fleet: LintContext) -> list[FileResult]:
     """Return all problems of one DriverContainer, in the order of its lines."""
     metadata = value.get("metadata")
     name = str(metadata.get("name", "")) if isinstance(metadata, Mapping) else ""
-    findings = [
-        Finding(
-            file=document.file,
-            line=document.line((*path, *field)),
-            status=status,
-            driver=name,
-            check=dotted(field),
-            message=message,
-        )
-        for status, field, message in (*_object(value), *_spec(key_of(value), value.get("spec"), fleet))
-    ]
-    return sorted(findings, key=lambda finding: finding.line)
+    remarks = (*_object(value), *_spec(key_of(value), value.get("spec"), fleet))
+    return sorted((document.result(path, remark, name) for remark in remarks), key=lambda result: result.line)
 
 
-_Said = tuple[Status, Path, str]
-
-
-def _object(value: Mapping[str, Any]) -> Iterator[_Said]:
+def _object(value: Mapping[str, Any]) -> Iterator[Remark]:
     """Check the object without its spec."""
     notes = Notes()
     reader = Reader(value, (), notes)
@@ -140,54 +131,43 @@ def _object(value: Mapping[str, Any]) -> Iterator[_Said]:
         check_names({"namespace": str(metadata.given.get("namespace") or "default"), "name": written})
     except InvalidDriver as error:
         metadata.wrong(str(error).partition(": ")[2], "name")
-    for problem in notes.problems:
-        yield Status.FAILED, problem.path, problem.message
-    yield from _unknown(notes.unknown)
+    yield from _wrong(notes)
 
 
-def _spec(key: DriverKey, spec: object, fleet: Fleet) -> Iterator[_Said]:
+def _spec(key: DriverKey, spec: object, fleet: LintContext) -> Iterator[Remark]:
     reading = read_spec(spec)
-    for problem in reading.problems:
-        yield Status.FAILED, problem.path, problem.message
-    yield from _unknown(reading.unknown)
+    yield from _wrong(reading)
     if reading.spec is None:
         return
     if isinstance(spec, Mapping) and spec.get("nodeSelector") is None:
-        yield Status.WARNING, ("spec", "nodeSelector"), _EVERY_NODE
+        yield Remark(("spec", "nodeSelector"), _EVERY_NODE)
     for unused in dict.fromkeys((*reading.spec.unused, *deprecated(spec))):
         words = "is deprecated, and ignored since 0.2: remove it" if unused in DEPRECATED else _WITHOUT_IMAGE
-        yield Status.WARNING, tuple(unused.split(".")), words
-    for index, message in repeated(reading.spec.module.names):
-        yield Status.FAILED, ("spec", "module", "names", index), message
+        yield Remark(tuple(unused.split(".")), words)
+    yield from repeated(reading.spec.module.names)
     secrets = permissions.protected_secrets(key, reading.spec, fleet.drivers.items, fleet.permissions)
     for refusal in permissions.of_spec(reading.spec, fleet.permissions, secrets):
-        yield Status.FAILED, refusal.path, refusal.message
-    for message in without_tools_image(reading.spec, fleet.template_of(key, reading.spec)):
-        yield Status.FAILED, ("spec", "build", "toolsImage"), message
-    warnings: Iterable[tuple[Path, Iterable[str]]] = (
-        (("spec", "signing"), unsigned(reading.spec, fleet.nodes or ())),
-        (("spec", "build", "packages"), without_packages(reading.spec, fleet.nodes or ())),
-        (("spec", "module"), shared_modules(key, reading.spec, fleet.drivers, fleet.nodes or ())),
-        (("spec", "stages", "devicePlugin"), shared_resource(key, reading.spec, fleet.drivers, fleet.nodes or ())),
-    )
-    for path, messages in warnings:
-        yield from ((Status.WARNING, path, message) for message in messages)
-    of_stages = (*without_devices(reading.spec), *without_drain(reading.spec))
-    yield from ((Status.WARNING, path, message) for path, message in of_stages)
+        yield Remark(refusal.path, refusal.message, Status.FAILED)
+    nodes = fleet.nodes or ()
+    yield from without_tools_image(reading.spec, fleet.template_of(key, reading.spec))
+    yield from unsigned(reading.spec, nodes)
+    yield from without_packages(reading.spec, nodes)
+    yield from shared_modules(key, reading.spec, fleet.drivers, nodes)
+    yield from shared_resource(key, reading.spec, fleet.drivers, nodes)
+    yield from without_devices(reading.spec)
+    yield from without_drain(reading.spec)
     for obstacle in dependencies.obstacles(key, reading.spec, fleet.drivers):
         # The manifest of a missing driver may be elsewhere.
         status = Status.FAILED if obstacle.reason is Reason.DEPENDENCY_CYCLE else Status.WARNING
-        yield status, ("spec", "dependsOn"), obstacle.message
-    of_mappings = oddities(reading.spec.kernel_mappings, fleet.kernels_of(reading.spec))
-    for oddity in (*of_mappings, *untrusted(reading.spec), *undrained(reading.spec)):
-        status = Status.FAILED if oddity.is_error else Status.WARNING
-        yield status, ("spec", "kernelMappings", oddity.index), oddity.message
+        yield Remark(("spec", "dependsOn"), obstacle.message, status)
+    yield from oddities(reading.spec.kernel_mappings, fleet.kernels_of(reading.spec))
+    yield from untrusted(reading.spec)
+    yield from undrained(reading.spec)
 
 
-def _unknown(paths: Iterable[Path]) -> Iterator[_Said]:
-    for path in paths:
-        yield (
-            Status.FAILED,
-            path,
-            "is not a field of a DriverContainer; the API server would drop it: look for a misspelling",
-        )
+def _wrong(reading: Notes | Reading) -> Iterator[Remark]:
+    for problem in reading.problems:
+        yield Remark(problem.path, problem.message, Status.FAILED)
+    for path in reading.unknown:
+        words = "is not a field of a DriverContainer; the API server would drop it: look for a misspelling"
+        yield Remark(path, words, Status.FAILED)

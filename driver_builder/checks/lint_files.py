@@ -9,11 +9,36 @@ from typing import Any, TextIO
 
 import yaml
 
-from driver_builder.api.spec_reader import Path
+from driver_builder.api.spec_reader import Path, dotted
+from driver_builder.base.check_result import CheckResult, Remark, Status
 from driver_builder.base.errors import ConfigurationError
 
 STDIN = "-"
 SUFFIXES = frozenset({".json", ".yaml", ".yml"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileResult(CheckResult):
+    """What is wrong at a line of a file; ``driver`` and ``check``, its field, are empty for the file itself."""
+
+    file: str
+    line: int
+    driver: str = ""
+
+    @property
+    def place(self) -> str:
+        """File and line."""
+        return f"{self.file}:{self.line}"
+
+    @property
+    def sentence(self) -> str:
+        """The message, after the field."""
+        return f"{self.check}: {self.message}" if self.check else self.message
+
+
+def _unreadable(file: str, line: int, message: str) -> FileResult:
+    """Report from where on a file is not YAML, or where it has a key twice."""
+    return FileResult(file=file, line=line, check="", status=Status.FAILED, message=message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +59,16 @@ class Document:
             node, line = found
         return int(line) + 1
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unreadable:
-    """The place from which a file cannot be read: it is not YAML, or has a key twice."""
-
-    file: str
-    line: int
-    message: str
+    def result(self, place: Path, remark: Remark, driver: str) -> FileResult:
+        """Return what is said of a field of the object at ``place``."""
+        return FileResult(
+            file=self.file,
+            line=self.line((*place, *remark.path)),
+            driver=driver,
+            check=dotted(remark.path),
+            status=remark.status,
+            message=remark.message,
+        )
 
 
 MAX_SIZE = 16 << 20
@@ -50,7 +77,7 @@ MAX_EXPANDED = 1_000_000
 """Values that one document may have once its aliases are written out."""
 
 
-def read_documents(names: Iterable[str]) -> Iterator[Document | Unreadable]:
+def read_documents(names: Iterable[str]) -> Iterator[Document | FileResult]:
     """Read files, all manifests of folders, and standard input by the name of ``-``.
 
     Raises:
@@ -64,7 +91,7 @@ def read_documents(names: Iterable[str]) -> Iterator[Document | Unreadable]:
             yield from parse_documents(str(path), _read(path))
 
 
-def parse_documents(file: str, text: str) -> Iterator[Document | Unreadable]:
+def parse_documents(file: str, text: str) -> Iterator[Document | FileResult]:
     """Read the documents of one text, up to the first place that is not YAML."""
     try:
         loader = yaml.SafeLoader(text)
@@ -74,19 +101,19 @@ def parse_documents(file: str, text: str) -> Iterator[Document | Unreadable]:
                 continue
             if _expanded(node, {}) > MAX_EXPANDED:
                 line = node.start_mark.line + 1
-                yield Unreadable(file=file, line=line, message="is too large: its aliases stand for too many values")
+                yield _unreadable(file, line, "is too large: its aliases stand for too many values")
                 continue
             # Before it is constructed, for that resolves merge keys in place.
             yield from _repeated(file, node)
             yield Document(file=file, value=loader.construct_document(node), node=node)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        yield Unreadable(file=file, line=line, message=f"is not YAML: {error.problem}")
+        yield _unreadable(file, line, f"is not YAML: {error.problem}")
     # Of an escape that is too large a number, PyYAML lets the error of chr() pass.
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        yield Unreadable(file=file, line=1, message=f"is not YAML: {error}")
+        yield _unreadable(file, 1, f"is not YAML: {error}")
     except RecursionError:
-        yield Unreadable(file=file, line=1, message="is nested too deeply")
+        yield _unreadable(file, 1, "is nested too deeply")
 
 
 def _read(path: FilePath) -> str:
@@ -143,7 +170,7 @@ def _expanded(node: yaml.Node, known: dict[int, float]) -> float:
     return known[id(node)]
 
 
-def _repeated(file: str, node: yaml.Node) -> Iterator[Unreadable]:
+def _repeated(file: str, node: yaml.Node) -> Iterator[FileResult]:
     """Find keys that occur twice in an object; the parser would silently take the last."""
     waiting, visited = [node], set()
     while waiting:
@@ -159,5 +186,5 @@ def _repeated(file: str, node: yaml.Node) -> Iterator[Unreadable]:
                 waiting.append(value)
                 if isinstance(key, yaml.ScalarNode) and key.value in known:
                     message = f"{key.value!r} is a duplicate key: remove one of the two"
-                    yield Unreadable(file=file, line=key.start_mark.line + 1, message=message)
+                    yield _unreadable(file, key.start_mark.line + 1, message)
                 known.add(str(key.value))

@@ -5,37 +5,33 @@ Place in the flow: ``lint`` calls it; the controller just takes the first mappin
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.mapping_settings import KernelMapping, LoadedBy
+from driver_builder.base.check_result import Remark, Status
 
 _SAFE = re.compile(r"[A-Za-z0-9_~:,@=%&/ -]")
 _ESCAPED = re.compile(r"\\([^A-Za-z0-9])|\[([^\\^\]])\]")
 _QUANTIFIERS = frozenset("*+?{")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Oddity:
-    """Something odd about ``kernelMappings[index]``; an error if it cannot be intended."""
-
-    index: int
-    message: str
-    is_error: bool = False
+def _at(index: int, message: str, status: Status = Status.WARNING) -> Remark:
+    """Make the remark on ``kernelMappings[index]``; an error if it cannot be intended."""
+    return Remark(("spec", "kernelMappings", index), message, status)
 
 
-def oddities(mappings: tuple[KernelMapping, ...], kernels: Iterable[str] | None) -> Iterator[Oddity]:
+def oddities(mappings: tuple[KernelMapping, ...], kernels: Iterable[str] | None) -> Iterator[Remark]:
     """Find mappings that never apply, or that give several kernels one image.
 
     ``kernels`` are the releases that nodes run, None if they are not known.
     """
     hidden = dict(_hidden(mappings))
     for index, by in hidden.items():
-        yield Oddity(
-            index=index,
-            message=f"never applies: kernelMappings[{by}] ({_words(mappings[by])}) comes first and matches every "
+        yield _at(
+            index,
+            f"never applies: kernelMappings[{by}] ({_pattern_of(mappings[by])}) comes first and matches every "
             "kernel that this one matches; put this one first, or remove it",
-            is_error=True,
+            Status.FAILED,
         )
     yield from _shared_images(mappings)
     taken = _taken(mappings, kernels) if kernels is not None else None
@@ -43,34 +39,34 @@ def oddities(mappings: tuple[KernelMapping, ...], kernels: Iterable[str] | None)
         if index in hidden:
             continue
         if taken is not None and not taken[index]:
-            yield Oddity(index=index, message=f"{_words(mapping)} matches no kernel that the nodes run now")
+            yield _at(index, f"{_pattern_of(mapping)} matches no kernel that the nodes run now")
         if mapping.image is not None and mapping.literal is None and not mapping.vendor.is_for_many_kernels:
             yield from _several(index, mapping, taken[index] if taken is not None else None)
 
 
-def untrusted(spec: DriverSpec) -> Iterator[Oddity]:
+def untrusted(spec: DriverSpec) -> Iterator[Remark]:
     """Find vendors' images that are not rolled out unless somebody has labelled them."""
     for index, mapping in enumerate(spec.kernel_mappings):
         if mapping.vendor.is_for_many_kernels and not spec.module.trust_image:
-            yield Oddity(
-                index=index,
-                message=f"image {mapping.image} is not rolled out if it does not say which modules it has, as vendors' "
+            yield _at(
+                index,
+                f"image {mapping.image} is not rolled out if it does not say which modules it has, as vendors' "
                 "images do not: set spec.module.trustImage: true, or label it (docs/registry.md)",
             )
 
 
-def undrained(spec: DriverSpec) -> Iterator[Oddity]:
+def undrained(spec: DriverSpec) -> Iterator[Remark]:
     """Find images whose own program may unload the driver under what uses it."""
     for index, mapping in enumerate(spec.kernel_mappings):
         if mapping.vendor.loader is LoadedBy.IMAGE and spec.rollout.drain is None:
-            yield Oddity(
-                index=index,
-                message=f"image {mapping.image} may unload its modules when its pod is replaced, and what uses them is "
+            yield _at(
+                index,
+                f"image {mapping.image} may unload its modules when its pod is replaced, and what uses them is "
                 "not drained before: set spec.rollout.drain",
             )
 
 
-def _words(mapping: KernelMapping) -> str:
+def _pattern_of(mapping: KernelMapping) -> str:
     # Not quoted by Python: an expression's backslashes are shown as they were written.
     return f"regexp '{mapping.pattern.pattern}'" if mapping.literal is None else f"literal '{mapping.literal}'"
 
@@ -124,28 +120,28 @@ def _leading(regexp: str) -> tuple[list[str | None], str]:
     return found, rest
 
 
-def _shared_images(mappings: tuple[KernelMapping, ...]) -> Iterator[Oddity]:
+def _shared_images(mappings: tuple[KernelMapping, ...]) -> Iterator[Remark]:
     first: dict[str, int] = {}
     for index, mapping in enumerate(mappings):
         if mapping.image is None or mapping.vendor.is_for_many_kernels:
             continue
         before = first.setdefault(mapping.image, index)
         if before != index:
-            yield Oddity(
-                index=index,
-                message=f"image {mapping.image} is also that of kernelMappings[{before}]: a driver image loads "
+            yield _at(
+                index,
+                f"image {mapping.image} is also that of kernelMappings[{before}]: a driver image loads "
                 "on one kernel only",
-                is_error=True,
+                Status.FAILED,
             )
 
 
-def _several(index: int, mapping: KernelMapping, kernels: list[str] | None) -> Iterator[Oddity]:
+def _several(index: int, mapping: KernelMapping, kernels: list[str] | None) -> Iterator[Remark]:
     reason = "a driver image loads on one kernel only: use literal"
     if kernels is None:
-        yield Oddity(index=index, message=f"{_words(mapping)} may match several kernels: {reason}")
+        yield _at(index, f"{_pattern_of(mapping)} may match several kernels: {reason}")
     elif len(kernels) > 1:
         message = f"image {mapping.image} is for kernels {', '.join(kernels)}: {reason}"
-        yield Oddity(index=index, message=message, is_error=True)
+        yield _at(index, message, Status.FAILED)
 
 
 def _taken(mappings: tuple[KernelMapping, ...], kernels: Iterable[str]) -> list[list[str]]:

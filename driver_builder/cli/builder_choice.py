@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +30,6 @@ from kube_api.errors import KubeApiError
 
 SHORTEST_SECRET = 4
 """Characters. Shorter lines of a Secret are not redacted: that would spoil every line of a log."""
-
-
-@dataclass(frozen=True, slots=True)
-class ToolchainWish:
-    """Whether a build begins with a toolchain, and whether one that is missing is kept beside the driver's image."""
-
-    is_used: bool
-    is_kept: bool
 
 
 @contextmanager
@@ -80,12 +71,15 @@ def make_image(
     secrets: SigningSecrets,
     log: LogSink,
     is_kept: bool,
-    toolchain: ToolchainWish,
+    use_toolchain: bool,
+    keeps_toolchain: bool,
     redact: Callable[[str], str] = str,
 ) -> str:
     """Build and verify, and push an image that is kept; returns the digest of what was pushed, else nothing.
 
-    A toolchain that cannot be pushed fails nothing, and is reported on standard error, without what ``redact`` hides.
+    With ``keeps_toolchain`` one that is missing is kept beside the driver's image, whether a build begins with it
+    (``use_toolchain``) or not. One that cannot be pushed fails nothing, and is reported on standard error, without
+    what ``redact`` hides.
 
     Raises:
         DriverBuilderError: as the pipeline.
@@ -102,8 +96,8 @@ def make_image(
         "log": log,
         "cancelled": threading.Event(),
     }
-    digest = make(action, use_toolchain=toolchain.is_used, **given)
-    if is_kept and toolchain.is_kept:
+    digest = make(action, use_toolchain=use_toolchain, **given)
+    if is_kept and keeps_toolchain:
         try:
             with own_disk():
                 keep_toolchain(action, **given)

@@ -64,14 +64,18 @@ def with_remedies(text: str, reasons: Iterable[str]) -> str:
     return "\n\n".join(filter(None, [text, "\n".join(remedies)]))
 
 
-yaml.SafeDumper.add_representer(DriverKey, yaml.SafeDumper.represent_str)
+class _Dumper(yaml.SafeDumper):
+    """Writes keys of drivers as the texts that they are."""
+
+
+_Dumper.add_representer(DriverKey, _Dumper.represent_str)
 
 
 def document(data: Any, form: str) -> str:
     """Write plain data as JSON or YAML."""
     if form == "json":
         return json.dumps(data, indent=2, sort_keys=True)
-    return yaml.safe_dump(data, sort_keys=True).rstrip()
+    return str(yaml.dump(data, Dumper=_Dumper, sort_keys=True)).rstrip()
 
 
 def progress(words: str) -> None:

@@ -4,15 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from driver_builder.api.spec_reader import Path, Reader
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remark:
-    """One field, and what to do; an error if the driver differs until somebody does it."""
-
-    path: Path
-    message: str
-    is_error: bool
+from driver_builder.base.check_result import Remark, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +15,11 @@ class Remarks:
 
     def error(self, path: Path, message: str, *way: str | int) -> None:
         """Name a field without which the driver differs."""
-        self.said[Remark(path=(*path, *way), message=message, is_error=True)] = None
+        self.said[Remark((*path, *way), message, Status.FAILED)] = None
 
     def warning(self, path: Path, message: str, *way: str | int) -> None:
         """Name a field with which nothing has to be done."""
-        self.said[Remark(path=(*path, *way), message=message, is_error=False)] = None
+        self.said[Remark((*path, *way), message)] = None
 
     def lost(self, fields: Reader, words: Mapping[str, str]) -> None:
         """Name which of some fields are given, as errors."""

@@ -10,7 +10,7 @@ from typing import Any
 
 ENVIRONMENT_PREFIX = "DRIVER_BUILDER_"
 RETIRED_SINCE = "0.2"
-"""The version that began to warn of the settings that are retired now."""
+"""The version that warns of retired settings; pyproject.toml names the last one until it is released."""
 
 
 class Group(StrEnum):

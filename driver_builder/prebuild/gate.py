@@ -111,10 +111,10 @@ def _find_alone(
 def _find(snapshot: Snapshot, node: Node, driver: DriverContainer, versions: TemplateVersions) -> CheckResult | None:
     """Check one driver; None if it does not select the node."""
     if not isinstance(driver.spec, DriverSpec):
-        return failed(driver.key, _words(Reason.INVALID_SPEC, f"its spec is invalid: {driver.spec}"))
+        return failed(driver.key, _reasoned(Reason.INVALID_SPEC, f"its spec is invalid: {driver.spec}"))
     resolved = resolve_node(snapshot, driver, driver.spec, node, versions)
     if (why := resolved.inventory.unknown.get(node.name)) is not None:
-        return failed(driver.key, _words(Reason.KERNEL_MISMATCH, why))
+        return failed(driver.key, _reasoned(Reason.KERNEL_MISMATCH, why))
     item = next((item for item in resolved.targets if node.name in item.nodes), None)
     if item is None:
         return None
@@ -140,8 +140,8 @@ def _without_image(item: SkippedTarget | BlockedTarget, *, is_there: bool) -> tu
     if item.reason == Reason.NOT_ALLOWED and not is_there:
         return True, f"not allowed, and not on this node: {item.message}"
     if item.reason == Reason.NOT_ALLOWED:
-        return False, _words(item.reason, f"the node has it and would lose it: {item.message}")
-    return False, _words(item.reason, item.message)
+        return False, _reasoned(item.reason, f"the node has it and would lose it: {item.message}")
+    return False, _reasoned(item.reason, item.message)
 
 
 def _by_image(snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, item: ImageTarget) -> tuple[bool, str]:
@@ -151,13 +151,13 @@ def _by_image(snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, ite
         case Absent():
             return False, _absent(driver, item)
         case NotAsked(reason=reason):
-            return False, _words(reason, f"the registry {item.image.host} has not answered yet")
+            return False, _reasoned(reason, f"the registry {item.image.host} has not answered yet")
         case (
             Unauthorized(reason=reason, message=message)
             | Unreachable(reason=reason, message=message)
             | Invalid(reason=reason, message=message)
         ):
-            return False, _words(reason, message)
+            return False, _reasoned(reason, message)
 
 
 def _present(
@@ -166,21 +166,21 @@ def _present(
     before = previous_targets(driver.status).get(item.target.id)
     refusal = image_trust.refusal(snapshot, driver, spec, item, state, before=before)
     if refusal is not None:
-        return False, _words(refusal.reason, refusal.message)
+        return False, _reasoned(refusal.reason, refusal.message)
     how = "prebuilt" if isinstance(item, PrebuiltTarget) else "built and verified"
     return True, f"{how}: {item.image.at(state.digest)}"
 
 
 def _absent(driver: DriverContainer, item: ImageTarget) -> str:
     if isinstance(item, PrebuiltTarget):
-        return _words(Reason.IMAGE_MISSING, f"{item.image} does not exist")
+        return _reasoned(Reason.IMAGE_MISSING, f"{item.image} does not exist")
     ahead = {entry.target.target: entry.target for entry in previous_ahead(driver.status).values()}
     known = {**ahead, **previous_targets(driver.status)}.get(item.target.id)
     if known is not None and known.key == item.request.key and known.state is not TargetState.READY:
-        return f"{known.state}, {_words(known.reason, known.message)}"
+        return f"{known.state}, {_reasoned(known.reason, known.message)}"
     command = f"driver-builder preflight --kernel {item.target.kernel_version} --os {item.target.os} --push"
     return f"there is no image for this kernel yet; build it with {command} {driver.name}"
 
 
-def _words(reason: str, message: str) -> str:
+def _reasoned(reason: str, message: str) -> str:
     return f"{reason}: {with_remedy(reason, message)}"

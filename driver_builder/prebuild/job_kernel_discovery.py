@@ -6,6 +6,7 @@ The script is the one that an engine would run. Each kernel discovery creates a 
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
@@ -52,34 +53,30 @@ CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "SETGID", "SETUID")
 _CA_MOUNT: Json = {"name": CA_VOLUME, "mountPath": CA_FILE.rpartition("/")[0], "readOnly": True}
 
 
-class JobKernelDiscovery:
-    """Asks from Jobs in ``namespace``; ``pull_secret`` is for the base image, ``clock`` counts seconds.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiscoveryPod:
+    """What the pods of discoveries have: ``pull_secret`` is for the base image, ``proxy`` and ``ca`` as for builds.
 
-    ``node_selector`` is added to the repository's architecture, ``tolerations`` are the pod's, ``host_network`` is for
-    clusters without a pod network, ``proxy`` and ``ca`` are those of builds.
+    ``node_selector`` is added to the repository's architecture, ``host_network`` is for clusters without a pod network.
     """
 
+    pull_secret: str | None = None
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: Sequence[Json] = ()
+    host_network: bool = False
+    proxy: BuildProxy | None = None
+    ca: ConfigMapKey | None = None
+
+
+class JobKernelDiscovery:
+    """Asks from Jobs in ``namespace``; ``clock`` counts seconds."""
+
     def __init__(
-        self,
-        client: Client,
-        namespace: str,
-        *,
-        pull_secret: str | None = None,
-        node_selector: Mapping[str, str] | None = None,
-        tolerations: Sequence[Json] = (),
-        host_network: bool = False,
-        proxy: BuildProxy | None = None,
-        ca: ConfigMapKey | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        self, client: Client, namespace: str, pod: DiscoveryPod, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._client = client
         self._namespace = namespace
-        self._pull_secret = pull_secret
-        self._node_selector = dict(node_selector or {})
-        self._tolerations = tuple(tolerations)
-        self._host_network = host_network
-        self._proxy = proxy
-        self._ca = ca
+        self._pod = pod
         self._clock = clock
 
     def discover(self, repository: Repository, *, cancelled: Event) -> tuple[str, ...]:
@@ -92,11 +89,14 @@ class JobKernelDiscovery:
             ConfigurationError: such a repository cannot be asked.
         """
         # A pod whose Secret or ConfigMap is missing would wait.
-        proxy_password(self._namespace, self._proxy, self._client)
-        read_build_ca(self._client, self._namespace, self._ca)
+        proxy_password(self._namespace, self._pod.proxy, self._client)
+        read_build_ca(self._client, self._namespace, self._pod.ca)
         cluster = JobCluster(self._client, self._namespace, pause=cancelled.wait)
         limits = BuildLimits(DEADLINE_SECONDS, cancelled, self._clock)
-        job, _ = cluster.ensure_job(self._manifest(repository, cluster.server_minor(limits)), limits)
+        wanted = manifest(repository, self._namespace, self._pod, minor=cluster.server_minor(limits))
+        # A Job that an earlier controller left has another date: it is replaced.
+        wanted["metadata"]["annotations"] = {FINGERPRINT_ANNOTATION: str(time.time_ns())}
+        job, _ = cluster.ensure_job(wanted, limits)
         lines = ReleaseLines()
         run = JobRun(
             cluster, job, log=lines.take, limits=limits, patience=PATIENCE, clock=self._clock, failure=_failure
@@ -107,22 +107,6 @@ class JobKernelDiscovery:
             cluster.delete(job)
         return lines.releases()
 
-    def _manifest(self, repository: Repository, minor: int | None) -> Json:
-        made = manifest(
-            repository,
-            self._namespace,
-            pull_secret=self._pull_secret,
-            node_selector=self._node_selector,
-            tolerations=self._tolerations,
-            host_network=self._host_network,
-            proxy=self._proxy,
-            ca=self._ca,
-            minor=minor,
-        )
-        # A Job that an earlier controller left has another date: it is replaced.
-        made["metadata"]["annotations"] = {FINGERPRINT_ANNOTATION: str(time.time_ns())}
-        return made
-
 
 def _failure(exit_code: int, output: BuildOutput) -> BuildFailed:
     """Make the error of a script that ended with ``exit_code``."""
@@ -130,18 +114,7 @@ def _failure(exit_code: int, output: BuildOutput) -> BuildFailed:
     return BuildFailed(reason, message, log_tail=output.tail)
 
 
-def manifest(
-    repository: Repository,
-    namespace: str,
-    *,
-    pull_secret: str | None = None,
-    node_selector: Mapping[str, str] | None = None,
-    tolerations: Sequence[Json] = (),
-    host_network: bool = False,
-    proxy: BuildProxy | None = None,
-    ca: ConfigMapKey | None = None,
-    minor: int | None = None,
-) -> Json:
+def manifest(repository: Repository, namespace: str, pod: DiscoveryPod, *, minor: int | None = None) -> Json:
     """Build the Job of a kernel discovery: its only container runs the script in the base image.
 
     ``minor`` is the API server's, as for a build.
@@ -163,32 +136,32 @@ def manifest(
             "seccompProfile": {"type": "RuntimeDefault"},
         },
     }
-    volumes = [*proxy_volumes(proxy), *ca_volumes(ca)]
-    text = f"{job_script('proxy.sh')}\n{script.text}" if proxy_volumes(proxy) else script.text
+    volumes = [*proxy_volumes(pod.proxy), *ca_volumes(pod.ca)]
+    text = f"{job_script('proxy.sh')}\n{script.text}" if proxy_volumes(pod.proxy) else script.text
     command = ["/bin/bash", "-c", text, script.name, *script.arguments]
     asking: Json = {
         "name": BUILD_CONTAINER,
-        "command": [*runner(), *command] if ca else command,
-        **({"env": environment(build_proxy.variables(proxy))} if proxy else {}),
+        "command": [*runner(), *command] if pod.ca else command,
+        **({"env": environment(build_proxy.variables(pod.proxy))} if pod.proxy else {}),
     }
-    mounts = [*([PROXY_MOUNT] if proxy_volumes(proxy) else []), *([_CA_MOUNT] if ca else [])]
+    mounts = [*([PROXY_MOUNT] if proxy_volumes(pod.proxy) else []), *([_CA_MOUNT] if pod.ca else [])]
     asking |= {"volumeMounts": mounts} if mounts else {}
     base = pod_base(
         repository.architecture,
-        node_selector=node_selector or {},
-        tolerations=tolerations,
-        host_network=host_network,
+        node_selector=pod.node_selector,
+        tolerations=pod.tolerations,
+        host_network=pod.host_network,
     )
-    pod: Json = {
+    spec: Json = {
         **base,
         "initContainers": [{**container, **asking}],
         "containers": [{**container, "name": HAND_OVER_CONTAINER, "command": ["/bin/bash", "-c", ":"]}],
-        **({"imagePullSecrets": [{"name": pull_secret}]} if pull_secret else {}),
+        **({"imagePullSecrets": [{"name": pod.pull_secret}]} if pod.pull_secret else {}),
         **({"volumes": volumes} if volumes else {}),
     }
     return {
         "apiVersion": JOBS.api_version,
         "kind": JOBS.kind,
         "metadata": {"name": f"driver-{key}", "namespace": namespace, "labels": labels},
-        "spec": job_spec({"metadata": {"labels": labels}, "spec": pod}, DEADLINE_SECONDS, minor),
+        "spec": job_spec({"metadata": {"labels": labels}, "spec": spec}, DEADLINE_SECONDS, minor),
     }

@@ -8,12 +8,15 @@ are arguments.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.base.check_result import CheckResult, Status
 from driver_builder.base.errors import BuildFailed, ConfigurationError, DriverBuilderError
 from driver_builder.base.reasons import Reason, remedy_of
 from driver_builder.builds.failures import reason_of
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Absent, NoAnswer, NotAsked, Present
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.nodes.changes import StartBuild
@@ -44,57 +47,72 @@ TEMPORARY = frozenset(
 """Reasons that say nothing about the driver: the same build may succeed later."""
 
 
-class Verdict(StrEnum):
-    """The result for a driver. The first three are good."""
+class Success(StrEnum):
+    """How it is well with a driver: its image was built, was there, or is not for this kernel."""
 
     VERIFIED = "verified"
     PRESENT = "present"
     NOT_WANTED = "not wanted"
-    FAILED = "FAILED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """The result for one driver; ``seconds`` is the time of its build.
+class PreflightResult(CheckResult):
+    """The check of one driver, by its key, on one kernel; ``seconds`` is the time of its build.
 
-    ``image`` is what a node would be given: by its digest, where that is known. ``notes`` are to be known besides.
+    ``image`` is what a node would be given: by its digest, where that is known. ``notes``: further remarks.
     """
 
-    driver: str
     kernel: str
-    verdict: Verdict
+    outcome: Success | None = None
     image: str = ""
     key: str = ""
     notes: tuple[str, ...] = ()
     reason: str = ""
-    message: str = ""
     seconds: float = 0.0
     log_tail: tuple[str, ...] = ()
 
     @property
-    def is_well(self) -> bool:
-        """Whether a node may boot the kernel, for this driver."""
-        return self.verdict is not Verdict.FAILED
+    def verdict(self) -> str:
+        """The outcome, or that it has failed, in the word that users know."""
+        return self.outcome or self.status
+
+    @property
+    def has_driver(self) -> bool:
+        """Whether a node on the kernel gets the driver."""
+        return self.is_ok and self.outcome is not Success.NOT_WANTED
 
     @property
     def is_temporary(self) -> bool:
         """Whether it may be otherwise later, without a change of the driver."""
-        return not self.is_well and self.reason in TEMPORARY
+        return not self.is_ok and self.reason in TEMPORARY
 
-    def as_document(self) -> Mapping[str, object]:
+    def well(self, outcome: Success, message: str, **changes: Any) -> "PreflightResult":
+        """Return that it is well with the driver."""
+        return replace(self, status=Status.OK, outcome=outcome, message=message, remedy="", **changes)
+
+    def bad(self, reason: str, message: str, **changes: Any) -> "PreflightResult":
+        """Return why a node must not boot the kernel, for this driver."""
+        return replace(
+            self, status=Status.FAILED, reason=str(reason), message=message, remedy=remedy_of(reason), **changes
+        )
+
+    def fields(self) -> Mapping[str, object]:
         """Return plain data, for programs."""
         return {
-            "driver": self.driver,
+            **self.as_document({"check": "driver", "message": "message", "remedy": "remedy"}),
             "kernel": self.kernel,
             "image": self.image,
             "key": self.key,
-            "verdict": self.verdict.value,
+            "verdict": str(self.verdict),
             "reason": self.reason,
-            "message": self.message,
-            "remedy": remedy_of(self.reason) if self.verdict is Verdict.FAILED else "",
             "seconds": round(self.seconds, 1),
             "notes": list(self.notes),
         }
+
+
+def unchecked(driver: DriverKey, kernel: str) -> PreflightResult:
+    """Begin the result of a driver."""
+    return PreflightResult(check=driver, kernel=kernel, status=Status.UNKNOWN, message="")
 
 
 def parse_target(*, kernel: str, os: str, architecture: str) -> KernelTarget:
@@ -125,24 +143,23 @@ class Preflight:
     build: Build
     clock: Callable[[], float]
 
-    def check(self, driver: DriverContainer) -> Result:
+    def check(self, driver: DriverContainer) -> PreflightResult:
         """Build a driver for the target, unless its verified image exists already."""
-        result = Result(driver=driver.key, kernel=self.target.kernel_version, verdict=Verdict.FAILED)
         if not isinstance(driver.spec, DriverSpec):
-            return replace(result, reason=Reason.INVALID_SPEC.value, message=str(driver.spec))
+            return unchecked(driver.key, self.target.kernel_version).bad(Reason.INVALID_SPEC, str(driver.spec))
         item = resolve_for(self.snapshot, driver, driver.spec, self.target, self.template_versions)
         return self.check_item(driver, driver.spec, item)
 
-    def check_item(self, driver: DriverContainer, spec: DriverSpec, item: DesiredTarget | None) -> Result:
+    def check_item(self, driver: DriverContainer, spec: DriverSpec, item: DesiredTarget | None) -> PreflightResult:
         """Build what a driver resolves to, unless its verified image exists already."""
-        result = Result(driver=driver.key, kernel=self.target.kernel_version, verdict=Verdict.FAILED)
+        result = unchecked(driver.key, self.target.kernel_version)
         if item is None:
             words = "spec.nodeSelector selects no node on this kernel, operating system and architecture"
-            return replace(result, verdict=Verdict.NOT_WANTED, reason=Reason.NO_NODES.value, message=words)
+            return result.well(Success.NOT_WANTED, words, reason=Reason.NO_NODES.value)
         if isinstance(item, SkippedTarget | BlockedTarget):
-            skipped = item.reason == Reason.SKIPPED_BY_MAPPING
-            verdict = Verdict.NOT_WANTED if skipped else Verdict.FAILED
-            return replace(result, verdict=verdict, reason=str(item.reason), message=item.message)
+            if item.reason == Reason.SKIPPED_BY_MAPPING:
+                return result.well(Success.NOT_WANTED, item.message, reason=str(item.reason))
+            return result.bad(item.reason, item.message)
         result = replace(result, image=str(item.image), key=item.key)
         signed_by = image_trust.image_key(spec, item)
         architecture = self.target.architecture
@@ -151,45 +168,41 @@ class Preflight:
             return self._present(driver, spec, item, state, result)
         if isinstance(item, PrebuiltTarget):
             reason, why = _not_there(state)
-            return replace(result, reason=reason.value, message=f"{item.image}: {why}")
+            return result.bad(reason, f"{item.image}: {why}")
         return self._build_with_symbols(driver, spec, item, result)
 
     def _present(
-        self, driver: DriverContainer, spec: DriverSpec, item: ImageTarget, state: Present, result: Result
-    ) -> Result:
+        self, driver: DriverContainer, spec: DriverSpec, item: ImageTarget, state: Present, result: PreflightResult
+    ) -> PreflightResult:
         """Report an image that exists; one that no node would be given is a failure."""
         image = str(item.image.at(state.digest))
         refusal = image_trust.refusal(self.snapshot, driver, spec, item, state, before=None)
         if refusal is not None:
-            return replace(result, image=image, reason=refusal.reason.value, message=refusal.message)
-        return replace(result, verdict=Verdict.PRESENT, image=image, message=image)
+            return result.bad(refusal.reason, refusal.message, image=image)
+        return result.well(Success.PRESENT, image, image=image)
 
     def _build_with_symbols(
-        self, driver: DriverContainer, spec: DriverSpec, item: TargetToBuild, result: Result
-    ) -> Result:
+        self, driver: DriverContainer, spec: DriverSpec, item: TargetToBuild, result: PreflightResult
+    ) -> PreflightResult:
         exporters = []
         for exporter in item.exporters:
             architecture = self.target.architecture
             found = self.registries.inspect(driver.namespace, exporter.registry, exporter.image, architecture)
             if not isinstance(found, Present):
                 words = f"the image of driver {exporter.driver}, whose symbols the build needs, does not exist yet"
-                return replace(result, reason=Reason.WAITING_FOR_DEPENDENCY.value, message=words)
+                return result.bad(Reason.WAITING_FOR_DEPENDENCY, words)
             exporters.append(replace(exporter, digest=found.digest))
         return self._build(start_build(driver, spec, item, item.request, exporters=tuple(exporters)), result)
 
-    def _build(self, action: StartBuild, result: Result) -> Result:
+    def _build(self, action: StartBuild, result: PreflightResult) -> PreflightResult:
         began = self.clock()
         try:
             digest = self.build(action)
         except DriverBuilderError as error:
             tail = error.log_tail if isinstance(error, BuildFailed) else ()
-            return replace(
-                result, reason=reason_of(error), message=str(error), seconds=self.clock() - began, log_tail=tail
-            )
+            return result.bad(reason_of(error), str(error), seconds=self.clock() - began, log_tail=tail)
         image = str(action.image.at(digest) if digest else action.image)
-        return replace(
-            result, verdict=Verdict.VERIFIED, image=image, message=str(action.image), seconds=self.clock() - began
-        )
+        return result.well(Success.VERIFIED, str(action.image), image=image, seconds=self.clock() - began)
 
 
 def _not_there(state: Absent | NotAsked | NoAnswer) -> tuple[Reason, str]:

@@ -15,7 +15,7 @@ from driver_builder.registry.referrers import attach, referrers_of
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ImagePlace:
     """A repository of a store."""
 
     store: ImageStore
@@ -26,7 +26,7 @@ class Place:
         return self.store.manifest(self.repository, reference)
 
 
-def copy_image(origin: Place, target: Place, reference: str, *, tag: str = "") -> tuple[str, bool]:
+def copy_image(origin: ImagePlace, target: ImagePlace, reference: str, *, tag: str = "") -> tuple[str, bool]:
     """Copy an image, and let ``tag`` name it there; returns its digest, and whether the tag was set by this.
 
     Raises:
@@ -49,7 +49,7 @@ def copy_image(origin: Place, target: Place, reference: str, *, tag: str = "") -
     return image.digest, bool(tag) and there is None
 
 
-def _copy(origin: Place, target: Place, image: Manifest) -> None:
+def _copy(origin: ImagePlace, target: ImagePlace, image: Manifest) -> None:
     """Copy a manifest with all that it names and all that names it."""
     for child in _children(image):
         _copy(origin, target, _needed(origin, child))
@@ -62,7 +62,7 @@ def _copy(origin: Place, target: Place, image: Manifest) -> None:
     _copy_signatures(origin, target, image.digest)
 
 
-def _copy_signatures(origin: Place, target: Place, digest: str) -> None:
+def _copy_signatures(origin: ImagePlace, target: ImagePlace, digest: str) -> None:
     """Copy the signatures that the target does not have; its own stay."""
     tag = signature_tag(digest)
     signatures, there = origin.manifest(tag), target.manifest(tag)
@@ -79,13 +79,13 @@ def _copy_signatures(origin: Place, target: Place, digest: str) -> None:
         target.store.put_manifest(target.repository, manifest, tag=tag)
 
 
-def _copy_blobs(origin: Place, target: Place, manifest: Manifest) -> None:
+def _copy_blobs(origin: ImagePlace, target: ImagePlace, manifest: Manifest) -> None:
     for digest in _blobs(manifest):
         if not target.store.has_blob(target.repository, digest):
             target.store.upload(target.repository, digest, origin.store.whole_blob(origin.repository, digest))
 
 
-def _needed(origin: Place, digest: str) -> Manifest:
+def _needed(origin: ImagePlace, digest: str) -> Manifest:
     found = origin.manifest(digest)
     if found is None:
         raise RegistryRefused(f"{origin.repository} lacks {digest}, which belongs to the image")

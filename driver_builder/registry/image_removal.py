@@ -2,14 +2,14 @@
 
 Place in the flow: ``driver-builder gc`` reads a repository before it decides, and removes what it decided. The image
 goes first: one that stays has its documents. What is left of an image after an interruption is found by its digest the
-next time.
+next time. Errors are those of ``ImageStore``.
 """
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from driver_builder.base.errors import RegistryRefused
+from driver_builder.registry.image_store import Manifest
 from driver_builder.registry.referrers import fallback_tag
 from driver_builder.registry.registry import RegistryClient, descriptor_digests
 
@@ -50,17 +50,13 @@ class TaggedManifests:
 
 
 def read_tags(registry: RegistryClient, repository: str) -> TaggedManifests:
-    """Read what every tag of a repository names.
-
-    Raises:
-        RegistryUnavailable, RegistryRefused: something could not be read.
-    """
+    """Read what every tag of a repository names."""
     tags = registry.tags(repository)
     if len(tags) > MAX_TAGS:
         raise RegistryRefused(f"{repository} has {len(tags)} tags, more than the {MAX_TAGS} that are read")
-    found = {tag: registry.resolve(repository, tag) for tag in tags}
+    found = {tag: registry.manifest(repository, tag) for tag in tags}
     # A tag that went meanwhile names nothing.
-    return TaggedManifests(tags={tag: _tagged(*named) for tag, named in found.items() if named is not None})
+    return TaggedManifests(tags={tag: _tagged(named) for tag, named in found.items() if named is not None})
 
 
 def documents_of(
@@ -70,9 +66,6 @@ def documents_of(
 
     What has a tag of its own besides stays, and so does what is ``protected``: anybody who may push can put a tag of
     this kind on another image, or list it.
-
-    Raises:
-        RegistryUnavailable, RegistryRefused: something could not be read.
     """
     own = {fallback_tag(digest) + suffix for suffix in _SUFFIXES}
     under = [tagged.tags[tag] for tag in sorted(own & tagged.tags.keys())]
@@ -90,26 +83,23 @@ def remove(registry: RegistryClient, repository: str, digest: str, tagged: Tagge
     """Remove a manifest and the tags that name it; False where nothing of it was there.
 
     Most registries remove the tags by themselves. Those that keep them, as crane's, still have the image under each.
-
-    Raises:
-        RegistryUnavailable, RegistryRefused: as for ``RegistryClient.delete_manifest``.
     """
     was_there = registry.delete_manifest(repository, digest)
     for tag in sorted(tag for tag, found in tagged.tags.items() if found.digest == digest):
         # Another image may have got the tag meanwhile.
-        left = registry.resolve(repository, tag)
-        if left is not None and left[0] == digest:
+        left = registry.manifest(repository, tag)
+        if left is not None and left.digest == digest:
             was_there |= registry.delete_manifest(repository, tag)
     return was_there
 
 
 def _refers(registry: RegistryClient, repository: str, item: str, digest: str) -> bool:
-    found = registry.resolve(repository, item)
-    subject = found[1].get("subject") if found is not None else None
+    subject = (registry.fetch_manifest(repository, item) or {}).get("subject")
     return isinstance(subject, dict) and subject.get("digest") == digest
 
 
-def _tagged(digest: str, manifest: Mapping[str, Any]) -> TaggedManifest:
+def _tagged(named: Manifest) -> TaggedManifest:
+    digest, manifest = named.digest, named.document
     if "manifests" in manifest:
         return TaggedManifest(digest=digest, listed=descriptor_digests(manifest))
     config, layers = manifest.get("config"), manifest.get("layers")

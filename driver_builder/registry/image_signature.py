@@ -5,7 +5,7 @@ Place in the flow: after ``push`` and before ``tag``: a tag never names an image
 Source of the formats: cosign's ``specs/SIGNATURE_SPEC.md``: a payload in the form of Red Hat's simple signing is one
 layer of an image that is tagged ``sha256-<digest>.sig``; the layer's annotation holds the signature of the payload's
 bytes, in base64. Keys are of the curve P-256, signatures ECDSA over SHA-256 in DER. There is no entry in a transparency
-log: images of a cluster are private, and a key pair needs none.
+log: images of a cluster are private, and a key pair needs none. Errors are those of ``ImageStore``.
 """
 
 import base64
@@ -122,9 +122,6 @@ def push_signature(registry: ImageStore, image: ImageRef, key: ec.EllipticCurveP
     """Sign a pushed image, ``image.reference`` being its digest; repeating it changes nothing.
 
     Signatures by other keys stay.
-
-    Raises:
-        RegistryUnavailable, RegistryRefused: as for ``push``.
     """
     layers = _signatures(registry, image)
     if _signed_layers(registry, image, layers, key.public_key()):
@@ -138,11 +135,7 @@ def push_signature(registry: ImageStore, image: ImageRef, key: ec.EllipticCurveP
 
 
 def has_signature(registry: ImageStore, image: ImageRef, key: ec.EllipticCurvePublicKey) -> bool:
-    """Whether the registry holds a signature of the image by that key.
-
-    Raises:
-        RegistryUnavailable, RegistryRefused: as for ``push``.
-    """
+    """Whether the registry holds a signature of the image by that key."""
     return _signed_layers(registry, image, _signatures(registry, image), key)
 
 

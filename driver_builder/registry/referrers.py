@@ -3,7 +3,7 @@
 Place in the flow: after ``push`` and before ``tag``, so that who sees an image's tag finds its documents too.
 The media types and the order of steps are those of the OCI distribution specification 1.1, "Pushing Manifests with
 Subject": a registry that keeps the list of referrers itself says so when it takes one (``OCI-Subject``); for every
-other one the client keeps the list, as an index under the tag ``sha256-<digest>``.
+other one the client keeps the list, as an index under the tag ``sha256-<digest>``. Errors are those of ``ImageStore``.
 """
 
 import json
@@ -33,9 +33,6 @@ def push_referrer(
     """Attach ``content`` to the pushed image whose manifest is ``subject``; returns the digest of what refers to it.
 
     Repeating it changes nothing.
-
-    Raises:
-        RegistryUnavailable, RegistryRefused: as for ``push``.
     """
     manifest = referrer_manifest(subject, artifact_type=artifact_type, content=content, annotations=annotations or {})
     for blob in (_EMPTY, content):
@@ -44,11 +41,7 @@ def push_referrer(
 
 
 def attach(registry: ImageStore, repository: str, content: bytes) -> str:
-    """Put a manifest that refers to an image, and whose blobs are there; returns its digest. Repeatable.
-
-    Raises:
-        RegistryUnavailable, RegistryRefused: as for ``push``.
-    """
+    """Put a manifest that refers to an image, and whose blobs are there; returns its digest. Repeatable."""
     manifest = json.loads(content)
     described: Json = descriptor(MANIFEST_TYPE, content) | {
         key: manifest[key] for key in ("artifactType", "annotations") if manifest.get(key)
@@ -59,11 +52,7 @@ def attach(registry: ImageStore, repository: str, content: bytes) -> str:
 
 
 def referrers_of(registry: ImageStore, repository: str, digest: str) -> tuple[str, ...]:
-    """Return the digests of what refers to an image, whoever keeps the list.
-
-    Raises:
-        RegistryUnavailable, RegistryRefused: as for ``push``.
-    """
+    """Return the digests of what refers to an image, whoever keeps the list."""
     listed = descriptor_digests(registry.fetch_manifest(repository, fallback_tag(digest)) or {})
     return tuple(dict.fromkeys((*registry.referrers(repository, digest), *listed)))
 

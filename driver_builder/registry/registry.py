@@ -56,6 +56,9 @@ class RegistryClient:
     ``ca_file`` is a PEM file of the CA that signed its certificate; ``timeout`` in seconds, ``deadline`` for a whole
     request. If a registry asks for a pause, the client waits with ``wait``, up to ``patience`` seconds in one request.
     ``reach`` says where it may redirect to.
+
+    Every method but ``inspect`` raises RegistryUnavailable, which is worth trying again (what was uploaded is kept by
+    the registry), or RegistryRefused: wrong credentials, or the registry does not take, list or remove it.
     """
 
     def __init__(
@@ -94,28 +97,15 @@ class RegistryClient:
         return as_state(image, lambda: self._inspect(repository, reference, architecture))
 
     def granted(self, repository: str) -> frozenset[str] | None:
-        """Return the actions that the token service grants in a repository; None where no token says it.
-
-        Raises:
-            RegistryUnavailable, RegistryRefused: as for ``push``.
-        """
+        """Return the actions that the token service grants in a repository; None where no token says it."""
         return self._transport.granted(self._name(repository))
 
     def push(self, repository: str, image: ImageArchive) -> str:
-        """Upload what the registry lacks of an image and return its digest; no tag names it yet.
-
-        Raises:
-            RegistryUnavailable: worth trying again; what was uploaded is kept by the registry.
-            RegistryRefused: wrong credentials, or the registry does not take it.
-        """
+        """Upload what the registry lacks of an image and return its digest; no tag names it yet."""
         return push_image(self, repository, image)
 
     def tag(self, repository: str, digest: str, tag: str) -> None:
-        """Let ``tag`` name the pushed image ``digest``; repeating it changes nothing.
-
-        Raises:
-            RegistryUnavailable, RegistryRefused: as for ``push``; refused also when there is no such image.
-        """
+        """Let ``tag`` name the pushed image ``digest``, which has to be there; repeating it changes nothing."""
         answer = self._get(repository, "manifests", digest)
         if answer.status != 200 or sha256(answer.body) != digest:
             raise self._refused(f"cannot tag {repository}@{digest} as {tag}", answer)
@@ -123,20 +113,12 @@ class RegistryClient:
         self.put_manifest(repository, answer.body, tag=tag, media_type=media_type)
 
     def fetch_manifest(self, repository: str, reference: str) -> dict[str, Any] | None:
-        """The manifest or index of that tag or digest, None when none exists.
-
-        Raises:
-            RegistryUnavailable, RegistryRefused: as for ``push``.
-        """
-        found = self.resolve(repository, reference)
-        return found[1] if found is not None else None
+        """The manifest or index of that tag or digest, None when none exists."""
+        found = self.manifest(repository, reference)
+        return None if found is None else dict(found.document)
 
     def manifest(self, repository: str, reference: str) -> Manifest | None:
-        """The manifest or index of that tag or digest with its bytes, None when none exists.
-
-        Raises:
-            RegistryUnavailable, RegistryRefused: as for ``push``.
-        """
+        """The manifest or index of that tag or digest with its bytes, None when none exists."""
         answer = self._get(repository, "manifests", reference)
         document = self._manifest(answer, repository, reference)
         if document is None:
@@ -144,39 +126,18 @@ class RegistryClient:
         media_type = answer.headers.get("Content-Type", MANIFEST_TYPE)
         return Manifest(content=answer.body, media_type=media_type, document=document)
 
-    def resolve(self, repository: str, reference: str) -> tuple[str, dict[str, Any]] | None:
-        """The digest and the manifest or index of that tag or digest, None when none exists.
-
-        Raises:
-            RegistryUnavailable, RegistryRefused: as for ``push``.
-        """
-        found = self.manifest(repository, reference)
-        return None if found is None else (found.digest, dict(found.document))
-
     def tags(self, repository: str) -> tuple[str, ...]:
-        """All tags of a repository.
-
-        Raises:
-            RegistryUnavailable, RegistryRefused: as for ``push``; refused also where there are too many to be read.
-        """
+        """All tags of a repository, unless there are too many to be read."""
         pages = self._pages(repository, f"tags/list?n={_TAGS_OF_A_PAGE}")
         return tuple(tag for page in pages for tag in page.get("tags") or () if isinstance(tag, str))
 
     def referrers(self, repository: str, digest: str) -> tuple[str, ...]:
-        """The digests of what refers to an image, as far as the registry keeps a list of that.
-
-        Raises:
-            RegistryUnavailable, RegistryRefused: as for ``push``.
-        """
+        """The digests of what refers to an image, as far as the registry keeps a list of that."""
         pages = self._pages(repository, f"referrers/{digest}")
         return tuple(found for page in pages for found in descriptor_digests(page))
 
     def delete_manifest(self, repository: str, reference: str) -> bool:
-        """Remove an image, or what refers to one, by its digest, or a tag alone; False where it was not there.
-
-        Raises:
-            RegistryUnavailable, RegistryRefused: as for ``push``; refused also by a registry that removes nothing.
-        """
+        """Remove an image, or what refers to one, by its digest, or a tag alone; False where it was not there."""
         answer = self._request("DELETE", repository, "manifests", reference)
         if answer.status == 404 and self._proves_absence(answer):
             return False
@@ -185,38 +146,22 @@ class RegistryClient:
         return True
 
     def fetch_blob(self, repository: str, digest: str, *, limit: int = MAX_ANSWER) -> bytes:
-        """The content of that digest, checked against it, at most ``limit`` bytes.
-
-        Raises:
-            RegistryUnavailable, RegistryRefused: as for ``push``; refused also when there is no such content.
-        """
+        """The content of that digest, which has to be there, checked against it, at most ``limit`` bytes."""
         answer = self._request("GET", repository, "blobs", digest, limit=limit)
         if answer.status != 200 or sha256(answer.body) != digest:
             raise self._refused(f"did not return content {digest!r} of {repository}", answer)
         return answer.body
 
     def has_blob(self, repository: str, digest: str) -> bool:
-        """Whether a blob is there.
-
-        Raises:
-            RegistryUnavailable, RegistryRefused: as for ``push``.
-        """
+        """Whether a blob is there."""
         return self._has(repository, "blobs", digest)
 
     def whole_blob(self, repository: str, digest: str) -> bytes | Path:
-        """The content of that digest, up to the size of the largest layers.
-
-        Raises:
-            RegistryUnavailable, RegistryRefused: as for ``fetch_blob``.
-        """
+        """The content of that digest, up to the size of the largest layers."""
         return self.fetch_blob(repository, digest, limit=MAX_LAYER)
 
     def upload(self, repository: str, digest: str, body: bytes | Path) -> None:
-        """Upload a blob that the registry does not have yet.
-
-        Raises:
-            RegistryUnavailable, RegistryRefused: as for ``push``.
-        """
+        """Upload a blob that the registry does not have yet."""
         if self._has(repository, "blobs", digest):
             return
         begun = self._request("POST", repository, "blobs", "uploads/")
@@ -233,22 +178,14 @@ class RegistryClient:
             raise self._refused(f"rejected {digest} for {repository}", done)
 
     def put_manifest(self, repository: str, content: bytes, *, tag: str = "", media_type: str = MANIFEST_TYPE) -> str:
-        """Put a manifest whose blobs are there, under ``tag`` or by its digest alone; returns the digest.
-
-        Raises:
-            RegistryUnavailable, RegistryRefused: as for ``push``.
-        """
+        """Put a manifest whose blobs are there, under ``tag`` or by its digest alone; returns the digest."""
         digest = sha256(content)
         if tag or not self._has(repository, "manifests", digest):
             self._put_manifest(repository, tag or digest, content, media_type)
         return digest
 
     def put_referrer(self, repository: str, content: bytes) -> bool:
-        """Put a manifest that has a ``subject``; False if the registry does not say that it keeps the list of those.
-
-        Raises:
-            RegistryUnavailable, RegistryRefused: as for ``push``.
-        """
+        """Put a manifest that has a ``subject``; False if the registry does not say that it keeps the list of those."""
         answer = self._put_manifest(repository, sha256(content), content, MANIFEST_TYPE)
         return "OCI-Subject" in answer.headers
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Hashable
 from dataclasses import replace
 from typing import Generic, TypeVar
 
+from driver_builder.base.retry import Retry
 from driver_builder.model.image_state import ImageState, Unreachable
 
-FIRST_SILENCE = 5.0
-MOST_SILENCE = 60.0
-"""Seconds of pause for a registry that does not answer: doubling, as each question may take 30."""
+SILENCE = Retry(first=5.0, most=60.0)
+"""The pause of a registry that does not answer: by attempt, as each question may take 30 seconds."""
 MOST_KEPT = 1000
 
 Value = TypeVar("Value")
@@ -24,26 +24,26 @@ class Pauses:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._paused: dict[Hashable, tuple[float, float, Unreachable]] = {}
-        """When it ends, how long it is, and the answer."""
+        self._paused: dict[Hashable, tuple[float, int, Unreachable]] = {}
+        """When it ends, how often in a row there was no answer, and the answer that stands."""
 
     def of(self, account: Hashable) -> Unreachable | None:
         """The answer that stands, None if the registry is to be asked."""
         with self._lock:
-            ends, _, state = self._paused.get(account, (0.0, 0.0, None))
+            ends, _, state = self._paused.get(account, (0.0, 0, None))
             return state if self._clock() < ends else None
 
     def saw(self, account: Hashable, state: ImageState) -> None:
         """Record an answer."""
         with self._lock:
             now = self._clock()
-            ends, length, _ = self._paused.pop(account, (0.0, 0.0, None))
+            ends, silences, _ = self._paused.pop(account, (0.0, 0, None))
             if isinstance(state, Unreachable) and state.retry_after is not None:
-                self._paused[account] = (now + state.retry_after, 0.0, state)
+                self._paused[account] = (now + state.retry_after, 0, state)
             elif isinstance(state, Unreachable) and state.is_silent:
                 # Of several questions at the same moment the first one counts.
-                longer = length if now < ends else min(2 * length, MOST_SILENCE) or FIRST_SILENCE
-                self._paused[account] = (now + longer, longer, replace(state, is_silent=False))
+                silences += now >= ends
+                self._paused[account] = (now + SILENCE.by_attempt(silences), silences, replace(state, is_silent=False))
             while len(self._paused) > MOST_KEPT:
                 del self._paused[next(iter(self._paused))]
 

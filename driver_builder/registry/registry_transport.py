@@ -152,7 +152,7 @@ class RegistryTransport:
         purpose = Purpose(repository=repository, writing=method not in READING)
         while True:
             try:
-                with Deadline(self._deadline + _size(body) / UPLOAD_RATE) as self._guard.deadline:
+                with Deadline(self._deadline + _length(body) / UPLOAD_RATE) as self._guard.deadline:
                     return self._request(method, url, purpose, headers=headers, body=body, limit=limit)
             except RegistryBusy as busy:
                 left -= busy.retry_after
@@ -358,7 +358,7 @@ def _opened(body: Any) -> AbstractContextManager[Any]:
     return nullcontext(body)
 
 
-def _size(body: Any) -> int:
+def _length(body: Any) -> int:
     return body.stat().st_size if isinstance(body, Path) else len(body or b"")
 
 

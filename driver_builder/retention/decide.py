@@ -31,7 +31,7 @@ class Fate(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class GcResult:
     """What happens to an image, and why; ``size`` in bytes, where it is known.
 
     ``unseen`` says that it stays only because something could not be read or was refused.
@@ -48,7 +48,7 @@ class Verdict:
         """Whether it is to be removed."""
         return self.fate is Fate.DELETE
 
-    def kept(self, why: str, *, unseen: bool = False) -> "Verdict":
+    def kept(self, why: str, *, unseen: bool = False) -> "GcResult":
         """Give the verdict that it stays after all."""
         return replace(self, fate=Fate.KEEP, why=why, unseen=unseen)
 
@@ -97,13 +97,13 @@ def blindness(record: Record, forbidden: Iterable[str], today: date) -> str:
     return ""
 
 
-def by_need(record: Record, needed: Needed, rules: Rules) -> tuple[Verdict, ...]:
+def by_need(record: Record, needed: Needed, rules: Rules) -> tuple[GcResult, ...]:
     """Judge every image by its repository and by who needed it when; of the rest the registry is asked."""
     return tuple(_by_need(image, needed, rules) for image in record.images)
 
 
-def _by_need(image: PushedImage, needed: Needed, rules: Rules) -> Verdict:
-    verdict = Verdict(image=image, fate=Fate.DELETE, why=f"not needed since {image.last_needed}")
+def _by_need(image: PushedImage, needed: Needed, rules: Rules) -> GcResult:
+    verdict = GcResult(image=image, fate=Fate.DELETE, why=f"not needed since {image.last_needed}")
     if not allows_repository(rules.repositories, image.image.host, image.image.repository):
         return verdict.kept("not in --gc-repositories")
     if why := needed.why(image):
@@ -113,12 +113,12 @@ def _by_need(image: PushedImage, needed: Needed, rules: Rules) -> Verdict:
     return verdict.kept(rules.blind, unseen=True) if rules.blind else verdict
 
 
-def by_tags(verdicts: Iterable[Verdict], seen: Mapping[Place, Holdings | str]) -> tuple[Verdict, ...]:
+def by_tags(verdicts: Iterable[GcResult], seen: Mapping[Place, Holdings | str]) -> tuple[GcResult, ...]:
     """Judge condemned images by what their repositories have; a text says why a repository could not be read."""
     return tuple(_by_tags(verdict, seen) if verdict.is_condemned else verdict for verdict in verdicts)
 
 
-def _by_tags(verdict: Verdict, seen: Mapping[Place, Holdings | str]) -> Verdict:
+def _by_tags(verdict: GcResult, seen: Mapping[Place, Holdings | str]) -> GcResult:
     image = verdict.image
     held = seen[image.image.host, image.image.repository]
     if isinstance(held, str):
@@ -129,7 +129,7 @@ def _by_tags(verdict: Verdict, seen: Mapping[Place, Holdings | str]) -> Verdict:
     return replace(verdict, size=held.sizes.get(image.digest))
 
 
-def still_condemned(verdicts: Iterable[Verdict], later: Iterable[Verdict]) -> tuple[Verdict, ...]:
+def still_condemned(verdicts: Iterable[GcResult], later: Iterable[GcResult]) -> tuple[GcResult, ...]:
     """Keep what was needed again when the cluster was read a second time, because reading registries may take long."""
     kept = {verdict.image.key: verdict for verdict in later if not verdict.is_condemned}
     return tuple(kept.get(item.image.key, item) if item.is_condemned else item for item in verdicts)

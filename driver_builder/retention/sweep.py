@@ -9,7 +9,7 @@ from dataclasses import replace
 from driver_builder.base.errors import DriverBuilderError, RegistryUnavailable
 from driver_builder.registry.image_removal import TaggedManifests, documents_of, read_tags, remove
 from driver_builder.registry.registry import RegistryClient
-from driver_builder.retention.decide import Fate, Holdings, Place, Verdict
+from driver_builder.retention.decide import Fate, GcResult, Holdings, Place
 from driver_builder.retention.record import PushedImage
 from kube_api.errors import KubeApiError
 from kube_api.text import printable
@@ -30,13 +30,13 @@ class Sweep:
         self._tagged: dict[Place, TaggedManifests] = {}
         self._clients: dict[Place, RegistryClient] = {}
 
-    def look(self, verdicts: Iterable[Verdict]) -> Mapping[Place, Holdings | str]:
+    def look(self, verdicts: Iterable[GcResult]) -> Mapping[Place, Holdings | str]:
         """Read the repositories of condemned images; a text says why one could not be read."""
         images = [verdict.image for verdict in verdicts if verdict.is_condemned]
         places = {_place(image): image for image in sorted(images, key=lambda image: image.last_needed)}
         return {place: self._look(image) for place, image in places.items()}
 
-    def remove(self, verdict: Verdict, *, protected: Container[str]) -> Verdict:
+    def remove(self, verdict: GcResult, *, protected: Container[str]) -> GcResult:
         """Remove a condemned image, and then what refers to it."""
         image = verdict.image
         host, repository = _place(image)

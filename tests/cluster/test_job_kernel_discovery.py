@@ -11,7 +11,7 @@ from driver_builder.builds.docker.docker_engine import docker_engine
 from driver_builder.builds.job.job_manifest import BUILD_LABEL
 from driver_builder.model.repositories import Repository
 from driver_builder.prebuild.docker_kernel_discovery import DockerKernelDiscovery
-from driver_builder.prebuild.job_kernel_discovery import JobKernelDiscovery
+from driver_builder.prebuild.job_kernel_discovery import DiscoveryPod, JobKernelDiscovery
 from kube_api.client import Client
 from kube_api.resources import JOBS, PODS
 from testbed.testbed import Testbed
@@ -26,7 +26,7 @@ def asking(ground: Testbed) -> JobKernelDiscovery:
     """What the controller asks with, as it is deployed."""
     install(admin(ground))
     client = as_service_account(ground, NAMESPACE, "driver-builder")
-    return JobKernelDiscovery(client, NAMESPACE, host_network=True)
+    return JobKernelDiscovery(client, NAMESPACE, DiscoveryPod(host_network=True))
 
 
 @pytest.fixture(scope="module")

@@ -85,7 +85,9 @@ def test_kubernetes_knows_every_field_of_our_jobs(minor: int) -> None:
     """Those of builds and of kernel discoveries, as they are made for that version."""
     task = JobTask(key="k", toolchain=ImageRef("r.example", "drivers/edu", "t"))
     settings = JobSettings(image="b", hand_over_image="h")
-    asking = job_kernel_discovery.manifest(Repository("debian", "debian:12", "amd64"), "drivers", minor=minor)
+    asking = job_kernel_discovery.manifest(
+        Repository("debian", "debian:12", "amd64"), "drivers", job_kernel_discovery.DiscoveryPod(), minor=minor
+    )
     for item in (job(action(), settings, task=task, minor=minor), asking):
         assert schemas.validate(item, f"1.{minor}", strict=True) == f"1.{minor}"
 

@@ -1,6 +1,7 @@
 """The table of driver-builder's settings: whole, in the documentation, and what the chart sets of it."""
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 import yaml
 
 from driver_builder.config import SETTINGS
-from driver_builder.model.setting import ENVIRONMENT_PREFIX, Setting
+from driver_builder.model.setting import ENVIRONMENT_PREFIX, RETIRED_SINCE, Setting
 from tests.contract.chart import VALUES, container, rendered
 from tests.settings_page import PAGE, page
 from tools.manifests import CHART
@@ -78,6 +79,14 @@ def test_nothing_recommends_a_retired_flag() -> None:
     code = [path for path in (ROOT / "driver_builder").rglob("*.py") if path.name != "config.py"]
     every = (*texts(), *((str(path), path.read_text()) for path in code))
     assert [(path, found) for path, text in every for found in re.findall(rf"({retired})\b", text)] == []
+
+
+def test_a_retired_setting_is_accepted_by_one_version_alone() -> None:
+    """The one that CHANGELOG.md names; a later one has no row for it."""
+    assert f"{RETIRED_SINCE} accepts their flags and variables" in (ROOT / "CHANGELOG.md").read_text()
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    numbers = [tuple(map(int, text.split(".")[:2])) for text in (version, RETIRED_SINCE)]
+    assert numbers[0] <= numbers[1] or not any(row.retired for row in SETTINGS)
 
 
 def test_the_chart_sets_what_the_table_says() -> None:

@@ -146,8 +146,8 @@ def test_an_old_image_goes_with_its_documents_and_the_young_one_stays(
     assert gc(installed, "--delete") == 0
     assert (installed.tags(), installed.recorded()) == ({"young", *_names(young.digest)}, {"young"})
     for digest in (old.digest, document["digest"]):
-        assert installed.client.resolve(installed.repository, digest) is None
-    assert installed.client.resolve(installed.repository, young.digest)
+        assert installed.client.manifest(installed.repository, digest) is None
+    assert installed.client.manifest(installed.repository, young.digest)
     assert "removed 1 of 2 images" in capsys.readouterr().out
     assert gc(installed, "--delete") == 0
     assert "removed 0 of 1 images" in capsys.readouterr().out

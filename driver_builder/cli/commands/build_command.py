@@ -17,13 +17,12 @@ from driver_builder import config
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.base.errors import ConfigurationError
-from driver_builder.base.reasons import remedy_of
 from driver_builder.builds.build_logs import Redactor, secrets_of
 from driver_builder.builds.own_disk import own_disk
 from driver_builder.builds.signing_secrets import SigningSecrets
 from driver_builder.checks.lint_files import read_text
 from driver_builder.cli import common, output
-from driver_builder.cli.builder_choice import ToolchainWish, engine_builder, make_image, secret_values
+from driver_builder.cli.builder_choice import engine_builder, make_image, secret_values
 from driver_builder.cli.common import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_TRY_AGAIN, add_output_flag
 from driver_builder.cli.offline import docker_passwords, given_files, offline_cluster
 from driver_builder.cli.offline.given_files import Given
@@ -36,7 +35,7 @@ from driver_builder.model.kernels import KernelTarget
 from driver_builder.model.setting import Group
 from driver_builder.nodes.changes import StartBuild
 from driver_builder.prebuild.kernel_list import parse_kernels
-from driver_builder.prebuild.preflight import Preflight, Result, Verdict, parse_target
+from driver_builder.prebuild.preflight import Preflight, PreflightResult, Success, parse_target, unchecked
 from driver_builder.registry.oci_layout import opened_layout
 from driver_builder.registry.registry_access import Accounts, Registries
 from driver_builder.targets.desired_target import PrebuiltTarget
@@ -101,7 +100,7 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
     choose, remark = docker_passwords.accounts(settings.registry_config, given.objects)
     if remark:
         print(f"driver-builder: {remark}", file=sys.stderr)
-    results: list[Result] = []
+    results: list[PreflightResult] = []
     code = None
     with _registries(flags, settings, given, choose) as registries:
         workshop = _Workshop(flags, settings, given, registries)
@@ -117,9 +116,9 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
     return exit_code(results) if code is None else code
 
 
-def exit_code(results: Sequence[Result]) -> int:
+def exit_code(results: Sequence[PreflightResult]) -> int:
     """Return 0 when every driver is well on every kernel, 3 when running again may help, else 1. Pure."""
-    if all(result.is_well for result in results):
+    if all(result.is_ok for result in results):
         return EXIT_OK
     return EXIT_TRY_AGAIN if any(result.is_temporary for result in results) else EXIT_FAILED
 
@@ -169,7 +168,7 @@ def _results(
     drivers: Sequence[DriverContainer],
     targets: Sequence[KernelTarget],
     workshop: "_Workshop",
-) -> Iterator[Result]:
+) -> Iterator[PreflightResult]:
     """Check one driver after the other on each kernel; builds that fail alike for what they share end it."""
     pairs = [(driver, target) for driver in drivers for target in targets]
     workshop.total = len(pairs)
@@ -181,14 +180,13 @@ def _results(
         if len(alike) == MAX_ALIKE and result.is_temporary:
             words = f"not tried: {MAX_ALIKE} in a row have failed with {result.reason}"
             for other, kernel in pairs[number + 1 :]:
-                yield Result(
-                    driver=other.key, kernel=kernel.kernel_version, verdict=Verdict.FAILED,
-                    reason=result.reason, message=words,
-                )  # fmt: skip
+                yield unchecked(other.key, kernel.kernel_version).bad(result.reason, words)
             return
 
 
-def _result(cluster: OfflineCluster, driver: DriverContainer, target: KernelTarget, workshop: "_Workshop") -> Result:
+def _result(
+    cluster: OfflineCluster, driver: DriverContainer, target: KernelTarget, workshop: "_Workshop"
+) -> PreflightResult:
     preflight = Preflight(
         snapshot=cluster.snapshot,
         target=target,
@@ -202,10 +200,7 @@ def _result(cluster: OfflineCluster, driver: DriverContainer, target: KernelTarg
     item = cluster.item(driver, driver.spec, target)
     if isinstance(item, PrebuiltTarget) and workshop.has_layout:
         words = f"{item.image} is not built here; driver-builder bundle copies it"
-        return Result(
-            driver=driver.key, kernel=target.kernel_version, verdict=Verdict.NOT_WANTED, image=str(item.image),
-            message=words,
-        )  # fmt: skip
+        return unchecked(driver.key, target.kernel_version).well(Success.NOT_WANTED, words, image=str(item.image))
     notes = cluster.notes(driver, target, item)
     return workshop.redacted(replace(preflight.check_item(driver, driver.spec, item), notes=notes))
 
@@ -246,18 +241,17 @@ class _Workshop:
                 log=partial(self._show, action.request),
                 is_kept=self.flags.push or self.has_layout,
                 # An engine pulls from registries only.
-                toolchain=ToolchainWish(
-                    is_used=self.settings.toolchains and not self.has_layout, is_kept=self.settings.toolchains
-                ),
+                use_toolchain=self.settings.toolchains and not self.has_layout,
+                keeps_toolchain=self.settings.toolchains,
                 redact=self.redact,
             )
 
-    def redacted(self, result: Result) -> Result:
+    def redacted(self, result: PreflightResult) -> PreflightResult:
         """Return a result without secrets."""
         log_tail = tuple(map(self.redact, result.log_tail))
         return replace(result, message=self.redact(result.message), log_tail=log_tail)
 
-    def done(self, result: Result) -> None:
+    def done(self, result: PreflightResult) -> None:
         """Count a result."""
         self.finished += 1
         if sys.stderr.isatty():
@@ -265,7 +259,7 @@ class _Workshop:
             return
         words = f"{result.verdict}{f' ({result.reason})' if result.reason else ''}"
         print(
-            f"{self.finished}/{self.total} {result.driver} {result.kernel}: {words}, {result.seconds:.0f} s",
+            f"{self.finished}/{self.total} {result.check} {result.kernel}: {words}, {result.seconds:.0f} s",
             file=sys.stderr,
             flush=True,
         )
@@ -277,17 +271,17 @@ class _Workshop:
         return output.counted(self.finished, self.total, output.bars(sys.stderr))
 
 
-def _print(results: Sequence[Result], flags: argparse.Namespace) -> None:
+def _print(results: Sequence[PreflightResult], flags: argparse.Namespace) -> None:
     if flags.output != "table":
-        print(output.document([result.as_document() for result in results], flags.output))
+        print(output.document([result.fields() for result in results], flags.output))
         return
     for result in results:
         for line in result.log_tail[-_TAIL:]:
-            print(f"{result.driver} {result.kernel}: {line}", file=sys.stderr)
+            print(f"{result.check} {result.kernel}: {line}", file=sys.stderr)
     rows = [
         (
-            item.driver, item.kernel, item.verdict, item.reason or "-", f"{item.seconds:.0f}",
-            item.image if item.is_well and item.image else "-",
+            item.check, item.kernel, item.verdict, item.reason or "-", f"{item.seconds:.0f}",
+            item.image if item.is_ok and item.image else "-",
         )
         for item in results
     ]  # fmt: skip
@@ -303,21 +297,21 @@ def _where(flags: argparse.Namespace) -> str:
     return "images are in the registry" if flags.push else "nothing is kept; give --push or --oci-dir to keep images"
 
 
-def _notes(results: Iterable[Result]) -> list[str]:
+def _notes(results: Iterable[PreflightResult]) -> list[str]:
     """Each note once, with the kernels that it is about."""
     found: dict[tuple[str, str], list[str]] = {}
     for result in results:
         for note in result.notes:
-            found.setdefault((result.driver, note), []).append(result.kernel)
+            found.setdefault((result.check, note), []).append(result.kernel)
     return [f"note: {driver} ({_listed(kernels)}): {note}" for (driver, note), kernels in found.items()]
 
 
-def summary(results: Sequence[Result]) -> list[str]:
+def summary(results: Sequence[PreflightResult]) -> list[str]:
     """Say which kernels have no driver, and why: those that fail alike together. Pure."""
     lines = []
-    for driver in dict.fromkeys(result.driver for result in results):
-        own = [result for result in results if result.driver == driver]
-        without = [result for result in own if result.verdict in (Verdict.FAILED, Verdict.NOT_WANTED)]
+    for driver in dict.fromkeys(result.check for result in results):
+        own = [result for result in results if result.check == driver]
+        without = [result for result in own if not result.has_driver]
         lines.append(f"{driver}: {len(own) - len(without)} of {len(own)} kernels have a driver")
         for kind in dict.fromkeys(map(_kind, without)):
             alike = [result for result in without if _kind(result) == kind]
@@ -325,12 +319,12 @@ def summary(results: Sequence[Result]) -> list[str]:
             words = " ".join(filter(None, (first.verdict, first.reason)))
             lines.append(f"  {words}: {_listed([result.kernel for result in alike])}")
             lines.append(f"    {first.message}")
-            remedy = "run the command again" if first.is_temporary else remedy_of(first.reason)
-            lines += [f"    next: {remedy}"] if remedy and not first.is_well else []
+            remedy = "run the command again" if first.is_temporary else first.remedy
+            lines += [f"    next: {remedy}"] if remedy else []
     return lines
 
 
-def _kind(result: Result) -> tuple[str, str, str]:
+def _kind(result: PreflightResult) -> tuple[str, str, str]:
     """What results that fail alike have in common: the message, but for the kernel in it."""
     return result.verdict, result.reason, result.message.replace(result.kernel, "")
 

@@ -38,7 +38,7 @@ _SIGNATURE = re.compile(r":sha256-[0-9a-f]{64}\.sig$")
 _SHORT_DIGEST = len("sha256:") + 12
 
 
-class Verdict(StrEnum):
+class CopyOutcome(StrEnum):
     """What became of an image."""
 
     COPIED = "copied"
@@ -52,7 +52,7 @@ class Copied:
     """One image: where it was copied to."""
 
     image: str
-    verdict: Verdict
+    verdict: CopyOutcome
     digest: str = ""
     message: str = ""
 
@@ -118,7 +118,7 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
     try:
         for result, temporary in copies:
             results.append(result)
-            if result.verdict is Verdict.FAILED:
+            if result.verdict is CopyOutcome.FAILED:
                 code = EXIT_FAILED if code == EXIT_OK else code
             if temporary:
                 # What was copied is there: the next run goes on from it.
@@ -183,14 +183,16 @@ def _toolchains(snapshot: Snapshot, versions: TemplateVersions, plain: RegistryS
 
 
 def _pull(item: _Wanted, layout: OciLayout, registries: Registries) -> tuple[str, bool]:
-    from driver_builder.registry.image_copy import Place, copy_image  # noqa: PLC0415 - cryptography needs 7 MiB
+    from driver_builder.registry.image_copy import ImagePlace, copy_image  # noqa: PLC0415 - cryptography needs 7 MiB
 
     image = item.image
     registry = registries.connect("", item.settings, image.host, image.repository, patience=PUSH_PATIENCE)
-    target = Place(LayoutRegistry(layout, image.host), image.repository)
+    target = ImagePlace(LayoutRegistry(layout, image.host), image.repository)
     if item.is_optional and registry.manifest(image.repository, image.reference) is None:
         return "", False
-    return copy_image(Place(registry, image.repository), target, item.digest or image.reference, tag=image.reference)
+    return copy_image(
+        ImagePlace(registry, image.repository), target, item.digest or image.reference, tag=image.reference
+    )
 
 
 def _import(layout: OciLayout, registries: Registries, flags: argparse.Namespace) -> _Results:
@@ -204,15 +206,15 @@ def _import(layout: OciLayout, registries: Registries, flags: argparse.Namespace
 def _push(
     name: str, layout: OciLayout, registries: Registries, settings: RegistrySettings, to: str
 ) -> tuple[str, bool]:
-    from driver_builder.registry.image_copy import Place, copy_image  # noqa: PLC0415 - as in _pull
+    from driver_builder.registry.image_copy import ImagePlace, copy_image  # noqa: PLC0415 - as in _pull
 
     image = _parsed(name)
     target = moved(image, to)
     registry = registries.connect("", settings, target.host, target.repository, patience=PUSH_PATIENCE)
     is_digest = image.reference.startswith("sha256:")
     return copy_image(
-        Place(LayoutRegistry(layout, image.host), image.repository),
-        Place(registry, target.repository),
+        ImagePlace(LayoutRegistry(layout, image.host), image.repository),
+        ImagePlace(registry, target.repository),
         image.reference,
         tag="" if is_digest else image.reference,
     )
@@ -238,8 +240,8 @@ def _result(name: str, copy: Callable[[], tuple[str, bool]]) -> tuple[Copied, bo
     try:
         digest, is_new = copy()
     except DriverBuilderError as error:
-        return Copied(image=name, verdict=Verdict.FAILED, message=str(error)), isinstance(error, TemporaryError)
-    verdict = Verdict.COPIED if is_new else Verdict.PRESENT if digest else Verdict.ABSENT
+        return Copied(image=name, verdict=CopyOutcome.FAILED, message=str(error)), isinstance(error, TemporaryError)
+    verdict = CopyOutcome.COPIED if is_new else CopyOutcome.PRESENT if digest else CopyOutcome.ABSENT
     return Copied(image=name, verdict=verdict, digest=digest), False
 
 

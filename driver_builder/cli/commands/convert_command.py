@@ -7,19 +7,18 @@ for each problem of the new object that ``lint`` finds: ``driver-builder convert
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
 
-from driver_builder.api.spec_reader import Path, dotted
+from driver_builder.api.spec_reader import Path
 from driver_builder.api.spec_rules import EXTENDED_RESOURCE
-from driver_builder.base.check_result import Status
+from driver_builder.base.check_result import Remark, Status, has_failed
 from driver_builder.base.errors import ConfigurationError
 from driver_builder.checks import lint
-from driver_builder.checks.lint import Fleet
-from driver_builder.checks.lint_files import Document, Unreadable, parse_documents, read_documents
+from driver_builder.checks.lint import LintContext
+from driver_builder.checks.lint_files import Document, FileResult, parse_documents, read_documents
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK
 from driver_builder.config import Settings
 from driver_builder.convert import kmm
@@ -38,19 +37,6 @@ _ELSEWHERE = {
     "PreflightValidationOCP": "driver-builder preflight --kernel does that",
 }
 """Other kinds of KMM, and what stands for them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
-    """One line of standard error."""
-
-    file: str
-    line: int
-    status: Status
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.status.word('error')}: {printable(self.text, _LONGEST)}"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -84,25 +70,25 @@ def run(flags: argparse.Namespace, _settings: Settings) -> int:
     kernels = tuple(dict.fromkeys(re.split(r"[,\s]+", flags.kernels.strip()))) if flags.kernels.strip() else ()
     known = Known(kernels=kernels, resources=dict(map(_resource, flags.resource)))
     made: list[Json] = []
-    messages: list[Message] = []
+    results: list[FileResult] = []
     found = 0
     for document in read_documents(flags.files):
-        if isinstance(document, Unreadable):
-            text, line = document.message, document.line
-            messages.append(Message(file=document.file, line=line, status=Status.FAILED, text=text))
+        if isinstance(document, FileResult):
+            results.append(document)
             continue
         for value, path in lint.objects(document.value):
             if _is_module(value):
                 found += 1
-                messages += _converted(document, value, path, known, made)
+                results += _converted(document, value, path, known, made)
             else:
-                messages.append(_of_another_kind(document, value, path))
-    if not found and not any(message.status is Status.FAILED for message in messages):
+                results.append(_of_another_kind(document, value, path))
+    if not found and not has_failed(results):
         raise ConfigurationError(f"no {kmm.KIND} of kmm.sigs.x-k8s.io in {', '.join(flags.files)}")
-    for message in messages:
-        print(message, file=sys.stderr)
+    for result in results:
+        words = ": ".join(filter(None, (result.driver, result.sentence)))
+        print(f"{result.place}: {result.status.word('error')}: {printable(words, _LONGEST)}", file=sys.stderr)
     print(yaml.safe_dump_all(made, sort_keys=False, explicit_start=True) if made else "", end="")
-    return EXIT_FAILED if any(message.status is Status.FAILED for message in messages) else EXIT_OK
+    return EXIT_FAILED if has_failed(results) else EXIT_OK
 
 
 def _resource(text: str) -> tuple[str, str]:
@@ -116,42 +102,27 @@ def _is_module(value: Mapping[str, Any]) -> bool:
     return value.get("kind") == kmm.KIND and str(value.get("apiVersion")) in kmm.API_VERSIONS
 
 
-def _of_another_kind(document: Document, value: Mapping[str, Any], path: Path) -> Message:
+def _of_another_kind(document: Document, value: Mapping[str, Any], path: Path) -> FileResult:
     kind = str(value.get("kind", "object without kind"))[:80]
     status = Status.FAILED if kind == kmm.KIND or kind in _ELSEWHERE else Status.WARNING
     words = _ELSEWHERE.get(kind, "is left as it is")
     if kind == kmm.KIND:
         version, known = str(value.get("apiVersion"))[:80], ", ".join(sorted(kmm.API_VERSIONS))
         words = f"apiVersion {version!r} is unknown: use one of {known}"
-    return Message(file=document.file, line=document.line(path), status=status, text=f"{kind}: {words}")
+    return document.result(path, Remark((), words, status), kind)
 
 
 def _converted(
     document: Document, value: Mapping[str, Any], path: Path, known: Known, made: list[Json]
-) -> Iterator[Message]:
+) -> Iterator[FileResult]:
     """Convert one Module, add what came out, and say what it is not."""
-    conversion = kmm.convert(value, known)
-    name = lint.key_of(value)
-    remarks = sorted(conversion.remarks.said, key=lambda remark: document.line((*path, *remark.path)))
-    for remark in remarks:
-        yield Message(
-            file=document.file,
-            line=document.line((*path, *remark.path)),
-            status=Status.FAILED if remark.is_error else Status.WARNING,
-            text=f"{name}: {dotted(remark.path)}: {remark.message}",
-        )
-    line = document.line(path)
+    conversion, name = kmm.convert(value, known), lint.key_of(value)
+    results = (document.result(path, remark, name) for remark in conversion.remarks.said)
+    yield from sorted(results, key=lambda result: result.line)
     if conversion.driver is None:
-        text = f"{name}: no DriverContainer was made of it"
-        yield Message(file=document.file, line=line, status=Status.FAILED, text=text)
+        yield document.result(path, Remark((), "no DriverContainer was made of it", Status.FAILED), name)
         return
     made.append(conversion.driver)
-    for finding in _lint(conversion.driver):
-        text = f"{name}: of the DriverContainer: {finding.check}: {finding.message}"
-        yield Message(file=document.file, line=line, status=finding.status, text=text)
-
-
-def _lint(driver: Json) -> Iterable[lint.Finding]:
-    for document in parse_documents("", yaml.safe_dump(driver)):
-        if isinstance(document, Document):
-            yield from lint.lint(document, driver, (), Fleet())
+    for own in parse_documents("", yaml.safe_dump(conversion.driver)):
+        for wrong in lint.lint(own, conversion.driver, (), LintContext()) if isinstance(own, Document) else ():
+            yield document.result(path, Remark((), f"of the DriverContainer: {wrong.sentence}", wrong.status), name)

@@ -14,10 +14,10 @@ from driver_builder.api.driver_spec import RegistrySettings
 from driver_builder.base.check_result import CheckResult, Status, has_failed, summary
 from driver_builder.base.errors import ConfigurationError
 from driver_builder.checks import report_archive as report
-from driver_builder.checks.check_registries import Place
+from driver_builder.checks.check_registries import RegistryPlace
 from driver_builder.cli import common, output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
-from driver_builder.cli.examination.collect import Collection
+from driver_builder.cli.examination.collect import ReportCollector
 from driver_builder.cli.examination.examine import QUICK_SECONDS, Examination, Options
 from driver_builder.config import Settings
 from driver_builder.model.images import ImageRepository, parse_reference, wrong_registry
@@ -94,14 +94,14 @@ def _options(flags: argparse.Namespace, settings: Settings) -> Options:
     )
 
 
-def _place(flags: argparse.Namespace, settings: Settings) -> Place:
+def _place(flags: argparse.Namespace, settings: Settings) -> RegistryPlace:
     try:
         image = parse_reference(f"{flags.registry}:latest")
     except ValueError as error:
         raise ConfigurationError(f"--registry: {printable(flags.registry)!r} is not HOST/REPOSITORY") from error
     if words := wrong_registry(flags.registry):
         raise ConfigurationError(f"--registry: {printable(flags.registry)!r} {words}")
-    return Place(
+    return RegistryPlace(
         namespace=settings.namespaces[0],
         repository=ImageRepository(host=image.host, repository=image.repository),
         settings=RegistrySettings(secret=flags.registry_secret, plain_http=flags.registry_plain_http),
@@ -120,7 +120,7 @@ def _text(finding: CheckResult) -> str:
 
 def _write_report(path: Path, examination: Examination, findings: Iterable[CheckResult]) -> None:
     """Write the archive, whole or not at all, for its owner alone."""
-    collection = Collection(examination, progress=lambda words: output.progress(f"collecting {words}"))
+    collection = ReportCollector(examination, progress=lambda words: output.progress(f"collecting {words}"))
     files = tuple(collection.files(tuple(findings)))
     content = report.archive(files, collection.unread, version=common.own_version(), now=time.time())
     output.progress("")

@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import date
 from typing import Any
 
 from driver_builder import config
@@ -21,7 +20,7 @@ from driver_builder.model.setting import Group
 from driver_builder.registry.registry import RegistryClient
 from driver_builder.registry.registry_access import Registries
 from driver_builder.retention import record
-from driver_builder.retention.decide import Fate, Rules, Verdict, blindness, by_need, by_tags, still_condemned
+from driver_builder.retention.decide import Fate, GcResult, Rules, blindness, by_need, by_tags, still_condemned
 from driver_builder.retention.needed import Needed, needed
 from driver_builder.retention.record import PushedImage, Record
 from driver_builder.retention.recorder import record_path
@@ -63,9 +62,9 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
         print(f"driver-builder: {path}: the controller has not recorded any pushed image yet", file=sys.stderr)
         return EXIT_FAILED
     cluster = _Cluster(client, settings, known)
-    view = cluster.look()
-    sweep = Sweep(_Connections(client, settings, view.snapshot).connect, progress=output.progress)
-    verdicts = by_need(known, view.needed, cluster.rules(view))
+    snapshot, wanted = cluster.look()
+    sweep = Sweep(_Connections(client, settings, snapshot).connect, progress=output.progress)
+    verdicts = by_need(known, wanted, cluster.rules(snapshot))
     verdicts = by_tags(verdicts, sweep.look(verdicts))
     if flags.delete and any(verdict.is_condemned for verdict in verdicts):
         verdicts = _remove(cluster, sweep, verdicts)
@@ -77,15 +76,6 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
     return EXIT_FAILED if any(verdict.unseen for verdict in verdicts) else EXIT_OK
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _View:
-    """The cluster at one moment, and what it needs."""
-
-    snapshot: Snapshot
-    needed: Needed
-    today: date
-
-
 @dataclass(frozen=True, slots=True)
 class _Cluster:
     """Reads the namespaces of the command and those of the controller that wrote the record."""
@@ -94,8 +84,8 @@ class _Cluster:
     settings: Settings
     record: Record
 
-    def look(self) -> _View:
-        """Read the cluster.
+    def look(self) -> tuple[Snapshot, Needed]:
+        """Read the cluster, and find what it needs.
 
         Raises:
             KubeApiError: when any part of it cannot be read.
@@ -104,16 +94,16 @@ class _Cluster:
         namespaces = dict.fromkeys((*self.settings.namespaces, *self.record.namespaces))
         snapshot = Observer(self.client, namespaces=namespaces, clock=time.time).observe()
         versions = self._versions()
-        found = needed(snapshot, resolve_all(snapshot, versions), versions)
-        return _View(snapshot=snapshot, needed=found, today=record.day_of(snapshot.now))
+        return snapshot, needed(snapshot, resolve_all(snapshot, versions), versions)
 
-    def rules(self, view: _View) -> Rules:
+    def rules(self, snapshot: Snapshot) -> Rules:
         """Return what decides besides the need."""
+        today = record.day_of(snapshot.now)
         return Rules(
             repositories=self.settings.gc_repositories,
             keep_days=self.settings.keep_days,
-            today=view.today,
-            blind=blindness(self.record, view.snapshot.forbidden.values(), view.today),
+            today=today,
+            blind=blindness(self.record, snapshot.forbidden.values(), today),
         )
 
     def _versions(self) -> TemplateVersions:
@@ -138,31 +128,31 @@ class _Connections:
         return self._registries.connect(image.namespace, registry, image.image.host, image.image.repository)
 
 
-def _remove(cluster: _Cluster, sweep: Sweep, verdicts: Iterable[Verdict]) -> tuple[Verdict, ...]:
+def _remove(cluster: _Cluster, sweep: Sweep, verdicts: Iterable[GcResult]) -> tuple[GcResult, ...]:
     """Remove what is still not needed."""
-    view = cluster.look()
-    verdicts = still_condemned(verdicts, by_need(cluster.record, view.needed, cluster.rules(view)))
-    protected = view.needed.digests | {verdict.image.digest for verdict in verdicts if not verdict.is_condemned}
+    snapshot, wanted = cluster.look()
+    verdicts = still_condemned(verdicts, by_need(cluster.record, wanted, cluster.rules(snapshot)))
+    protected = wanted.digests | {verdict.image.digest for verdict in verdicts if not verdict.is_condemned}
     return tuple(
         sweep.remove(verdict, protected=protected) if verdict.is_condemned else verdict for verdict in verdicts
     )
 
 
-def _forget(client: Client, path: str, verdicts: Iterable[Verdict]) -> None:
+def _forget(client: Client, path: str, verdicts: Iterable[GcResult]) -> None:
     """Take what was removed out of the record."""
     gone: dict[str, Any] = {verdict.image.key: None for verdict in verdicts if verdict.fate is Fate.DELETED}
     if gone:
         client.patch(path, {"data": gone})
 
 
-def _print(verdicts: tuple[Verdict, ...], flags: argparse.Namespace) -> None:
+def _print(verdicts: tuple[GcResult, ...], flags: argparse.Namespace) -> None:
     ordered = sorted(verdicts, key=lambda verdict: (verdict.fate is Fate.KEEP, str(verdict.image.image)))
     if flags.output != "table":
         print(output.document([verdict.as_document() for verdict in ordered], flags.output))
         return
     rows = [
         (
-            verdict.image.image, verdict.image.digest[:_SHORT_DIGEST], _size(verdict.size), verdict.image.last_needed,
+            verdict.image.image, verdict.image.digest[:_SHORT_DIGEST], _mib(verdict.size), verdict.image.last_needed,
             verdict.fate.value, verdict.why,
         )
         for verdict in ordered
@@ -171,9 +161,9 @@ def _print(verdicts: tuple[Verdict, ...], flags: argparse.Namespace) -> None:
         print(f"{output.table(_HEADERS, rows)}\n")
     removed = [verdict for verdict in verdicts if verdict.fate is not Fate.KEEP]
     size = sum(verdict.size or 0 for verdict in removed)
-    what = f"{len(removed)} of {len(verdicts)} images, up to {_size(size)} of layers"
+    what = f"{len(removed)} of {len(verdicts)} images, up to {_mib(size)} of layers"
     print(f"removed {what}" if flags.delete else f"dry run: --delete would remove {what}")
 
 
-def _size(size: int | None) -> str:
+def _mib(size: int | None) -> str:
     return "-" if size is None else f"{size / _MIB:.1f} MiB"

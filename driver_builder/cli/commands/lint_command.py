@@ -13,16 +13,14 @@ import yaml
 
 from driver_builder import config
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.api.spec_parser import read_spec
-from driver_builder.base.check_result import Status, has_failed
+from driver_builder.base.check_result import has_failed
 from driver_builder.base.errors import ConfigurationError
-from driver_builder.checks.lint import Finding, Fleet, drivers, key_of, lint
-from driver_builder.checks.lint_files import Document, Unreadable, read_documents, read_text
+from driver_builder.checks.lint import LintContext, found, key_of, lint, specs
+from driver_builder.checks.lint_files import Document, FileResult, read_documents, read_text
 from driver_builder.cli import common, output
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
 from driver_builder.cluster import snapshot_file
 from driver_builder.config import Settings
-from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.permissions import read as read_permissions
 from driver_builder.model.setting import Group
 from driver_builder.nodes.plan_view import PlanSettings
@@ -58,54 +56,41 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
         ConfigurationError: a file cannot be read, or none has a DriverContainer.
     """
     fleet = _fleet(flags)
-    checked = 0
-    findings: list[Finding] = []
     documents = list(read_documents(flags.files))
-    known = {**fleet.drivers, **dict(_specs(documents))}
-    limits = read_permissions(settings.permission_texts, fleet.permissions)
-    fleet = replace(fleet, drivers=known, permissions=limits, config_maps=dict(_config_maps(documents)))
+    given = list(found(documents))
+    fleet = replace(
+        fleet,
+        drivers={**fleet.drivers, **specs(value for _, value, _ in given)},
+        permissions=read_permissions(settings.permission_texts, fleet.permissions),
+        config_maps=dict(_config_maps(documents)),
+    )
+    results: list[FileResult] = []
     for document in documents:
-        if isinstance(document, Unreadable):
-            findings.append(_unreadable(document))
-            continue
-        for value, path in drivers(document.value):
-            checked += 1
-            findings += lint(document, value, path, fleet)
-    if not checked and not findings:
+        if isinstance(document, FileResult):
+            results.append(document)
+        else:
+            results += (result for _, value, path in found([document]) for result in lint(document, value, path, fleet))
+    if not given and not results:
         raise ConfigurationError(f"no {DRIVER_CONTAINERS.kind} in {', '.join(flags.files)}")
-    print(_printed(findings, checked, flags.output))
-    return EXIT_FAILED if has_failed(findings) else EXIT_OK
+    print(_printed(results, len(given), flags.output))
+    return EXIT_FAILED if has_failed(results) else EXIT_OK
 
 
-def _specs(documents: Iterable[Document | Unreadable]) -> Iterator[tuple[DriverKey, DriverSpec]]:
-    for document in documents:
-        for value, _ in drivers(document.value) if isinstance(document, Document) else ():
-            spec = read_spec(value.get("spec")).spec
-            if spec is not None:
-                yield key_of(value), spec
+def _config_maps(documents: Iterable[Document | FileResult]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for _, value, _ in found(documents, CONFIG_MAPS.kind):
+        data = value.get("data")
+        yield key_of(value), data if isinstance(data, Mapping) else {}
 
 
-def _config_maps(documents: Iterable[Document | Unreadable]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for document in documents:
-        found = drivers(document.value, kind=CONFIG_MAPS.kind) if isinstance(document, Document) else ()
-        for value, _ in found:
-            data = value.get("data")
-            yield key_of(value), data if isinstance(data, Mapping) else {}
-
-
-def _unreadable(place: Unreadable) -> Finding:
-    return Finding(file=place.file, line=place.line, status=Status.FAILED, check="", message=place.message)
-
-
-def _fleet(flags: argparse.Namespace) -> Fleet:
+def _fleet(flags: argparse.Namespace) -> LintContext:
     if flags.kernels is not None:
-        return Fleet(kernels=tuple(word for word in (part.strip() for part in flags.kernels.split(",")) if word))
+        return LintContext(kernels=tuple(word for word in (part.strip() for part in flags.kernels.split(",")) if word))
     if flags.snapshot is not None:
         return parse_fleet(flags.snapshot, read_text(FilePath(flags.snapshot)))
-    return Fleet()
+    return LintContext()
 
 
-def parse_fleet(file: str, text: str) -> Fleet:
+def parse_fleet(file: str, text: str) -> LintContext:
     """Read a snapshot, or the nodes that kubectl lists: these come without drivers and limit nothing.
 
     Raises:
@@ -115,7 +100,7 @@ def parse_fleet(file: str, text: str) -> Fleet:
         content = common.parse(text)
         if isinstance(content, dict) and content.get("kind") == snapshot_file.KIND:
             return _fleet_of(*snapshot_file.from_document(content))
-        return Fleet(nodes=tuple(_node(item["metadata"]) for item in content["items"]))
+        return LintContext(nodes=tuple(_node(item["metadata"]) for item in content["items"]))
     except ConfigurationError as error:
         raise ConfigurationError(f"--snapshot {file}: {error}") from error
     except (yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
@@ -125,8 +110,8 @@ def parse_fleet(file: str, text: str) -> Fleet:
         ) from error
 
 
-def _fleet_of(seen: Snapshot, settings: PlanSettings) -> Fleet:
-    return Fleet(
+def _fleet_of(seen: Snapshot, settings: PlanSettings) -> LintContext:
+    return LintContext(
         nodes=tuple(seen.nodes),
         drivers={item.key: item.spec for item in seen.drivers if isinstance(item.spec, DriverSpec)},
         permissions=settings.template_versions.permissions,
@@ -141,24 +126,16 @@ def _node(metadata: Mapping[str, Any]) -> Node:
     )
 
 
-def _plain(finding: Finding) -> dict[str, object]:
-    named = finding.as_document(_NAMES, _FAILED)
-    return {"file": finding.file, "line": finding.line, "driver": finding.driver, **named}
+def _plain(result: FileResult) -> dict[str, object]:
+    named = result.as_document(_NAMES, _FAILED)
+    return {"file": result.file, "line": result.line, "driver": result.driver, **named}
 
 
-def _printed(findings: list[Finding], checked: int, form: str) -> str:
+def _printed(results: list[FileResult], checked: int, form: str) -> str:
     if form != "table":
-        return output.document([_plain(finding) for finding in findings], form)
+        return output.document([_plain(result) for result in results], form)
     counted = f"{checked} {DRIVER_CONTAINERS.kind}{'' if checked == 1 else 's'} checked"
-    if not findings:
+    if not results:
         return f"{counted}, no problems"
-    rows = [
-        (
-            f"{finding.file}:{finding.line}",
-            finding.status.word(_FAILED),
-            finding.driver or "-",
-            f"{finding.check}: {finding.message}" if finding.check else finding.message,
-        )
-        for finding in findings
-    ]
+    rows = [(item.place, item.status.word(_FAILED), item.driver or "-", item.sentence) for item in results]
     return f"{output.table(('WHERE', 'SEVERITY', 'DRIVER', 'WHAT'), rows)}\n{counted}"

@@ -8,12 +8,12 @@ from functools import partial
 from driver_builder import config
 from driver_builder.builds.signing_secrets import SigningSecrets
 from driver_builder.cli import common, output
-from driver_builder.cli.builder_choice import ToolchainWish, builder_for, make_image
+from driver_builder.cli.builder_choice import builder_for, make_image
 from driver_builder.cli.common import EXIT_FAILED, EXIT_OK, add_output_flag
 from driver_builder.config import Settings
 from driver_builder.model.setting import Group
 from driver_builder.nodes.changes import StartBuild
-from driver_builder.prebuild.preflight import Preflight, Result, parse_target
+from driver_builder.prebuild.preflight import Preflight, PreflightResult, parse_target
 from driver_builder.registry.registry_access import Registries
 from kube_api.client import Client
 
@@ -50,7 +50,7 @@ def run(flags: argparse.Namespace, settings: Settings) -> int:
     )
     results = [preflight.check(driver) for driver in drivers]
     _tell(results, flags.output)
-    return EXIT_OK if results and all(result.is_well for result in results) else EXIT_FAILED
+    return EXIT_OK if results and all(result.is_ok for result in results) else EXIT_FAILED
 
 
 def _build(settings: Settings, registries: Registries, action: StartBuild, *, push: bool) -> str:
@@ -66,7 +66,8 @@ def _build(settings: Settings, registries: Registries, action: StartBuild, *, pu
                 secrets=secrets,
                 log=log,
                 is_kept=push,
-                toolchain=ToolchainWish(is_used=settings.toolchains, is_kept=settings.toolchains),
+                use_toolchain=settings.toolchains,
+                keeps_toolchain=settings.toolchains,
             )
         finally:
             _progress("", "")
@@ -77,16 +78,16 @@ def _progress(driver: str, line: str) -> None:
     output.progress(f"{driver}: {line}" if driver else "")
 
 
-def _tell(results: list[Result], form: str) -> None:
+def _tell(results: list[PreflightResult], form: str) -> None:
     if form != "table":
-        print(output.document([result.as_document() for result in results], form))
+        print(output.document([result.fields() for result in results], form))
         return
     for result in results:
         for line in result.log_tail[-_TAIL:]:
-            print(f"{result.driver}: {line}", file=sys.stderr)
+            print(f"{result.check}: {line}", file=sys.stderr)
     rows = [
-        (item.driver, item.kernel, item.verdict, item.reason or "-", f"{item.seconds:.0f}", item.message)
+        (item.check, item.kernel, item.verdict, item.reason or "-", f"{item.seconds:.0f}", item.message)
         for item in results
     ]
-    reasons = [item.reason for item in results if not item.is_well]
+    reasons = [item.reason for item in results if not item.is_ok]
     print(output.with_remedies(output.table(_HEADERS, rows), reasons) if rows else "no DriverContainer")

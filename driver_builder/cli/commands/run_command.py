@@ -49,7 +49,7 @@ from driver_builder.node_features.sync import NodeFeaturesSync
 from driver_builder.nodes.changes import DiscoverKernels, StartBuild
 from driver_builder.prebuild import discovery_queue
 from driver_builder.prebuild.discovery_queue import DiscoveryQueue
-from driver_builder.prebuild.job_kernel_discovery import JobKernelDiscovery
+from driver_builder.prebuild.job_kernel_discovery import DiscoveryPod, JobKernelDiscovery
 from driver_builder.registry.registry_access import Registries
 from driver_builder.retention.recorder import ImageRecorder
 from driver_builder.snapshot.node_pods import EvictionRefused
@@ -260,9 +260,7 @@ def _toolchain_work(
 def _discovery_work(client: Client, settings: Settings, registries: Registries) -> discovery_queue.Work:
     def work(action: DiscoverKernels, cancelled: threading.Event) -> tuple[str, ...]:
         if (action.builder or settings.builder) is BuilderKind.JOB:
-            by_job = JobKernelDiscovery(
-                client,
-                action.namespace,
+            pod = DiscoveryPod(
                 pull_secret=action.registry.secret,
                 node_selector=settings.job_node_selector,
                 tolerations=settings.job_tolerations,
@@ -270,6 +268,7 @@ def _discovery_work(client: Client, settings: Settings, registries: Registries) 
                 proxy=action.proxy,
                 ca=action.ca_config_map,
             )
+            by_job = JobKernelDiscovery(client, action.namespace, pod)
             return by_job.discover(action.repository, cancelled=cancelled)
         # The SDK of engines needs 8 MiB, and only those who build with an engine have it.
         from driver_builder.builds.docker.docker_engine import docker_engine  # noqa: PLC0415 - see above

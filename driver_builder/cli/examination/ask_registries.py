@@ -1,7 +1,7 @@
 """Asks the registries of the drivers what a push would need; it reads, and pushes nothing."""
 
 from driver_builder.base.errors import PermanentError, RegistryUnauthorized, RegistryUnavailable
-from driver_builder.checks.check_registries import Answer, Place
+from driver_builder.checks.check_registries import Answer, RegistryPlace
 from driver_builder.checks.finding import Unread
 from driver_builder.model.image_state import Absent, Invalid, Present, Unauthorized, Unreachable
 from driver_builder.registry.registry_access import Registries
@@ -12,7 +12,7 @@ _TAG = "driverwright-doctor"
 """No image has it: a registry that says so has let us read."""
 
 
-def ask(registries: Registries, place: Place) -> Answer | Unread:
+def ask(registries: Registries, place: RegistryPlace) -> Answer | Unread:
     """Ask for an image that need not exist, and for the actions that a token grants."""
     host, repository = place.repository.host, place.repository.repository
     try:

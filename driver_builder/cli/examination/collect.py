@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from driver_builder.base.boundary import contained
 from driver_builder.base.check_result import CheckResult
 from driver_builder.base.errors import DriverBuilderError, InternalError
 from driver_builder.builds.build_logs import Redactor, secrets_of
@@ -16,13 +15,12 @@ from driver_builder.checks.finding import Unread
 from driver_builder.checks.redaction import Redact
 from driver_builder.checks.report_archive import File, document_file, findings_files, list_file, text_file
 from driver_builder.cli import common
-from driver_builder.cli.examination.examine import Examination
+from driver_builder.cli.examination.examine import Examination, Progress, apart
 from kube_api.errors import KubeApiError
 from kube_api.resources import DAEMON_SETS, DEPLOYMENTS, DRIVER_CONTAINERS, EVENTS, NODES, PODS, Resource
 from kube_api.text import printable
 
 Json = dict[str, Any]
-Progress = Callable[[str], None]
 
 MAX_WORKER_LOGS = 20
 """Of thousands of workers those that are not ready come first."""
@@ -32,7 +30,7 @@ _PART = "app.kubernetes.io/part-of=driverwright"
 """The label of what ``deploy/`` creates, and of its pods."""
 
 
-class Collection:
+class ReportCollector:
     """The files of one report; ``unread`` says what is missing from it."""
 
     def __init__(self, examination: Examination, *, progress: Progress) -> None:
@@ -48,10 +46,10 @@ class Collection:
         yield from findings_files(findings, self._redact)
         parts = (self._versions, self._configuration, self._snapshot, self._objects, self._logs)
         for name, part in zip(("versions", "configuration", "snapshot", "objects", "logs"), parts, strict=True):
-            yield from contained("check", name, partial(_all_of, part), partial(self._lost, name), passing=())
+            yield from apart(name, part, partial(self._lost, name))
 
     def _lost(self, name: str, error: InternalError) -> tuple[File, ...]:
-        """Name what a bug of ours leaves out: it stops nothing else."""
+        """Name what a bug of ours leaves out."""
         self.unread[name] = Unread(message=str(error))
         return ()
 
@@ -151,7 +149,3 @@ class Collection:
             self.unread[f"logs of {program}"] = found
             return ()
         return tuple(sorted(found, key=lambda pod: (is_ready(pod), pod["metadata"]["name"])))
-
-
-def _all_of(part: Callable[[], Iterator[File]]) -> tuple[File, ...]:
-    return tuple(part())

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from driver_builder import config
 from driver_builder.api import driver_container
@@ -32,7 +32,7 @@ from driver_builder.checks import (
     check_workers,
 )
 from driver_builder.checks.check_builders import JobSetup
-from driver_builder.checks.check_registries import MAX_REGISTRIES, Place
+from driver_builder.checks.check_registries import MAX_REGISTRIES, RegistryPlace
 from driver_builder.checks.check_rights import Scope
 from driver_builder.checks.deployed import DEPLOYMENT, WORKERS, Command, command_of, container_of
 from driver_builder.checks.finding import Unread, not_read
@@ -58,10 +58,12 @@ from kube_api.resources import (
     NODE_FEATURES,
     NODES,
     SERVICE_ACCOUNTS,
+    Resource,
 )
 
 Json = dict[str, Any]
 Progress = Callable[[str], None]
+Value = TypeVar("Value")
 
 HOME = "driverwright"
 """The namespace of the controller in ``deploy/``."""
@@ -79,7 +81,7 @@ class Options:
 
     own: Settings
     namespaces: tuple[str, ...] = ()
-    place: Place | None = None
+    place: RegistryPlace | None = None
     account: tuple[str, str] | None = None
 
 
@@ -138,7 +140,7 @@ class Examination:
             ("builders", self._check_builders),
         )
         for name, section in sections:
-            yield from contained("check", name, partial(_all_of, section), partial(_not_made, name), passing=())
+            yield from apart(name, section, partial(_not_made, name))
 
     def _find_controller(self) -> Iterator[CheckResult]:
         """Read the Deployment, and from it how the controller is set up."""
@@ -179,26 +181,20 @@ class Examination:
 
     def _check_definitions(self) -> Iterator[CheckResult]:
         self._progress("custom resource definitions")
-        found = self._definition(DRIVER_CONTAINERS.plural, DRIVER_CONTAINERS.group)
-        shipped = manifests.definition(DRIVER_CONTAINERS)
-        minor = minor_of(self.version)
-        yield check_definitions.check_own(DRIVER_CONTAINERS, found, shipped, minor)
-        if self.settings.feature_rules:
-            found = self._definition(NODE_FEATURE_RULES.plural, NODE_FEATURE_RULES.group)
-            yield check_definitions.check_foreign(
-                NODE_FEATURE_RULES, found, without="workers get no NodeFeatureRules", flag="--no-feature-rules"
-            )
-        if self.settings.node_feature_namespaces:
-            found = self._definition(NODE_FEATURES.plural, NODE_FEATURES.group)
-            yield check_definitions.check_foreign(
-                NODE_FEATURES,
-                found,
-                without="no other program can set labels by NodeFeatures",
-                flag="--node-feature-namespaces=none",
-            )
+        shipped, minor = manifests.definition(DRIVER_CONTAINERS), minor_of(self.version)
+        yield check_definitions.check_own(DRIVER_CONTAINERS, self._definition(DRIVER_CONTAINERS), shipped, minor)
+        foreign = (
+            (NODE_FEATURE_RULES, self.settings.feature_rules, "workers get no NodeFeatureRules", "--no-feature-rules"),
+            (NODE_FEATURES, self.settings.node_feature_namespaces, "no other program can set labels by NodeFeatures",
+             "--node-feature-namespaces=none"),
+        )  # fmt: skip
+        for resource, is_used, without, flag in foreign:
+            if is_used:
+                found = self._definition(resource)
+                yield check_definitions.check_foreign(resource, found, without=without, flag=flag)
 
-    def _definition(self, plural: str, group: str) -> Json | Unread | None:
-        return self.reader.get(CUSTOM_RESOURCE_DEFINITIONS, f"{plural}.{group}")
+    def _definition(self, resource: Resource) -> Json | Unread | None:
+        return self.reader.get(CUSTOM_RESOURCE_DEFINITIONS, f"{resource.plural}.{resource.group}")
 
     def _check_rights(self) -> Iterator[CheckResult]:
         self._progress("permissions")
@@ -323,12 +319,14 @@ class Examination:
         return self.settings.builder is kind or kind in chosen
 
 
-def _all_of(section: Callable[[], Iterator[CheckResult]]) -> tuple[CheckResult, ...]:
-    return tuple(section())
+def apart(
+    name: str, part: Callable[[], Iterator[Value]], instead: Callable[[InternalError], tuple[Value, ...]]
+) -> tuple[Value, ...]:
+    """Do one part, or what stands in for it after a bug of ours, which stops no other part."""
+    return contained("check", name, lambda: tuple(part()), instead, passing=())
 
 
 def _not_made(check: str, error: InternalError) -> tuple[CheckResult, ...]:
-    """Report a check that ended with a bug of ours: it stops no other."""
     return (unknown(check, str(error), "Report it, with the traceback above"),)
 
 

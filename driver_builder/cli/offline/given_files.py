@@ -4,7 +4,7 @@ The manifests are checked as ``lint`` does: what an API server would refuse or d
 """
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -13,11 +13,11 @@ from typing import Any
 from driver_builder.api import driver_container
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.api.spec_parser import read_spec
+from driver_builder.api.spec_reader import Path as FieldPath
 from driver_builder.base.check_result import Status
 from driver_builder.base.errors import ConfigurationError
-from driver_builder.checks.lint import Fleet, drivers, lint
-from driver_builder.checks.lint_files import Document, Unreadable, read_documents
+from driver_builder.checks.lint import LintContext, found, key_of, lint, specs
+from driver_builder.checks.lint_files import Document, FileResult, read_documents
 from driver_builder.cli import output
 from driver_builder.model.driver_key import DriverKey, driver_key
 from driver_builder.registry.given_objects import KINDS, GivenObjects, object_of_files
@@ -60,16 +60,15 @@ def read(flags: argparse.Namespace, namespace: str) -> Given:
         ConfigurationError: a file cannot be read, a DriverContainer is wrong, or there is none.
     """
     documents = list(read_documents(flags.files))
-    found = _found(documents, DRIVER_CONTAINERS.kind)
-    placed = [(document, _placed(value, namespace, flags), path) for document, value, path in found]
-    _check([item for item in documents if isinstance(item, Unreadable)], placed)
+    placed = [(document, _placed(value, namespace, flags), path) for document, value, path in found(documents)]
+    _check([item for item in documents if isinstance(item, FileResult)], placed)
     containers = [value for _, value, _ in placed]
     if not containers:
         raise ConfigurationError(f"no {DRIVER_CONTAINERS.kind} in {', '.join(flags.files)}")
-    keys = [_key(value) for value in containers]
+    keys = [key_of(value) for value in containers]
     if repeated := sorted({key for key in keys if keys.count(key) > 1}):
         raise ConfigurationError(f"{DRIVER_CONTAINERS.kind} {', '.join(repeated)} is in the files more than once")
-    named = [_placed(value, namespace, flags) for kind in KINDS for _, value, _ in _found(documents, kind)]
+    named = [_placed(value, namespace, flags) for kind in KINDS for _, value, _ in found(documents, kind)]
     made = [
         *(_made(CONFIG_MAPS, words, namespace) for words in flags.config_map),
         *(_made(SECRETS, words, namespace) for words in flags.secret),
@@ -78,31 +77,15 @@ def read(flags: argparse.Namespace, namespace: str) -> Given:
     return Given(drivers=tuple(_in_order(parsed)), objects=GivenObjects((*named, *made)))
 
 
-_Found = tuple[Document, Object, tuple[str | int, ...]]
-
-
-def _found(documents: Iterable[Document | Unreadable], kind: str) -> Iterator[_Found]:
-    for document in documents:
-        if isinstance(document, Document):
-            yield from ((document, dict(value), path) for value, path in drivers(document.value, kind=kind))
-
-
-def _check(unreadable: Iterable[Unreadable], placed: Iterable[_Found]) -> None:
+def _check(unreadable: Iterable[FileResult], placed: Sequence[tuple[Document, Object, FieldPath]]) -> None:
     """Refuse manifests with errors, all at once."""
-    specs = {_key(value): spec for _, value, _ in placed if (spec := read_spec(value.get("spec")).spec) is not None}
-    errors = [(f"{place.file}:{place.line}", "-", place.message) for place in unreadable]
-    errors += (
-        (f"{found.file}:{found.line}", found.driver or "-", f"{found.check}: {found.message}")
-        for document, value, path in placed
-        for found in lint(document, value, path, Fleet(drivers=specs))
-        if found.status is Status.FAILED
-    )
-    if errors:
-        raise ConfigurationError(f"nothing is built\n{output.table(('WHERE', 'DRIVER', 'WHAT'), errors)}")
-
-
-def _key(value: Object) -> DriverKey:
-    return DriverKey(f"{value['metadata']['namespace']}/{value['metadata'].get('name', '')}")
+    fleet = LintContext(drivers=specs(value for _, value, _ in placed))
+    wrong = [*unreadable]
+    for document, value, path in placed:
+        wrong += (result for result in lint(document, value, path, fleet) if result.status is Status.FAILED)
+    if wrong:
+        rows = [(result.place, result.driver or "-", result.sentence) for result in wrong]
+        raise ConfigurationError(f"nothing is built\n{output.table(('WHERE', 'DRIVER', 'WHAT'), rows)}")
 
 
 def _placed(value: Mapping[str, Any], namespace: str, flags: argparse.Namespace) -> Object:

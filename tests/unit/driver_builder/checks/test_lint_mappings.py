@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from driver_builder.api.mapping_settings import KernelMapping
 from driver_builder.api.spec_parser import parse_spec
+from driver_builder.base.check_result import Remark, Status
 from driver_builder.base.errors import InvalidDriver
-from driver_builder.checks.lint_mappings import Oddity, covers, oddities, undrained, untrusted
+from driver_builder.checks.lint_mappings import covers, oddities, undrained, untrusted
 from tests.support.driver_builder.factories import spec
 
 IMAGE = "r.io/edu:1"
@@ -82,7 +83,7 @@ def test_what_is_said_to_be_covered_is(texts: tuple[str, str], releases: list[st
         ]
 
 
-def found(items: list[dict[str, Any]], releases: list[str] | None = None) -> list[Oddity]:
+def found(items: list[dict[str, Any]], releases: list[str] | None = None) -> list[Remark]:
     """Look for oddities."""
     return list(oddities(mappings(*items), releases))
 
@@ -90,7 +91,7 @@ def found(items: list[dict[str, Any]], releases: list[str] | None = None) -> lis
 def test_a_hidden_mapping_names_the_one_that_hides_it() -> None:
     """Which two, and what to do."""
     (oddity,) = found([{"regexp": "5.*"}, {"regexp": "6.*"}, {"literal": "6.1.0", "skip": True}])
-    assert (oddity.index, oddity.is_error) == (2, True)
+    assert (oddity.path[-1], oddity.status is Status.FAILED) == (2, True)
     assert "kernelMappings[1] (regexp '6.*') comes first" in oddity.message
 
 
@@ -102,7 +103,7 @@ def test_a_hidden_mapping_is_not_said_to_match_nothing_as_well() -> None:
 def test_a_mapping_that_applies_to_no_kernel_is_reported() -> None:
     """Of each kernel the first mapping that matches counts; no error, for nodes come and go."""
     oddity, other = found([{"regexp": "[5-6].*"}, {"regexp": "[6-7].*"}, {"literal": "4.9.0"}], ["6.1.0", "5.15.0"])
-    assert (oddity.index, oddity.is_error, other.index) == (1, False, 2)
+    assert (oddity.path[-1], oddity.status is Status.FAILED, other.path[-1]) == (1, False, 2)
     assert "regexp '[6-7].*' matches no kernel" in oddity.message
 
 
@@ -130,7 +131,7 @@ def test_an_image_for_several_kernels_is_reported(
 ) -> None:
     """A driver image is for one kernel."""
     (oddity,) = found(items, releases)
-    assert (oddity.index, oddity.is_error) == (index, is_error)
+    assert (oddity.path[-1], oddity.status is Status.FAILED) == (index, is_error)
     assert words in oddity.message
 
 
@@ -146,7 +147,7 @@ def test_a_vendors_image_that_is_not_trusted_is_reported(is_trusted: bool) -> No
     """It may be labelled, so this is no error."""
     items = [{"literal": "6.1.0", "image": IMAGE}, {"literal": "6.2.0", "image": IMAGE, "loader": "image"}]
     read = parse_spec(spec(kernelMappings=items, module={"names": ["edudrv"], "trustImage": is_trusted}))
-    said = [(oddity.index, oddity.is_error) for oddity in untrusted(read)]
+    said = [(oddity.path[-1], oddity.status is Status.FAILED) for oddity in untrusted(read)]
     assert said == ([] if is_trusted else [(1, False)])
 
 
@@ -158,7 +159,7 @@ def test_a_program_that_may_unload_under_its_users_is_reported(drain: dict[str, 
         {"regexp": "6.*", "image": IMAGE, "loader": "image"},
     ]
     read = parse_spec(spec(kernelMappings=items, **({"rollout": {"drain": drain}} if drain else {})))
-    said = [(oddity.index, oddity.is_error) for oddity in undrained(read)]
+    said = [(oddity.path[-1], oddity.status is Status.FAILED) for oddity in undrained(read)]
     assert said == ([] if drain else [(1, False)])
 
 

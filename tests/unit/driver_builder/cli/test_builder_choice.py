@@ -162,7 +162,8 @@ def test_a_toolchain_that_finds_no_room_fails_no_driver(
             secrets=SigningSecrets(client()),
             log=lambda _line: None,
             is_kept=True,
-            toolchain=builder_choice.ToolchainWish(is_used=True, is_kept=True),
+            use_toolchain=True,
+            keeps_toolchain=True,
             redact=lambda text: text.replace("s3cret", "***"),
         )
     assert digest == "sha256:1"

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from driver_builder.cli.output import document, table
+from driver_builder.model.driver_key import driver_key
 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
@@ -26,3 +27,10 @@ def test_documents_can_be_read_back(form: str, read: object) -> None:
     data = {"b": [1, "two", None], "a": {"c": True}}
     assert callable(read)
     assert read(document(data, form)) == data
+
+
+def test_keys_of_drivers_are_texts_and_other_writers_of_yaml_stay_as_they_are() -> None:
+    """The library's own dumper, which the whole process shares, does not know them."""
+    assert document({"driver": driver_key("lab", "nic")}, "yaml") == "driver: lab/nic"
+    with pytest.raises(yaml.representer.RepresenterError):
+        yaml.safe_dump(driver_key("lab", "nic"))

@@ -6,6 +6,7 @@ import pytest
 
 from driver_builder.api import driver_container
 from driver_builder.api.spec_parser import read_spec
+from driver_builder.base.check_result import Status
 from driver_builder.base.reasons import Reason
 from driver_builder.convert.kmm import Conversion, Known, convert
 from driver_builder.snapshot.snapshot import SourceMissing
@@ -39,7 +40,7 @@ def said(conversion: Conversion, *, errors: bool | None = None) -> dict[str, str
     return {
         ".".join(map(str, remark.path)): remark.message
         for remark in conversion.remarks.said
-        if errors in (None, remark.is_error)
+        if errors in (None, remark.status is Status.FAILED)
     }
 
 

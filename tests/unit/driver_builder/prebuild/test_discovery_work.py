@@ -89,8 +89,10 @@ def test_who_looks_up_goes_the_way_of_builds(
     password = {key: base64.b64encode(value).decode() for key, value in {"username": b"me", "password": b"a@b"}.items()}
     client.create(SECRETS.path(namespace=NAMESPACE), {"metadata": {"name": "proxy"}, "data": password})
     client.create(CONFIG_MAPS.path(namespace=NAMESPACE), {"metadata": {"name": "ca"}, "data": {"ca.crt": pem}})
-    for kind in (DockerKernelDiscovery, JobKernelDiscovery):
-        monkeypatch.setattr(kind, "__init__", lambda _self, *_words, **options: given.update(options))
+    monkeypatch.setattr(DockerKernelDiscovery, "__init__", lambda _self, _api, **options: given.update(options))
+    monkeypatch.setattr(
+        JobKernelDiscovery, "__init__", lambda *words: given.update(proxy=words[-1].proxy, ca=words[-1].ca)
+    )
     proxy, ca = BuildProxy(http="http://p:1", secret="proxy"), ConfigMapKey(name="ca", key="ca.crt")
     action = DiscoverKernels(
         repository=DEBIAN, namespace=NAMESPACE, registry=RegistrySettings(), builder=builder, proxy=proxy,

@@ -16,7 +16,7 @@ from driver_builder.builds.templates.trust import CA_FILE, runner
 from driver_builder.model.build_proxy import BuildProxy
 from driver_builder.model.repositories import Repository
 from driver_builder.objects.tolerations import OURS
-from driver_builder.prebuild.job_kernel_discovery import JobKernelDiscovery, manifest
+from driver_builder.prebuild.job_kernel_discovery import DiscoveryPod, JobKernelDiscovery, manifest
 from driver_builder.prebuild.kernel_script import script_for
 from driver_builder.prebuild.newest_kernel import STREAMS
 from kube_api.client import Client
@@ -30,7 +30,7 @@ def test_the_job_runs_the_script_that_an_engine_runs(family: str) -> None:
     """With the same argument. Kubernetes expands nothing in it: it would make $ of $$, and of $(NAME) a variable."""
     repository = Repository(family, "registry.example.com/base:1", "amd64")
     script = script_for(repository)
-    (asking,) = manifest(repository, "drivers")["spec"]["template"]["spec"]["initContainers"]
+    (asking,) = manifest(repository, "drivers", DiscoveryPod())["spec"]["template"]["spec"]["initContainers"]
     assert asking["command"] == ["/bin/bash", "-c", script.text, script.name, *script.arguments]
     assert "env" not in asking, "no variable of the pod can be meant"
     assert "$$" not in script.text
@@ -39,7 +39,7 @@ def test_the_job_runs_the_script_that_an_engine_runs(family: str) -> None:
 def test_the_script_goes_the_way_of_builds() -> None:
     """By their proxy, completed with its password in the pod, and with their CAs; no variable of the pod is meant."""
     proxy = BuildProxy(https="http://proxy.example.com:3128", secret="proxy")
-    made = manifest(DEBIAN, "drivers", proxy=proxy, ca=ConfigMapKey(name="build-ca", key="ca.crt"))
+    made = manifest(DEBIAN, "drivers", DiscoveryPod(proxy=proxy, ca=ConfigMapKey(name="build-ca", key="ca.crt")))
     pod = made["spec"]["template"]["spec"]
     (asking,), (end,) = pod["initContainers"], pod["containers"]
     *before, shell, option, text, name, family = asking["command"]
@@ -57,9 +57,8 @@ def test_the_script_goes_the_way_of_builds() -> None:
 def test_the_pod_is_of_the_nodes_kind_and_may_little() -> None:
     """The repository's architecture, no token, no right but those of a package manager; and it is plain JSON."""
     taint = {"key": "build", "operator": "Exists"}
-    made = manifest(
-        DEBIAN, "drivers", pull_secret="pull", node_selector={"pool": "build"}, tolerations=[taint], host_network=True
-    )
+    wanted = DiscoveryPod(pull_secret="pull", node_selector={"pool": "build"}, tolerations=[taint], host_network=True)
+    made = manifest(DEBIAN, "drivers", wanted)
     assert json.loads(json.dumps(made)) == made
     pod = made["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == {"kubernetes.io/arch": "arm64", "pool": "build"}
@@ -69,7 +68,9 @@ def test_the_pod_is_of_the_nodes_kind_and_may_little() -> None:
     assert {asking["image"], end["image"]} == {"registry.example.com/base:1"}
     assert asking["securityContext"]["capabilities"]["drop"] == ["ALL"]
     assert all(is_label_value(value) for value in made["metadata"]["labels"].values())
-    assert manifest(DEBIAN, "drivers")["metadata"]["name"] == made["metadata"]["name"], "one Job for a repository"
+    assert manifest(DEBIAN, "drivers", DiscoveryPod())["metadata"]["name"] == made["metadata"]["name"], (
+        "one Job for a repository"
+    )
 
 
 class Hasty(threading.Event):
@@ -101,7 +102,7 @@ class Played:
 
     def ask(self) -> tuple[str, ...]:
         """Ask, with a clock that goes on by a minute whenever it is looked at."""
-        asking = JobKernelDiscovery(Client.__new__(Client), "drivers", clock=self._clock)
+        asking = JobKernelDiscovery(Client.__new__(Client), "drivers", DiscoveryPod(), clock=self._clock)
         return asking.discover(DEBIAN, cancelled=Hasty())
 
     def _make(self, made: dict[str, Any]) -> tuple[dict[str, Any], bool]:

@@ -26,7 +26,7 @@ from driver_builder.model.images import ImageRef
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.nodes.changes import StartBuild
 from driver_builder.plan.plan import plan
-from driver_builder.prebuild.preflight import Preflight, Result, Verdict, parse_target
+from driver_builder.prebuild.preflight import Preflight, PreflightResult, Success, parse_target
 from driver_builder.registry.registry_access import Registries
 from kube_api.client import Client
 from tests.support.driver_builder.factories import (
@@ -55,7 +55,7 @@ class Bench:
     built: list[StartBuild] = field(default_factory=list)
     now: float = NOW
 
-    def check(self, container: DriverContainer, wanted: KernelTarget | None = None) -> Result:
+    def check(self, container: DriverContainer, wanted: KernelTarget | None = None) -> PreflightResult:
         """Check one driver."""
         checked = Preflight(
             snapshot=snapshot(drivers=(container,)),
@@ -98,7 +98,7 @@ def test_what_is_built_is_what_a_node_on_that_kernel_would_want() -> None:
     (action,) = plan(with_images(replace(moved, nodes=(annotated,)), Absent()), SETTINGS).actions
     assert isinstance(action, StartBuild)
     assert (bench.built[0].request, bench.built[0].image) == (action.request, action.image)
-    assert (result.verdict, result.seconds, result.is_well) == (Verdict.VERIFIED, 5.0, True)
+    assert (result.verdict, result.seconds, result.is_ok) == (Success.VERIFIED, 5.0, True)
 
 
 @pytest.mark.parametrize(
@@ -114,31 +114,31 @@ def test_what_is_built_is_what_a_node_on_that_kernel_would_want() -> None:
 def test_a_build_that_fails_says_why(error: DriverBuilderError, reason: str) -> None:
     """One word, the error's own sentence, and the end of the log."""
     result = Bench(error=error).check(driver())
-    assert (result.verdict, result.reason, result.message, result.is_well) == (
-        Verdict.FAILED, reason, str(error), False,
+    assert (result.verdict, result.reason, result.message, result.is_ok) == (
+        "FAILED", reason, str(error), False,
     )  # fmt: skip
     assert result.log_tail == getattr(error, "log_tail", ())
-    assert json.loads(json.dumps(result.as_document()))["verdict"] == "FAILED"
+    assert json.loads(json.dumps(result.fields()))["verdict"] == "FAILED"
 
 
 @pytest.mark.parametrize(
     ("changes", "state", "verdict", "words"),
     [
-        pytest.param({}, PRESENT, Verdict.PRESENT, "@sha256:", id="verified before"),
-        pytest.param({"kernelMappings": [{"regexp": ".*", "skip": True}]}, Absent(), Verdict.NOT_WANTED, "skipped",
+        pytest.param({}, PRESENT, Success.PRESENT, "@sha256:", id="verified before"),
+        pytest.param({"kernelMappings": [{"regexp": ".*", "skip": True}]}, Absent(), Success.NOT_WANTED, "skipped",
                      id="skipped"),
-        pytest.param({"kernelMappings": [{"literal": KERNEL}]}, Absent(), Verdict.FAILED, "no rule", id="no rule"),
-        pytest.param({"image": "?"}, Absent(), Verdict.FAILED, "spec.image", id="invalid spec"),
-        pytest.param({"nodeSelector": {"kubernetes.io/arch": "arm64"}}, Absent(), Verdict.NOT_WANTED,
+        pytest.param({"kernelMappings": [{"literal": KERNEL}]}, Absent(), "FAILED", "no rule", id="no rule"),
+        pytest.param({"image": "?"}, Absent(), "FAILED", "spec.image", id="invalid spec"),
+        pytest.param({"nodeSelector": {"kubernetes.io/arch": "arm64"}}, Absent(), Success.NOT_WANTED,
                      "selects no node", id="other machines"),
-        pytest.param({"kernelMappings": [{"regexp": ".*", "image": "r.io/x:1"}]}, Absent(), Verdict.FAILED,
+        pytest.param({"kernelMappings": [{"regexp": ".*", "image": "r.io/x:1"}]}, Absent(), "FAILED",
                      "does not exist", id="prebuilt, missing"),
         pytest.param({"kernelMappings": [{"regexp": ".*", "image": "r.io/x:1"}]}, Unreachable(message="timeout"),
-                     Verdict.FAILED, "timeout", id="prebuilt, not known"),
+                     "FAILED", "timeout", id="prebuilt, not known"),
     ],
 )  # fmt: skip
 def test_what_need_not_or_cannot_be_built_is_not(
-    changes: dict[str, Any], state: ImageState, verdict: Verdict, words: str
+    changes: dict[str, Any], state: ImageState, verdict: str, words: str
 ) -> None:
     """No build starts, and the reason is reported."""
     bench = Bench(state=state)
@@ -161,7 +161,7 @@ def test_an_image_that_no_node_would_be_given_is_not_well(changes: dict[str, Any
     """What the controller would refuse to roll out is no image for the kernel, although its tag is there."""
     bench = Bench(state=state)
     result = bench.check(driver(spec_changes=changes))
-    assert (result.verdict, result.reason, bench.built) == (Verdict.FAILED, reason, [])
+    assert (result.verdict, result.reason, bench.built) == ("FAILED", reason, [])
 
 
 def test_a_distribution_without_template_fails() -> None:

@@ -11,7 +11,7 @@ from driver_builder.archives.image_archive import INDEX_TYPE, ImageArchive, cano
 from driver_builder.base.errors import RegistryRefused, RegistryUnavailable
 from driver_builder.model.image_state import Absent, Present
 from driver_builder.model.images import ImageRef
-from driver_builder.registry.image_copy import Place, copy_image
+from driver_builder.registry.image_copy import ImagePlace, copy_image
 from driver_builder.registry.image_signature import has_signature, push_signature
 from driver_builder.registry.image_store import ImageStore, push_image
 from driver_builder.registry.layout_registry import LayoutRegistry
@@ -76,10 +76,13 @@ def test_from_a_layout_to_a_registry_and_back(
     """All three have the same: manifest, bill of materials, labels, signature."""
     first, registry = LayoutRegistry(layout, HOST), RegistryClient(server.host, plain_http=True, reach=LOOPBACK)
     fill(first, image)
-    assert copy_image(Place(first, REPOSITORY), Place(registry, REPOSITORY), "v1", tag="v1") == (image.digest, True)
+    assert copy_image(ImagePlace(first, REPOSITORY), ImagePlace(registry, REPOSITORY), "v1", tag="v1") == (
+        image.digest,
+        True,
+    )
     with opened_layout(tmp_path / "second") as other:
         second = LayoutRegistry(other, HOST)
-        copy_image(Place(registry, REPOSITORY), Place(second, REPOSITORY), "v1", tag="v1")
+        copy_image(ImagePlace(registry, REPOSITORY), ImagePlace(second, REPOSITORY), "v1", tag="v1")
         assert whole(first, image) == whole(registry, image) == whole(second, image)
     assert whole(registry, image)[1:] == (Present(digest=image.digest, labels={"a": "b"}), True)
 
@@ -88,9 +91,12 @@ def test_a_second_copy_uploads_nothing(layout: OciLayout, server: ScriptedRegist
     """The tag is reported as there already."""
     store, registry = LayoutRegistry(layout, HOST), RegistryClient(server.host, plain_http=True, reach=LOOPBACK)
     fill(store, image)
-    copy_image(Place(store, REPOSITORY), Place(registry, REPOSITORY), "v1", tag="v1")
+    copy_image(ImagePlace(store, REPOSITORY), ImagePlace(registry, REPOSITORY), "v1", tag="v1")
     before = len(server.requests)
-    assert copy_image(Place(store, REPOSITORY), Place(registry, REPOSITORY), "v1", tag="v1") == (image.digest, False)
+    assert copy_image(ImagePlace(store, REPOSITORY), ImagePlace(registry, REPOSITORY), "v1", tag="v1") == (
+        image.digest,
+        False,
+    )
     assert {"POST", "PATCH"}.isdisjoint(request.method for request in server.requests[before:])
 
 
@@ -103,7 +109,7 @@ def test_a_tag_that_names_another_image_is_not_moved(
     theirs = image.with_labels({"of": "somebody else"})
     registry.tag(REPOSITORY, registry.push(REPOSITORY, theirs), "v1")
     with pytest.raises(RegistryRefused, match=f"names {theirs.digest} there already, not {image.digest}"):
-        copy_image(Place(store, REPOSITORY), Place(registry, REPOSITORY), "v1", tag="v1")
+        copy_image(ImagePlace(store, REPOSITORY), ImagePlace(registry, REPOSITORY), "v1", tag="v1")
     assert registry.inspect(REPOSITORY, "v1") == Present(digest=theirs.digest, labels=theirs.labels)
 
 
@@ -122,10 +128,10 @@ def test_a_copy_that_is_cut_off_has_no_tag_and_goes_on(
 
             patched.setattr(RegistryClient, "put_referrer", gone)
             with pytest.raises(RegistryUnavailable):
-                copy_image(Place(store, REPOSITORY), Place(registry, REPOSITORY), "v1", tag="v1")
+                copy_image(ImagePlace(store, REPOSITORY), ImagePlace(registry, REPOSITORY), "v1", tag="v1")
         assert registry.inspect(REPOSITORY, "v1") == Absent()
         uploads = sum(request.method == "POST" for request in server.requests)
-        copy_image(Place(store, REPOSITORY), Place(registry, REPOSITORY), "v1", tag="v1")
+        copy_image(ImagePlace(store, REPOSITORY), ImagePlace(registry, REPOSITORY), "v1", tag="v1")
         assert registry.inspect(REPOSITORY, "v1") == Present(digest=image.digest, labels={"a": "b"})
         # Payload and config of the signature.
         assert sum(request.method == "POST" for request in server.requests) == uploads + 2
@@ -138,7 +144,7 @@ def test_signatures_of_others_stay(layout: OciLayout, server: ScriptedRegistry, 
     registry.push(REPOSITORY, image)
     place = ImageRef(HOST, REPOSITORY, digest)
     push_signature(registry, place, OTHER)
-    copy_image(Place(store, REPOSITORY), Place(registry, REPOSITORY), "v1", tag="v1")
+    copy_image(ImagePlace(store, REPOSITORY), ImagePlace(registry, REPOSITORY), "v1", tag="v1")
     assert all(has_signature(registry, place, key.public_key()) for key in (KEY, OTHER))
 
 
@@ -155,7 +161,7 @@ def test_an_index_of_several_platforms_is_copied_whole(
     index = canonical_json({"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": entries})
     registry.put_manifest(REPOSITORY, index, tag="v1", media_type=INDEX_TYPE)
     store = LayoutRegistry(layout, HOST)
-    copy_image(Place(registry, REPOSITORY), Place(store, REPOSITORY), "v1", tag="v1")
+    copy_image(ImagePlace(registry, REPOSITORY), ImagePlace(store, REPOSITORY), "v1", tag="v1")
     assert store.inspect(REPOSITORY, "v1", architecture="arm64") == Present(digest=sha256(index), labels=arm.labels)
     assert [entry["mediaType"] for entry in layout.entries()] == [INDEX_TYPE]
 
@@ -164,7 +170,7 @@ def test_an_image_that_is_not_there_is_said(layout: OciLayout, server: ScriptedR
     """By its tag, and as an absent image of the layout."""
     store, registry = LayoutRegistry(layout, HOST), RegistryClient(server.host, plain_http=True, reach=LOOPBACK)
     with pytest.raises(RegistryRefused, match="team/edu has no image v2"):
-        copy_image(Place(store, REPOSITORY), Place(registry, REPOSITORY), "v2", tag="v2")
+        copy_image(ImagePlace(store, REPOSITORY), ImagePlace(registry, REPOSITORY), "v2", tag="v2")
     assert store.inspect(REPOSITORY, "v2") == Absent()
 
 
@@ -173,6 +179,11 @@ def test_an_image_by_digest_is_listed_by_it(layout: OciLayout, server: ScriptedR
     registry = RegistryClient(server.host, plain_http=True, reach=LOOPBACK)
     digest = registry.push(REPOSITORY, image)
     push_image(LayoutRegistry(layout, HOST), REPOSITORY, image)
-    copy_image(Place(registry, REPOSITORY), Place(LayoutRegistry(layout, HOST), REPOSITORY), digest, tag=digest)
+    copy_image(
+        ImagePlace(registry, REPOSITORY),
+        ImagePlace(LayoutRegistry(layout, HOST), REPOSITORY),
+        digest,
+        tag=digest,
+    )
     (entry,) = layout.entries()
     assert entry["annotations"] == {"org.opencontainers.image.ref.name": f"r.io/team/edu@{digest}"}

@@ -8,9 +8,9 @@ import pytest
 from driver_builder.model.images import ImageRef
 from driver_builder.retention.decide import (
     Fate,
+    GcResult,
     Holdings,
     Rules,
-    Verdict,
     blindness,
     by_need,
     by_tags,
@@ -23,7 +23,7 @@ from tests.unit.driver_builder.retention.test_record import DIGEST, IMAGE, LONG_
 NOTHING = Needed(tags=frozenset(), digests=frozenset(), unreadable=frozenset())
 RULES = Rules(repositories=("registry.example.com/drivers/*",), keep_days=90, today=TODAY)
 PLACE = (IMAGE.host, IMAGE.repository)
-CONDEMNED = Verdict(image=pushed(), fate=Fate.DELETE, why="not needed since 2026-07-01")
+CONDEMNED = GcResult(image=pushed(), fate=Fate.DELETE, why="not needed since 2026-07-01")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from driver_builder.nodes.changes import ApplyObject, DiscoverKernels, StartBuil
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.plan.plan import Plan, plan
 from driver_builder.prebuild.prebuild import images_ahead
-from driver_builder.prebuild.preflight import Preflight, Verdict
+from driver_builder.prebuild.preflight import Preflight
 from driver_builder.prebuild.upgrade_labels import images_of_moves
 from driver_builder.snapshot.snapshot import Snapshot
 from driver_builder.targets import permissions, resolve_target
@@ -449,5 +449,5 @@ def test_preflight_refuses_before_it_asks_a_registry() -> None:
         build=never,
         clock=lambda: 0.0,
     ).check(seen.drivers[0])  # fmt: skip
-    assert (check.verdict, check.reason) == (Verdict.FAILED, Reason.NOT_ALLOWED)
+    assert (check.verdict, check.reason) == ("FAILED", Reason.NOT_ALLOWED)
     assert "--allowed-registries" in check.message

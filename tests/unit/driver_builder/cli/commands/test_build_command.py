@@ -18,8 +18,9 @@ from driver_builder.cli import main
 from driver_builder.cli.commands import build_command
 from driver_builder.cli.commands.build_command import exit_code, summary
 from driver_builder.model.build import Builder
+from driver_builder.model.driver_key import driver_key
 from driver_builder.model.images import SIGNER_LABEL, ImageRef
-from driver_builder.prebuild.preflight import Result, Verdict
+from driver_builder.prebuild.preflight import Success, unchecked
 from driver_builder.registry.image_signature import has_signature
 from driver_builder.registry.layout_registry import LayoutRegistry
 from driver_builder.registry.oci_layout import read_layout
@@ -266,13 +267,9 @@ def test_wrong_usage_builds_nothing(
 
 def test_results_that_fail_alike_are_told_together() -> None:
     """The kernel in a message does not make it another one; beyond five kernels they are counted."""
-    alike = [
-        Result(
-            driver="a/b", kernel=f"6.{n}", verdict=Verdict.FAILED, reason="HeadersMissing", message=f"none for 6.{n}"
-        )
-        for n in range(7)
-    ]
-    other = Result(driver="a/b", kernel="5.1", verdict=Verdict.PRESENT)
+    key = driver_key("a", "b")
+    alike = [unchecked(key, f"6.{n}").bad("HeadersMissing", f"none for 6.{n}") for n in range(7)]
+    other = unchecked(key, "5.1").well(Success.PRESENT, "")
     lines = summary([*alike, other])
     assert lines[:3] == [
         "a/b: 1 of 8 kernels have a driver",
