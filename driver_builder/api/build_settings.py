@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from driver_builder.api import spec_rules as rules
 from driver_builder.api.spec_kinds import (
     AS_GIVEN,
     Cel,
@@ -26,30 +27,6 @@ from driver_builder.api.spec_kinds import (
     text,
 )
 from driver_builder.api.spec_reader import Reader, shown
-from driver_builder.api.spec_rules import (
-    ABSOLUTE_PATH,
-    ARCHIVE_URL,
-    ARG,
-    ARG_VALUE,
-    BASE_IMAGE,
-    COMMIT,
-    CONFIG_MAP_KEY,
-    GIT_URL,
-    MIRROR,
-    NO_PROXY,
-    OBJECT_NAME,
-    OPERATING_SYSTEM,
-    PACKAGE,
-    PACKAGE_VERSION,
-    PINNED_IMAGE,
-    PROXY,
-    QUANTITY,
-    RELATIVE_PATH,
-    SHA256,
-    SIZE,
-    TEMPLATE,
-    USERSPACE_HOST_PATH,
-)
 from driver_builder.model import quantities
 from driver_builder.model.build import MIRROR_ARG, Signing, SourceArchive, SourceGit, SourceImage, SourcePackage
 from driver_builder.model.build_proxy import BuildProxy
@@ -76,11 +53,11 @@ class ConfigMapKey:
 
 CA = table(
     ConfigMapKey,
-    name=Row(needed(OBJECT_NAME)),
-    key=Row(text(CONFIG_MAP_KEY), "Key of the PEM text.", default="ca.crt", is_filled=True),
+    name=Row(needed(rules.OBJECT_NAME)),
+    key=Row(text(rules.CONFIG_MAP_KEY), "Key of the PEM text.", default="ca.crt", is_filled=True),
 )
 _TEMPLATE_CONFIG_MAP = table(
-    ConfigMapKey, name=Row(needed(OBJECT_NAME)), key=Row(needed(CONFIG_MAP_KEY), "Key of the template.")
+    ConfigMapKey, name=Row(needed(rules.OBJECT_NAME)), key=Row(needed(rules.CONFIG_MAP_KEY), "Key of the template.")
 )
 
 
@@ -94,20 +71,23 @@ class ConfigMapSource:
 SourceSpec = ConfigMapSource | SourceImage | SourceGit | SourceArchive | SourcePackage
 """Where a driver's source comes from. All but the ConfigMap are pinned, so that every build gets the same."""
 
-_URL = Row(needed(ARCHIVE_URL), "URL by https or http, without a password or a query.")
-_SHA256 = Row(needed(SHA256), "SHA-256 of the archive, in hex.")
+_URL = Row(needed(rules.ARCHIVE_URL), "URL by https or http, without a password or a query.")
+_SHA256 = Row(needed(rules.SHA256), "SHA-256 of the archive, in hex.")
 _SOURCES: dict[str, Any] = {
     "configMap": Row(
-        maybe(table(ConfigMapSource, name=Row(needed(OBJECT_NAME)))),
+        maybe(table(ConfigMapSource, name=Row(needed(rules.OBJECT_NAME)))),
         "The source files are the keys of this ConfigMap in the same namespace.",
     ),
     "image": Row(
         maybe(
             table(
                 SourceImage,
-                reference=Row(needed(PINNED_IMAGE), "The image by digest, host/repository@sha256:..."),
+                reference=Row(needed(rules.PINNED_IMAGE), "The image by digest, host/repository@sha256:..."),
                 path=Row(
-                    text(ABSOLUTE_PATH), "Absolute path of the source inside the image.", default="/", is_filled=True
+                    text(rules.ABSOLUTE_PATH),
+                    "Absolute path of the source inside the image.",
+                    default="/",
+                    is_filled=True,
                 ),
             )
         ),
@@ -118,10 +98,13 @@ _SOURCES: dict[str, Any] = {
             table(
                 SourceGit,
                 url=Row(
-                    needed(GIT_URL), "URL by https, without a user or a password; not ssh, because builds get no key."
+                    needed(rules.GIT_URL),
+                    "URL by https, without a user or a password; not ssh, because builds get no key.",
                 ),
-                commit=Row(needed(COMMIT), "The full hash of the commit; no branch or tag, which may move."),
-                path=Row(text(RELATIVE_PATH), "The source's folder below the repository's root. Default is the root."),
+                commit=Row(needed(rules.COMMIT), "The full hash of the commit; no branch or tag, which may move."),
+                path=Row(
+                    text(rules.RELATIVE_PATH), "The source's folder below the repository's root. Default is the root."
+                ),
             )
         ),
         "The source is in a git repository.",
@@ -133,7 +116,9 @@ _SOURCES: dict[str, Any] = {
                 SourceArchive,
                 url=_URL,
                 sha256=_SHA256,
-                path=Row(text(RELATIVE_PATH), "The source's folder below the archive's root. Default is the root."),
+                path=Row(
+                    text(rules.RELATIVE_PATH), "The source's folder below the archive's root. Default is the root."
+                ),
             )
         ),
         "The source is in a tar archive.",
@@ -142,9 +127,10 @@ _SOURCES: dict[str, Any] = {
         maybe(
             table(
                 SourcePackage,
-                name=Row(needed(PACKAGE), "Name of the package, such as v4l2loopback-dkms."),
+                name=Row(needed(rules.PACKAGE), "Name of the package, such as v4l2loopback-dkms."),
                 version=Row(
-                    text(PACKAGE_VERSION), "Version of the package. Default is the newest when the driver is built."
+                    text(rules.PACKAGE_VERSION),
+                    "Version of the package. Default is the newest when the driver is built.",
                 ),
             )
         ),
@@ -196,10 +182,12 @@ def _names_no_proxy(proxy: Reader, _read: object) -> None:
 
 _PROXY = table(
     BuildProxy,
-    http=Row(text(PROXY), "Address for http, without user and password.", name="httpProxy", more="`http://host:port`."),
-    https=Row(text(PROXY), "Address for https, without user and password.", name="httpsProxy"),
+    http=Row(
+        text(rules.PROXY), "Address for http, without user and password.", name="httpProxy", more="`http://host:port`."
+    ),
+    https=Row(text(rules.PROXY), "Address for https, without user and password.", name="httpsProxy"),
     no_proxy=Row(
-        text(NO_PROXY),
+        text(rules.NO_PROXY),
         "What is reached without the proxy; hosts, domains such as .example.com and addresses, with commas.",
     ),
     secret=Row(
@@ -215,11 +203,11 @@ _PROXY = table(
 
 def _arguments(args: Mapping[str, str], parent: Reader, name: str) -> Mapping[str, str]:
     if MIRROR_ARG in args:
-        parent.check(args[MIRROR_ARG], MIRROR, name, MIRROR_ARG)
+        parent.check(args[MIRROR_ARG], rules.MIRROR, name, MIRROR_ARG)
     return args
 
 
-ARGS = converted(pairs(ARG, ARG_VALUE), _arguments)
+ARGS = converted(pairs(rules.ARG, rules.ARG_VALUE), _arguments)
 
 
 def _sorted(packages: Mapping[str, tuple[str, ...]], _parent: Reader, _name: str) -> Mapping[str, tuple[str, ...]]:
@@ -233,7 +221,7 @@ def _quantities(parent: Reader, name: str) -> Json:
     fields.asked.update(fields.given)
     for resource, value in fields.given.items():
         if isinstance(value, bool) or not isinstance(value, int):
-            fields.check(value, QUANTITY, resource)
+            fields.check(value, rules.QUANTITY, resource)
     return dict(fields.given)
 
 
@@ -255,7 +243,7 @@ class BuildSettings:
     """
 
     template: str | None = row(
-        text(TEMPLATE),
+        text(rules.TEMPLATE),
         "Name of the Dockerfile template. Default is the one of the nodes' distribution.",
         more="They are in `dockerfiles/driver/`.",
     )
@@ -265,7 +253,7 @@ class BuildSettings:
         more="Not together with `template`.",
     )
     base_image: str | None = row(
-        text(BASE_IMAGE),
+        text(rules.BASE_IMAGE),
         "Image the driver is built in, from a registry. Default is the one of the nodes' distribution.",
         more="Images that builds leave in the engine are refused.",
     )
@@ -287,13 +275,13 @@ class BuildSettings:
         "uses them too. A custom template must not declare `FTP_PROXY` or `ftp_proxy` as `ARG`.",
     )
     tools_image: str | None = row(
-        text(BASE_IMAGE),
+        text(rules.BASE_IMAGE),
         "Debian image from which templates of other distributions (rhel, fedora, amazon, sles) take dkms, and which "
         "fetches their sources. Default is debian:bookworm-slim.",
         more="A mirror's, where Docker Hub cannot be reached. If set, it is part of the build key of these templates.",
     )
     packages: Mapping[str, tuple[str, ...]] = row(
-        converted(lists(OPERATING_SYSTEM, PACKAGE, MAX_SYSTEMS, MAX_PACKAGES), _sorted),
+        converted(lists(rules.OPERATING_SYSTEM, rules.PACKAGE, MAX_SYSTEMS, MAX_PACKAGES), _sorted),
         "Further packages that the build needs, by the operating system's ID in os-release, such as debian: [g++] and "
         "rocky: [gcc-c++]. They are installed in the build only, from the repositories of the base image.",
         more="Flatcar's and `generic`'s base image is Debian. `lint --snapshot` names systems of nodes that have no "
@@ -319,6 +307,10 @@ class BuildSettings:
         "--builder.",
         more="[Builds in Jobs](#builds-in-jobs). It is `job` in `deploy/` and the chart.",
     )
+
+    def parts(self, os_id: str) -> dict[str, Any]:
+        """Return what is a part of the image as it is written here, by its field of ``BuildRequest``."""
+        return {"packages": self.packages.get(os_id, ())}
 
 
 def _check_build(build: Reader, read: Mapping[str, Any]) -> None:
@@ -449,7 +441,7 @@ USERSPACE = table(
                 url=_URL,
                 sha256=_SHA256,
                 path=Row(
-                    text(RELATIVE_PATH),
+                    text(rules.RELATIVE_PATH),
                     "The folder below the archive's root. Default is the root, or the one folder in it.",
                 ),
             )
@@ -460,9 +452,10 @@ USERSPACE = table(
         objects(
             table(
                 _pin,
-                name=Row(needed(PACKAGE), "The name."),
+                name=Row(needed(rules.PACKAGE), "The name."),
                 version=Row(
-                    needed(PACKAGE_VERSION), "The version of the package. Without versionFile, all are of one release."
+                    needed(rules.PACKAGE_VERSION),
+                    "The version of the package. Without versionFile, all are of one release.",
                 ),
             ),
             MAX_PACKAGES,
@@ -471,14 +464,17 @@ USERSPACE = table(
         "Packages of the base image's distribution, without what they depend on.",
     ),
     version_file=Row(
-        text(RELATIVE_PATH),
+        text(rules.RELATIVE_PATH),
         "File of the user space that has the version in its first line, or in its name: "
         "lib/libedu.so.1.2.3. Default is the version of the packages, without epoch and revision.",
     ),
     size_limit=Row(
-        converted(text(SIZE), _size), "How large it may be, from 1Mi to 4Gi; nodes have it in memory. Default is 512Mi."
+        converted(text(rules.SIZE), _size),
+        "How large it may be, from 1Mi to 4Gi; nodes have it in memory. Default is 512Mi.",
     ),
-    host_path=Row(text(USERSPACE_HOST_PATH), "Where nodes have it. Default is /run/driverwright/<namespace>.<name>."),
+    host_path=Row(
+        text(rules.USERSPACE_HOST_PATH), "Where nodes have it. Default is /run/driverwright/<namespace>.<name>."
+    ),
     checks=[_check_userspace],
     rules=[
         Cel("has(self.archive) != has(self.packages)", "exactly one of archive, packages must be set"),

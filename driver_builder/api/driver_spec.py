@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from driver_builder.api import spec_rules as rules
 from driver_builder.api.build_settings import (
     BUILD,
     CA,
@@ -45,22 +46,6 @@ from driver_builder.api.spec_kinds import (
     texts,
 )
 from driver_builder.api.spec_reader import Reader, shown
-from driver_builder.api.spec_rules import (
-    DEVICE_NODE,
-    FIRMWARE_HOST_PATH,
-    FIRMWARE_PATH,
-    IMAGE,
-    LABEL_KEY,
-    LABEL_VALUE,
-    MAX_ITEMS,
-    MODULE,
-    MODULE_TO_LOAD,
-    OBJECT_NAME,
-    PARAMETER,
-    REPOSITORY,
-    TEXT,
-    VERSION,
-)
 from driver_builder.api.stage_fields import STAGES
 from driver_builder.api.stage_settings import MAX_RETRIES, DevicePluginSettings, StageSettings
 from driver_builder.model.build import ModuleSpec, Signing
@@ -139,23 +124,23 @@ class ModuleSettings:
     goes on nodes, None for ``/lib/firmware``.
     """
 
-    names: tuple[str, ...] = row(texts(MODULE, least=1), "Kernel modules in load order.", is_required=True)
+    names: tuple[str, ...] = row(texts(rules.MODULE, least=1), "Kernel modules in load order.", is_required=True)
     parameters: Mapping[str, tuple[str, ...]] = row(
-        converted(lists(None, PARAMETER), _with_words), "Module name to a list of name=value."
+        converted(lists(None, rules.PARAMETER), _with_words), "Module name to a list of name=value."
     )
     in_tree_modules_to_remove: tuple[str, ...] = row(
-        texts(MODULE),
+        texts(rules.MODULE),
         "Modules of the kernel to unload, in this order, before the driver is loaded. They are not loaded again when "
         "the driver is removed.",
         more="[Details](#what-else-happens-on-a-node).",
     )
     in_tree_modules_to_load: tuple[str, ...] = row(
-        texts(MODULE_TO_LOAD),
+        texts(rules.MODULE_TO_LOAD),
         "Modules of the kernel to load, in this order, before the driver. They stay loaded when the driver is removed.",
         more="[Details](#what-else-happens-on-a-node).",
     )
     blacklist: tuple[str, ...] = row(
-        texts(MODULE),
+        texts(rules.MODULE),
         "Modules that must not be loaded on the nodes while the driver is desired, by a file in the node's "
         "/etc/modprobe.d.",
         more="[Details](#what-else-happens-on-a-node).",
@@ -167,7 +152,7 @@ class ModuleSettings:
         more="Without it, only nodes that already run it keep it: [registry.md](registry.md#a-tag-is-not-believed).",
     )
     firmware_path: str | None = row(
-        converted(text(FIRMWARE_PATH), _firmware_folder),
+        converted(text(rules.FIRMWARE_PATH), _firmware_folder),
         "Folder of the build with the firmware of the driver, such as /source/firmware, or of its user space, such as "
         "/userspace/lib/firmware; its files are below the node's /lib/firmware/updates/<kernel> while the driver is on "
         "the node.",
@@ -176,7 +161,7 @@ class ModuleSettings:
         "[Details](#what-else-happens-on-a-node).",
     )
     firmware_host_path: str | None = row(
-        text(FIRMWARE_HOST_PATH),
+        text(rules.FIRMWARE_HOST_PATH),
         "Where the firmware goes on the nodes instead of /lib/firmware, for nodes where that is read-only. The "
         "kernel's search path (firmware_class.path) is set to it.",
     )
@@ -240,17 +225,17 @@ class ValidationSettings:
     """
 
     device_nodes: tuple[str, ...] = row(
-        texts(DEVICE_NODE, MAX_DEVICE_NODES),
+        texts(rules.DEVICE_NODE, MAX_DEVICE_NODES),
         "Device nodes that must be there, such as /dev/nvidia0. The driver pod waits for them when it loads, and "
         "checks them as long as it runs.",
         more="[Validation](#validation).",
     )
     image: str | None = row(
-        text(IMAGE),
+        text(rules.IMAGE),
         "Image of the pod that runs command once per node and boot. Without it, command is not acted on.",
     )
     command: tuple[str, ...] = row(
-        texts(TEXT, least=1), "Program and arguments. The node is validated when it ends with 0."
+        texts(rules.TEXT, least=1), "Program and arguments. The node is validated when it ends with 0."
     )
     timeout_seconds: float = row(
         duration(), "How long the pod may take, with the pull of its image; 5m without it.", name="timeout",
@@ -317,7 +302,7 @@ def _tolerations(parent: Reader, name: str) -> tuple[Json, ...]:
 
 
 def _repository(text: str, _spec: Reader, _name: str) -> ImageRepository:
-    match = REPOSITORY.pattern.fullmatch(text)
+    match = rules.REPOSITORY.pattern.fullmatch(text)
     return ImageRepository(host=match["host"] if match else "", repository=match["repository"] if match else "")
 
 
@@ -330,15 +315,15 @@ class DriverSpec:
     fields that were set and that this version ignores: they have no values here.
     """
 
-    version: str = row(needed(VERSION), "Version of the driver; the value of the ready label on nodes.")
+    version: str = row(needed(rules.VERSION), "Version of the driver; the value of the ready label on nodes.")
     node_selector: Mapping[str, str] = row(
-        pairs(LABEL_KEY, LABEL_VALUE),
+        pairs(rules.LABEL_KEY, rules.LABEL_VALUE),
         "Labels a node must have to get the driver. Empty selects every node.",
         more="`lint` warns where it is missing, because control planes get the driver as well; `{}` says that every "
         "node is meant.",
     )
     image: ImageRepository = row(
-        converted(needed(REPOSITORY), _repository),
+        converted(needed(rules.REPOSITORY), _repository),
         "Repository of the driver images, host[:port]/path without a tag; the tag contains the build key.",
         is_required=True,
         more="A host has a dot or a port (`docker.io/linbit/drbd9`): nodes take `linbit/drbd9` for a name of Docker "
@@ -381,12 +366,12 @@ class DriverSpec:
     )
     preflight: PreflightSettings = row(table(PreflightSettings).always, "Builds for kernels that no node runs yet.")
     tolerations: tuple[Json, ...] = row(
-        Kind(_tolerations, {"type": "array", "maxItems": MAX_ITEMS, "items": AS_GIVEN}, empty=()),
+        Kind(_tolerations, {"type": "array", "maxItems": rules.MAX_ITEMS, "items": AS_GIVEN}, empty=()),
         "Tolerations of the driver pods. Default tolerates everything.",
         more="Those that are set here also apply to build Jobs.",
     )
     priority_class_name: str | None = row(
-        text(OBJECT_NAME), "Priority class of the driver pods. Default is system-node-critical."
+        text(rules.OBJECT_NAME), "Priority class of the driver pods. Default is system-node-critical."
     )
     image_pull_secrets: tuple[str, ...] = row(references(), "Secrets that nodes use to pull the driver image.")
     depends_on: tuple[str, ...] = row(

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import re2
 
+from driver_builder.api import spec_rules as rules
 from driver_builder.api.build_settings import ARGS, SIGNING
 from driver_builder.api.environment import EnvironmentVariable, environment
 from driver_builder.api.spec_kinds import (
@@ -25,16 +26,6 @@ from driver_builder.api.spec_kinds import (
     texts,
 )
 from driver_builder.api.spec_reader import Reader, shown
-from driver_builder.api.spec_rules import (
-    ABSOLUTE_PATH,
-    ENV_NAME,
-    HOST_PATH,
-    KERNEL,
-    PREBUILT_IMAGE,
-    REGEXP,
-    TEMPLATE,
-    TEXT,
-)
 from driver_builder.model import images
 from driver_builder.model.build import Signing
 
@@ -100,8 +91,8 @@ def _host_path(*, path: str = "", mount_path: str = "", **others: Any) -> HostPa
 
 _HOST_PATH = table(
     _host_path,
-    path=Row(converted(needed(HOST_PATH), _folder), "On the node.", is_required=True),
-    mount_path=Row(converted(text(HOST_PATH), _folder), "In the container; as path without it."),
+    path=Row(converted(needed(rules.HOST_PATH), _folder), "On the node.", is_required=True),
+    mount_path=Row(converted(text(rules.HOST_PATH), _folder), "In the container; as path without it."),
     read_only=Row(flag(), "Whether it cannot be written."),
     propagation=Row(
         choice(Propagation), "How mounts below it are seen on the other side, as mountPropagation of pods."
@@ -117,9 +108,9 @@ class ContainerSettings:
     ``timeout_seconds`` is how long it may take until the modules are live.
     """
 
-    command: tuple[str, ...] = row(texts(TEXT), "Program, instead of the image's entry point.")
-    args: tuple[str, ...] = row(texts(TEXT), "Arguments, instead of those of the image.")
-    env: tuple[EnvironmentVariable, ...] = row(environment(ENV_NAME), "Variables of its environment.")
+    command: tuple[str, ...] = row(texts(rules.TEXT), "Program, instead of the image's entry point.")
+    args: tuple[str, ...] = row(texts(rules.TEXT), "Arguments, instead of those of the image.")
+    env: tuple[EnvironmentVariable, ...] = row(environment(rules.ENV_NAME), "Variables of its environment.")
     host_paths: tuple[HostPath, ...] = row(
         objects(_HOST_PATH, MAX_HOST_PATHS), "Files and folders of the node that it sees."
     )
@@ -253,13 +244,13 @@ def _mapping(
 
 _MAPPING = table(
     _mapping,
-    literal=Row(text(KERNEL), "Exactly this kernel release."),
+    literal=Row(text(rules.KERNEL), "Exactly this kernel release."),
     regexp=Row(
-        converted(text(REGEXP), _pattern),
+        converted(text(rules.REGEXP), _pattern),
         "Kernel releases that this regular expression (RE2 syntax) matches as a whole.",
     ),
     image=Row(
-        converted(text(PREBUILT_IMAGE), _prebuilt),
+        converted(text(rules.PREBUILT_IMAGE), _prebuilt),
         "A prebuilt image to use instead of building, host/repository:tag or @digest.",
     ),
     loader=Row(
@@ -269,7 +260,7 @@ _MAPPING = table(
         more="[Vendors' images](#vendors-images).",
     ),
     dir_name=Row(
-        converted(text(ABSOLUTE_PATH), _folder),
+        converted(text(rules.ABSOLUTE_PATH), _folder),
         "Folder of image with lib/modules/<kernel>, if it is no image of driverwright's; /opt without it.",
         more="With `loader: ours`.",
     ),
@@ -277,7 +268,7 @@ _MAPPING = table(
         maybe(table(ContainerSettings, checks=[_check_container])),
         "How the image's own program is run, with the loader image.",
     ),
-    template=Row(text(TEMPLATE), "Template for these kernels."),
+    template=Row(text(rules.TEMPLATE), "Template for these kernels."),
     args=Row(ARGS, "Arguments for the driver's make; they override those of spec.build.args."),
     signing=Row(maybe(SIGNING), "Keys and certificate for these kernels, instead of all of spec.signing."),
     skip=Row(flag(), "Nodes on such a kernel get no driver."),
@@ -308,7 +299,7 @@ _MAPPING = table(
 def _may_be_compiled(spec: Reader, name: str) -> bool:
     items = spec.given.get(name) or ()
     texts = [item.get("regexp") for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
-    length = sum(len(text) for text in texts if isinstance(text, str) and len(text) <= REGEXP.max_length)
+    length = sum(len(text) for text in texts if isinstance(text, str) and len(text) <= rules.REGEXP.max_length)
     if length > MAX_REGEXPS:
         spec.wrong(f"their expressions have {length} characters together: write at most {MAX_REGEXPS}", name)
     return length <= MAX_REGEXPS

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from driver_builder.api.status import Event, TargetStatus, advised, parse_target, render_target
+from driver_builder.api.status import Event, TargetStatus, advised, advising, parse_target, readable, render_target
+from driver_builder.api.status import condition as made
 from driver_builder.base.reasons import Reason, TargetState
 from kube_api.text import bounded_message
 from kube_api.timestamps import parse_timestamp, timestamp
@@ -49,15 +50,8 @@ class AheadStatus:
 
 
 def previous_ahead(status: Mapping[str, Any]) -> dict[tuple[str, str, str], AheadStatus]:
-    """Read ``status.ahead`` by pool; entries of another shape are dropped and written again."""
-    known: dict[tuple[str, str, str], AheadStatus] = {}
-    for entry in status.get("ahead") or ():
-        try:
-            read = _parse(entry)
-        except (KeyError, ValueError, TypeError):
-            continue
-        known[read.pool] = read
-    return known
+    """Read ``status.ahead`` by pool."""
+    return {found.pool: found for found in readable(status.get("ahead"), _parse)}
 
 
 def _parse(entry: Json) -> AheadStatus:
@@ -93,24 +87,17 @@ def condition(entries: Sequence[AheadStatus]) -> Json:
     unknown = [entry for entry in behind if not entry.target.kernel]
     if not entries:
         words = "no selected node runs a kernel of its distribution's packages"
-        return _made("Unknown", Reason.NO_NODES, words)
+        return made(CONDITION, None, Reason.NO_NODES, words)
     if not behind:
         kernels = ", ".join(sorted({entry.target.kernel for entry in entries}))
         if all(entry.target.reason == Reason.NEWEST_KERNEL_RUNS for entry in entries):
-            return _made("True", Reason.NEWEST_KERNEL_RUNS, f"no node is on an older kernel than {kernels}")
-        return _made("True", Reason.BUILT_AHEAD, f"a verified image exists, or none is needed: {kernels}")
+            return made(CONDITION, True, Reason.NEWEST_KERNEL_RUNS, f"no node is on an older kernel than {kernels}")
+        return made(CONDITION, True, Reason.BUILT_AHEAD, f"a verified image exists, or none is needed: {kernels}")
     if len(unknown) == len(behind):
-        return _advised("Unknown", unknown[0].target.reason, f"{unknown[0].stream}: {unknown[0].target.message}")
+        found = unknown[0]
+        return advising(CONDITION, None, found.target.reason, f"{found.stream}: {found.target.message}")
     first = next(entry for entry in behind if entry.target.kernel).target
-    return _advised("False", first.reason, f"{first.kernel}: {first.message}")
-
-
-def _advised(status: str, reason: str, message: str) -> Json:
-    return _made(status, reason, advised(reason, message))
-
-
-def _made(status: str, reason: str, message: str) -> Json:
-    return {"type": CONDITION, "status": status, "reason": str(reason), "message": bounded_message(message)}
+    return advising(CONDITION, False, first.reason, f"{first.kernel}: {first.message}")
 
 
 def news(before: Mapping[tuple[str, str, str], AheadStatus], after: Iterable[AheadStatus]) -> tuple[Event, ...]:

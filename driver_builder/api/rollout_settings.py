@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from driver_builder.api import spec_rules as rules
 from driver_builder.api.spec_kinds import (
     Cel,
     Kind,
@@ -23,16 +24,6 @@ from driver_builder.api.spec_kinds import (
     texts,
 )
 from driver_builder.api.spec_reader import Reader
-from driver_builder.api.spec_rules import (
-    CRON,
-    DRA_DRIVER,
-    LABEL_KEY,
-    LABEL_VALUE,
-    PAUSED_LABEL,
-    PERCENTAGE,
-    RESOURCE_PATTERN,
-    TIME_ZONE,
-)
 
 MAX_NODES = 10000
 """Nodes that a field may name at most."""
@@ -74,12 +65,12 @@ def _share(low: int) -> Kind[Share | None]:
 
     def read(parent: Reader, name: str) -> Share | None:
         if isinstance(parent.raw(name), str):
-            percentage = parent.text(name, PERCENTAGE)
+            percentage = parent.text(name, rules.PERCENTAGE)
             return Share(int(percentage.removesuffix("%")), is_percent=True) if percentage else None
         value = parent.number(name, low=low, high=MAX_NODES)
         return None if value is None else Share(value)
 
-    limits = {"minimum": low, "maximum": MAX_NODES, "pattern": PERCENTAGE.schema()["pattern"]}
+    limits = {"minimum": low, "maximum": MAX_NODES, "pattern": rules.PERCENTAGE.schema()["pattern"]}
     return Kind(
         read, {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}], **limits}
     )
@@ -90,7 +81,7 @@ class Window:
     """``windows[]``: from each time that ``cron`` names, in ``time_zone`` (IANA), for so many seconds."""
 
     cron: str = row(
-        needed(CRON),
+        needed(rules.CRON),
         "Beginnings of the window in five fields, as for a CronJob, such as 0 22 * * 6.",
         more="[Windows](#windows).",
     )
@@ -102,7 +93,7 @@ class Window:
         is_required=True,
     )
     time_zone: str = row(
-        text(TIME_ZONE),
+        text(rules.TIME_ZONE),
         "Time zone of cron by its IANA name, such as Europe/Berlin.",
         default="UTC",
         is_filled=True,
@@ -127,22 +118,23 @@ class DrainSettings:
     """
 
     resources: tuple[str, ...] = row(
-        texts(RESOURCE_PATTERN),
+        texts(rules.RESOURCE_PATTERN),
         "Extended resources such as nvidia.com/gpu, or all names that begin alike such as nvidia.com/mig-*. Pods that "
         "request one are evicted.",
         more="With `stages.devicePlugin.nvidia` all of `nvidia.com/` as well.",
     )
     dra_drivers: tuple[str, ...] = row(
-        texts(DRA_DRIVER),
+        texts(rules.DRA_DRIVER),
         "Drivers of devices (DRA) such as gpu.nvidia.com. Pods with a ResourceClaim that one of them allocated are "
         "evicted.",
         more="With `stages.devicePlugin.dra` pods with a claim of that driver as well.",
     )
     pod_selector: Mapping[str, str] = row(
-        pairs(LABEL_KEY, LABEL_VALUE), "Labels of other pods that are evicted, in all namespaces."
+        pairs(rules.LABEL_KEY, rules.LABEL_VALUE), "Labels of other pods that are evicted, in all namespaces."
     )
     wait_for: Mapping[str, str] = row(
-        pairs(LABEL_KEY, LABEL_VALUE), "Labels of pods that are waited for and not evicted, such as those of Jobs."
+        pairs(rules.LABEL_KEY, rules.LABEL_VALUE),
+        "Labels of pods that are waited for and not evicted, such as those of Jobs.",
     )
     deadline_seconds: float = row(
         duration(),
@@ -161,7 +153,7 @@ class DrainSettings:
         "A volume with medium Memory does not count. Default is false.",
     )
     pause_labels: tuple[str, ...] = row(
-        texts(PAUSED_LABEL),
+        texts(rules.PAUSED_LABEL),
         "Labels of the Node such as nvidia.com/gpu.deploy.device-plugin that are changed while its driver is replaced, "
         "so that the DaemonSets leave that require them.",
     )
@@ -217,7 +209,9 @@ class RolloutSettings:
         more="A percentage is rounded up; `0` is none.",
     )
     canary_node_selector: Mapping[str, str] = row(
-        pairs(LABEL_KEY, LABEL_VALUE), "Labels of the nodes that go first, alone.", more="Not together with `canary`."
+        pairs(rules.LABEL_KEY, rules.LABEL_VALUE),
+        "Labels of the nodes that go first, alone.",
+        more="Not together with `canary`.",
     )
     soak_seconds: float = row(
         duration("10s", "168h"),

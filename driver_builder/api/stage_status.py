@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from driver_builder.api.status import advised
+from driver_builder.api.status import Json, advising
+from driver_builder.api.status import condition as made
 from driver_builder.base.reasons import Reason
 from kube_api.text import bounded_message
-
-Json = dict[str, Any]
 
 CONDITION = "Stages"
 _COUNTS = {"valid": "validNodes", "run": "runNodes", "plug": "plugNodes", "plgok": "plgokNodes"}
@@ -47,9 +46,4 @@ def render_stages(found: StageStatus) -> Json:
 def condition(found: StageStatus) -> Json:
     """Write the condition."""
     is_done = found.reason == Reason.STAGES_READY
-    return {
-        "type": CONDITION,
-        "status": "True" if is_done else "False",
-        "reason": str(found.reason),
-        "message": bounded_message(found.message) if is_done else advised(found.reason, found.message),
-    }
+    return (made if is_done else advising)(CONDITION, is_done, found.reason, found.message)

@@ -5,9 +5,10 @@ which changes of status need an Event. The message of a target says what is wron
 conditions that nothing else explains also say what to do (:func:`advised`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
@@ -20,6 +21,8 @@ from kube_api.text import MAX_MESSAGE, bounded_message, first_few
 from kube_api.timestamps import parse_timestamp, timestamp
 
 Json = dict[str, Any]
+Entry = TypeVar("Entry")
+Read = TypeVar("Read")
 
 _NO_NODES = "no selected node runs a kernel this driver supports"
 _PAUSED = "paused by annotation driverwright.io/pause"
@@ -30,7 +33,7 @@ MAX_LISTED = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trouble:
-    """Why nothing could be decided for a driver: everything stays as it is, and its status keeps its content."""
+    """Why nothing could be decided for a driver or for one of its targets: what runs stays as it is."""
 
     reason: Reason
     message: str
@@ -66,17 +69,17 @@ class TargetStatus:
     rolled_out: RolledOut | None = None
 
 
+def readable(entries: Iterable[Entry] | None, parse: Callable[[Entry], Read]) -> Iterator[Read]:
+    """Read the entries of a status; those of another shape are dropped and written again."""
+    for entry in entries or ():
+        with suppress(KeyError, ValueError, TypeError, AttributeError, OverflowError):
+            yield parse(entry)
+
+
 @remembers_last(256)
 def previous_targets(status: Mapping[str, Any]) -> Mapping[str, TargetStatus]:
-    """Read ``status.targets`` by target id; entries of another shape are dropped and written again."""
-    known: dict[str, TargetStatus] = {}
-    for entry in status.get("targets") or ():
-        try:
-            target = parse_target(entry)
-        except (KeyError, ValueError, TypeError):
-            continue
-        known[target.target] = target
-    return known
+    """Read ``status.targets`` by target id."""
+    return {target.target: target for target in readable(status.get("targets"), parse_target)}
 
 
 def parse_target(entry: Json) -> TargetStatus:
@@ -183,18 +186,15 @@ def render_target(target: TargetStatus) -> Json:
 
 def render_trouble(driver: DriverContainer, trouble: Trouble, *, now: float) -> Json:
     """Write the ``status`` of a driver for which nothing could be decided: only one condition changes."""
-    degraded = _with_transition(_advised("Degraded", True, trouble.reason, trouble.message), driver, now)
+    degraded = _with_transition(advising("Degraded", True, trouble.reason, trouble.message), driver, now)
     known = [condition for condition in driver.status.get("conditions") or () if condition.get("type") != "Degraded"]
     return {**driver.status, "conditions": [*known, degraded]}
 
 
-def _condition(kind: str, status: bool, reason: str, message: str) -> Json:
-    return {
-        "type": kind,
-        "status": "True" if status else "False",
-        "reason": reason,
-        "message": bounded_message(message),
-    }
+def condition(kind: str, status: bool | None, reason: str, message: str) -> Json:
+    """Write a condition; None is unknown."""
+    word = {True: "True", False: "False", None: "Unknown"}[status]
+    return {"type": kind, "status": word, "reason": str(reason), "message": bounded_message(message)}
 
 
 def advised(reason: str, message: str) -> str:
@@ -203,33 +203,34 @@ def advised(reason: str, message: str) -> str:
     return with_remedy(reason, bounded_message(message, MAX_MESSAGE - end))
 
 
-def _advised(kind: str, status: bool, reason: str, message: str) -> Json:
-    return _condition(kind, status, reason, advised(reason, message))
+def advising(kind: str, status: bool | None, reason: str, message: str) -> Json:
+    """Write a condition whose message ends with the remedy of its reason."""
+    return condition(kind, status, reason, advised(reason, message))
 
 
 def _ready(driver: DriverContainer, targets: tuple[TargetStatus, ...]) -> Json:
     if isinstance(driver.spec, InvalidDriver):
-        return _condition("Ready", False, Reason.INVALID_SPEC, str(driver.spec))
+        return condition("Ready", False, Reason.INVALID_SPEC, str(driver.spec))
     wanted = [target for target in targets if target.state not in WITHOUT_DRIVER]
     if not wanted:
         # The remedy is added here, because nothing is degraded.
-        return _condition("Ready", False, Reason.NO_NODES, advised(Reason.NO_NODES, _NO_NODES))
+        return advising("Ready", False, Reason.NO_NODES, _NO_NODES)
     ready, nodes = sum(target.ready_nodes for target in wanted), sum(target.nodes for target in wanted)
     behind = [target for target in wanted if target.state is not TargetState.READY]
     if not behind:
-        return _condition("Ready", True, Reason.ALL_NODES_READY, f"{ready} of {nodes} nodes ready")
+        return condition("Ready", True, Reason.ALL_NODES_READY, f"{ready} of {nodes} nodes ready")
     first = behind[0]
-    return _condition("Ready", False, first.reason, f"{ready} of {nodes} nodes ready; {first.kernel}: {first.message}")
+    return condition("Ready", False, first.reason, f"{ready} of {nodes} nodes ready; {first.kernel}: {first.message}")
 
 
 def _progressing(driver: DriverContainer, targets: tuple[TargetStatus, ...]) -> Json:
     if driver.paused:
-        return _condition("Progressing", False, Reason.PAUSED, advised(Reason.PAUSED, _PAUSED))
+        return advising("Progressing", False, Reason.PAUSED, _PAUSED)
     moving = [target for target in targets if target.state in (TargetState.BUILDING, TargetState.ROLLING_OUT)]
     if not moving:
-        return _condition("Progressing", False, Reason.NOTHING_TO_DO, "nothing is being built or rolled out")
+        return condition("Progressing", False, Reason.NOTHING_TO_DO, "nothing is being built or rolled out")
     words = _listed(f"{target.kernel}: {target.message}" for target in moving)
-    return _condition("Progressing", True, Reason.TARGETS_PENDING, words)
+    return condition("Progressing", True, Reason.TARGETS_PENDING, words)
 
 
 def _degraded(
@@ -237,24 +238,24 @@ def _degraded(
 ) -> Json:
     # First, because nothing else reports it: an invalid spec is in Ready too, and targets have their own messages.
     if refusal:
-        return _advised("Degraded", True, Reason.ACTION_REFUSED, refusal)
+        return advising("Degraded", True, Reason.ACTION_REFUSED, refusal)
     if isinstance(driver.spec, InvalidDriver):
-        return _advised("Degraded", True, Reason.INVALID_SPEC, str(driver.spec))
+        return advising("Degraded", True, Reason.INVALID_SPEC, str(driver.spec))
     bad = [target for target in targets if target.state in IN_TROUBLE]
     if bad:
         words = _listed(f"{target.kernel}: {target.message}" for target in bad)
-        return _advised("Degraded", True, bad[0].reason, words)
+        return advising("Degraded", True, bad[0].reason, words)
     if unknown:
         words = _listed(unknown[node] for node in sorted(unknown))
-        return _advised("Degraded", True, Reason.KERNEL_MISMATCH, words)
-    return _condition("Degraded", False, Reason.NOTHING_WRONG, "")
+        return advising("Degraded", True, Reason.KERNEL_MISMATCH, words)
+    return condition("Degraded", False, Reason.NOTHING_WRONG, "")
 
 
 def _deprecated(unused: Iterable[str]) -> list[Json]:
     """Write the condition of a driver with fields that earlier versions acted on."""
     fields = [field for field in unused if field in DEPRECATED]
     words = f"ignored since 0.2: {', '.join(fields)}"
-    return [_advised("DeprecatedFields", True, Reason.FIELD_IGNORED, words)] if fields else []
+    return [advising("DeprecatedFields", True, Reason.FIELD_IGNORED, words)] if fields else []
 
 
 def _listed(words: Iterable[str]) -> str:

@@ -7,7 +7,9 @@ A message describes one case; the remedy is in this table and is added where a m
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 
 class TargetState(StrEnum):
@@ -39,149 +41,43 @@ class Suspends(StrEnum):
     ALL = "all"
 
 
-class Reason(StrEnum):
-    """Why a target, a build, a load or a condition has its state. The values are public and do not change."""
-
-    # A target.
-    KERNEL_MISMATCH = "KernelMismatch"
-    WAITING_FOR_NODES = "WaitingForNodes"
-    WAITING_FOR_CANARY = "WaitingForCanary"
-    SOAKING = "Soaking"
-    ROLLOUT_WAITING = "RolloutWaiting"
-    ROLLOUT_HALTED = "RolloutHalted"
-    VALIDATION_FAILED = "ValidationFailed"
-    ALL_NODES_READY = "AllNodesReady"
-    NO_KERNEL_MAPPING = "NoKernelMapping"
-    SKIPPED_BY_MAPPING = "SkippedByMapping"
-    NOT_APPLICABLE = "NotApplicable"
-    SOURCE_MISSING = "SourceMissing"
-    SIGNING_CERTIFICATE_MISSING = "SigningCertificateMissing"
-    INVALID_SIGNING_CERTIFICATE = "InvalidSigningCertificate"
-    UNSUPPORTED_OS = "UnsupportedOS"
-    IMAGE_MISSING = "ImageMissing"
-    TAG_MOVED = "TagMoved"
-    WRONG_BUILD_KEY = "WrongBuildKey"
-    IMAGE_NOT_SIGNED = "ImageNotSigned"
-    NO_IDENTITY = "NoIdentity"
-    BUILDS_SUSPENDED = "BuildsSuspended"
-    TARGET_NAME_TAKEN = "TargetNameTaken"
-    MODULE_CONFLICT = "ModuleConflict"
-    NOT_ALLOWED = "NotAllowed"
-    DEPENDENCY_NOT_FOUND = "DependencyNotFound"
-    DEPENDENCY_CYCLE = "DependencyCycle"
-    WAITING_FOR_DEPENDENCY = "WaitingForDependency"
-    # Its registry.
-    REGISTRY_NOT_ASKED = "RegistryNotAsked"
-    REGISTRY_UNAUTHORIZED = "RegistryUnauthorized"
-    REGISTRY_UNREACHABLE = "RegistryUnreachable"
-    REGISTRY_INVALID = "RegistryInvalid"
-    REGISTRY_FULL = "RegistryFull"
-    REGISTRY_REJECTED = "RegistryRejected"
-    # A build.
-    HEADERS_MISSING = "HeadersMissing"
-    COMPILE_ERROR = "CompileError"
-    COMPILER_MISMATCH = "CompilerMismatch"
-    TEMPLATE_INVALID = "TemplateInvalid"
-    SIGNING_FAILED = "SigningFailed"
-    REPOSITORY_UNAVAILABLE = "PackageRepositoryUnavailable"
-    BASE_IMAGE_MISSING = "BaseImageMissing"
-    DISK_FULL = "DiskFull"
-    OUT_OF_MEMORY = "OutOfMemory"
-    DEADLINE_EXCEEDED = "DeadlineExceeded"
-    BUILDER_UNAVAILABLE = "BuilderUnavailable"
-    INVALID_CONFIGURATION = "InvalidConfiguration"
-    API_SERVER_UNAVAILABLE = "ApiServerUnavailable"
-    CANCELLED = "Cancelled"
-    BUILD_ERROR = "BuildError"
-    # What was built.
-    WRONG_VERMAGIC = "WrongVermagic"
-    WRONG_SYMBOL_CRC = "WrongSymbolCRC"
-    MISSING_SYMBOL = "MissingSymbol"
-    MISSING_NAMESPACE = "MissingNamespaceImport"
-    GPL_ONLY_SYMBOL = "GPLOnlySymbol"
-    DUPLICATE_SYMBOL = "DuplicateSymbol"
-    WRONG_ARCHITECTURE = "WrongArchitecture"
-    MODULE_MISSING = "ModuleMissing"
-    DEPENDENCY_MISSING = "ModuleDependencyMissing"
-    MODULE_NOT_SIGNED = "ModuleNotSigned"
-    WRONG_MODULE_SIGNER = "WrongModuleSigner"
-    MODULE_SIGNATURE_BROKEN = "ModuleSignatureBroken"
-    NO_MODULE_IDENTITY = "NoModuleIdentity"
-    USERSPACE_MISMATCH = "UserspaceMismatch"
-    IMAGE_INVALID = "ImageInvalid"
-    # The load report of a driver pod.
-    LOAD_FAILED = "LoadFailed"
-    PARAMETERS_DIFFER = "ParametersDiffer"
-    NO_DEVICE = "NoDevice"
-    DEVICE_NODE_MISSING = "DeviceNodeMissing"
-    WRONG_KERNEL = "WrongKernel"
-    NOT_LIVE = "NotLive"
-    OTHER_BUILD = "OtherBuild"
-    # A driver as a whole.
-    INVALID_SPEC = "InvalidSpec"
-    ACTION_REFUSED = "ActionRefused"
-    FIELD_IGNORED = "FieldIgnored"
-    NAMESPACE_FORBIDDEN = "NamespaceForbidden"
-    INTERNAL_ERROR = "InternalError"
-    NO_NODES = "NoMatchingNodes"
-    PAUSED = "Paused"
-    TARGETS_PENDING = "TargetsPending"
-    NOTHING_TO_DO = "NothingToDo"
-    NOTHING_WRONG = "AsExpected"
-    UNLOADING = "Unloading"
-    IN_USE = "InUse"
-    STAYS_LOADED = "StaysLoaded"
-    WAITING_FOR_DEPENDENTS = "WaitingForDependents"
-    DRAIN_TIMEOUT = "DrainTimeout"
-    DEPENDENT_NOT_UNLOADED = "DependentNotUnloaded"
-    # Its stages.
-    STAGES_READY = "StagesReady"
-    WAITING_FOR_STAGE = "WaitingForStage"
-    NO_DEVICE_AGENT = "NoDeviceAgent"
-    STAGE_NAME_TAKEN = "StageNameTaken"
-    RESOURCE_CONFLICT = "ResourceConflict"
-    DEVICE_PLUGIN_FAILED = "DevicePluginFailed"
-    RESOURCE_MISSING = "ResourceMissing"
-    DRA_NOT_SERVED = "DRANotServed"
-    RESOURCE_SLICES_NOT_READ = "ResourceSlicesNotRead"
-    PLUGIN_VALIDATION_FAILED = "PluginValidationFailed"
-    SERVICE_ACCOUNT_NOT_ALLOWED = "ServiceAccountNotAllowed"
-    SERVICE_ACCOUNT_NOT_FOUND = "ServiceAccountNotFound"
-    # The newest kernel of a package repository.
-    BUILT_AHEAD = "BuiltAhead"
-    NEWEST_KERNEL_RUNS = "NewestKernelRuns"
-    NOT_LOOKED_UP = "NotLookedUp"
-    DISCOVERY_FAILED = "LookUpFailed"
-    # Events about what goes well.
-    BUILD_STARTED = "BuildStarted"
-    ROLLING_OUT = "RollingOut"
-    TARGET_READY = "TargetReady"
-    READY_FOR_KERNEL = "ReadyForKernel"
-    # A NodeFeatureRule.
-    INVALID_RULE = "InvalidRule"
-    # A NodeFeature.
-    LABEL_REFUSED = "LabelRefused"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meaning:
     """The meaning of a reason: a sentence, and the remedy for an admin (empty if there is none).
 
-    ``suspends`` says whose builds are suspended when several fail in a row for it: the cause is outside of the
-    driver, so the next build is likely to fail in the same way. ``states`` are those of the targets
-    with the reason, none if no target has it; a target that is blocked by it has the first.
+    ``section`` is where the printed page has it. ``suspends`` says whose builds are suspended when several fail in a
+    row for it: the cause is outside of the driver, so the next build is likely to fail in the same way. ``states`` are
+    those of the targets with the reason, none if no target has it; a target that is blocked by it has the first.
     """
 
+    word: str
+    section: str
     summary: str
     remedy: str = ""
     suspends: Suspends = Suspends.NONE
     states: tuple[TargetState, ...] = ()
 
 
-def _means(summary: str, remedy: str = "", *states: TargetState, suspends: Suspends = Suspends.NONE) -> Meaning:
-    return Meaning(summary=summary, remedy=remedy, states=states, suspends=suspends)
+def _row(
+    section: str, word: str, summary: str, remedy: str = "", *states: TargetState, suspends: Suspends = Suspends.NONE
+) -> Meaning:
+    return Meaning(word=word, section=section, summary=summary, remedy=remedy, states=states, suspends=suspends)
 
 
+_SECTIONS = (
+    "Targets",
+    "Registries",
+    "Builds",
+    "Verification of what was built",
+    "Load reports of driver pods",
+    "The driver as a whole",
+    "Stages",
+    "Newest kernels",
+    "Events",
+)
+(
+    _target, _registry, _build, _verification, _load, _driver, _stage, _kernel, _news,
+) = (partial(_row, section) for section in _SECTIONS)  # fmt: skip
 _PENDING, _FAILED, _BLOCKED = TargetState.PENDING, TargetState.FAILED, TargetState.BLOCKED
 _LOADING = TargetState.ROLLING_OUT
 _ALL, _OF_DRIVER = Suspends.ALL, Suspends.OF_DRIVER
@@ -189,522 +85,508 @@ SUSPENDED_TRIES = "one build is retried every minute, the rest resume when it su
 """The remedy of suspended builds."""
 
 _TRY_AGAIN = "Nothing: the controller tries again by itself. If it lasts, "
+_FIT = "Build the modules from source, against the headers of this kernel, together with the modules they use"
+_VERSION = "Use a version of the driver for this kernel, or fix its source"
+_SIGN = "Sign the modules with the key of the certificate, after they are stripped and before they are compressed"
+_CHANGED = "Find out what else loads or unloads this module on the node; the pod loads it again"
 
-_TARGETS = {
-    Reason.KERNEL_MISMATCH: _means(
+
+class Reason(StrEnum):
+    """Why a target, a build, a load or a condition has its state. The words are public and do not change."""
+
+    _value_: str
+    meaning: Meaning
+
+    def __new__(cls, meaning: Any) -> "Reason":
+        """Make the word of a row; a reason is called with its word."""
+        made = str.__new__(cls, meaning.word)
+        made._value_, made.meaning = meaning.word, meaning
+        return made
+
+    # fmt: off
+    # The rows are in the order of the page: exploded, the table would be half as long again.
+    KERNEL_MISMATCH = _target("KernelMismatch",
         "Nodes run a kernel without a verified driver; it is queued or being built. As a condition: some node's labels"
         " do not name its kernel",
         "Wait for the build, whose log driver-builder logs shows; for a node without kernel labels, see its nfd-worker",
         TargetState.BUILDING,
-    ),
-    Reason.WAITING_FOR_NODES: _means(
+    )
+    WAITING_FOR_NODES = _target("WaitingForNodes",
         "The image exists and nodes load it; the message names the first node that is not ready",
         "If it lasts, run driver-builder explain NODE for the node in the message",
         _LOADING,
-    ),
-    Reason.WAITING_FOR_CANARY: _means(
+    )
+    WAITING_FOR_CANARY = _target("WaitingForCanary",
         "The nodes that go first get the new image; the others wait until it is proven there",
         "If it lasts, run driver-builder explain NODE for one of them",
         _LOADING,
-    ),
-    Reason.SOAKING: _means("The new image is proven on the nodes that go first, and is watched there", "", _LOADING),
-    Reason.ROLLOUT_WAITING: _means(
+    )
+    SOAKING = _target("Soaking",
+        "The new image is proven on the nodes that go first, and is watched there", "", _LOADING)
+    ROLLOUT_WAITING = _target("RolloutWaiting",
         "The wave waits for a maintenance window, or for an admin's label on a node; the message says for which",
         "Wait for the window, label the next node, or change spec.rollout (docs/upgrades.md)",
         _LOADING,
-    ),
-    Reason.ROLLOUT_HALTED: _means(
+    )
+    ROLLOUT_HALTED = _target("RolloutHalted",
         "The new image does not work on more nodes than spec.rollout.maxFailed allows, or an admin has undone the wave",
         "Run driver-builder explain NODE for the nodes in the message; then correct the driver: another spec, source or"
         " rebuild begins a new wave (docs/upgrades.md)",
         _BLOCKED,
-    ),
-    Reason.VALIDATION_FAILED: _means(
+    )
+    VALIDATION_FAILED = _target("ValidationFailed",
         "The command of spec.validation failed on a node; its modules are loaded, and it has no ready label",
         "Run driver-builder explain NODE for the node in the message: it prints how to see the log, and to run the"
         " command again. It runs again by itself after the next boot, and with another driver or command",
         _BLOCKED,
-    ),
-    Reason.ALL_NODES_READY: _means("The driver is proven to work on every node", "", TargetState.READY),
-    Reason.NO_KERNEL_MAPPING: _means(
+    )
+    ALL_NODES_READY = _target("AllNodesReady", "The driver is proven to work on every node", "", TargetState.READY)
+    NO_KERNEL_MAPPING = _target("NoKernelMapping",
         "No rule of spec.kernelMappings matches the kernel: its nodes get no driver",
         "If they should have one, add a rule that matches the whole kernel release",
         TargetState.SKIPPED,
-    ),
-    Reason.SKIPPED_BY_MAPPING: _means(
+    )
+    SKIPPED_BY_MAPPING = _target("SkippedByMapping",
         "A rule of spec.kernelMappings skips the kernel: its nodes get no driver",
         "If they should have one, remove skip or put another rule before it",
         TargetState.SKIPPED,
-    ),
-    Reason.NOT_APPLICABLE: _means(
+    )
+    NOT_APPLICABLE = _target("NotApplicable",
         "The driver says that it does not support this kernel (dkms.conf); it is not tried again",
         "If the nodes should have the driver, use a version that supports this kernel",
         TargetState.NOT_APPLICABLE,
-    ),
-    Reason.SOURCE_MISSING: _means(
+    )
+    SOURCE_MISSING = _target("SourceMissing",
         "The source of the driver, or its custom template, does not exist or cannot be fetched",
         "Create what the message names, or correct spec.source and spec.build.templateConfigMap",
         _PENDING, _FAILED,
-    ),
-    Reason.SIGNING_CERTIFICATE_MISSING: _means(
+    )
+    SIGNING_CERTIFICATE_MISSING = _target("SigningCertificateMissing",
         "The Secret with the signing certificate does not exist",
         "Create the Secret that the message names (docs/signing.md)",
         _PENDING,
-    ),
-    Reason.INVALID_SIGNING_CERTIFICATE: _means(
+    )
+    INVALID_SIGNING_CERTIFICATE = _target("InvalidSigningCertificate",
         "The Secret of the signing certificate holds no certificate of an RSA key",
         "Put the X.509 certificate of an RSA key into the Secret (docs/signing.md)",
         _PENDING,
-    ),
-    Reason.UNSUPPORTED_OS: _means(
+    )
+    UNSUPPORTED_OS = _target("UnsupportedOS",
         "There is no template or base image for this distribution",
         "Set spec.build.template and spec.build.baseImage (docs/templates.md)",
         _FAILED,
-    ),
-    Reason.IMAGE_MISSING: _means(
+    )
+    IMAGE_MISSING = _target("ImageMissing",
         "The prebuilt image of a mapping does not exist",
         "Push it, or remove image from the mapping so that driver-builder builds it",
         _FAILED,
-    ),
-    Reason.TAG_MOVED: _means(
+    )
+    TAG_MOVED = _target("TagMoved",
         "The tag names another image than the one that was rolled out, which stays",
         "Find out who moved the tag; the command in the message accepts the new image (docs/registry.md)",
         _BLOCKED,
-    ),
-    Reason.WRONG_BUILD_KEY: _means(
+    )
+    WRONG_BUILD_KEY = _target("WrongBuildKey",
         "The image under the tag is not the one that was built for it; what runs stays",
         "Remove the tag from the registry: the image is built again",
         _BLOCKED,
-    ),
-    Reason.IMAGE_NOT_SIGNED: _means(
+    )
+    IMAGE_NOT_SIGNED = _target("ImageNotSigned",
         "The image is not signed with the key of spec.signing.imageKeySecretRef; what runs stays",
         "Sign it with cosign sign --key, or rebuild it with annotation driverwright.io/rebuild (docs/signing.md)",
         _BLOCKED,
-    ),
-    Reason.NO_IDENTITY: _means(
+    )
+    NO_IDENTITY = _target("NoIdentity",
         "The image does not say which modules it has, so nothing could prove that they run; what runs stays",
         "Label the image, or set spec.module.trustImage (docs/registry.md)",
         _BLOCKED,
-    ),
-    Reason.BUILDS_SUSPENDED: _means(
+    )
+    BUILDS_SUSPENDED = _target("BuildsSuspended",
         "Five builds in a row failed for one reason outside the drivers",
         f"Fix the cause above; {SUSPENDED_TRIES}",
         _BLOCKED,
-    ),
-    Reason.TARGET_NAME_TAKEN: _means(
+    )
+    TARGET_NAME_TAKEN = _target("TargetNameTaken",
         "The objects of this target would have the names of another kernel's; nothing is rolled out to its nodes",
         "Check the kernel labels of its nodes, or skip the kernel in spec.kernelMappings",
         _BLOCKED,
-    ),
-    Reason.MODULE_CONFLICT: _means(
+    )
+    MODULE_CONFLICT = _target("ModuleConflict",
         "Another driver has one of the modules on these nodes, removes or blacklists it: nothing is touched there",
         "Let only one of the two drivers name the module, or select different nodes (spec.nodeSelector)",
         _BLOCKED, _LOADING, TargetState.BUILDING,
-    ),
-    Reason.NOT_ALLOWED: _means(
+    )
+    NOT_ALLOWED = _target("NotAllowed",
         "The settings of driver-builder do not allow what a field of the spec names; what runs stays",
         "Change the field that the message names, or have the setting in the message changed (docs/security.md)",
         _BLOCKED,
-    ),
-    Reason.DEPENDENCY_NOT_FOUND: _means(
+    )
+    DEPENDENCY_NOT_FOUND = _target("DependencyNotFound",
         "A driver that spec.dependsOn names does not exist; what runs stays",
         "Create that DriverContainer in the same namespace, or correct spec.dependsOn",
         _BLOCKED,
-    ),
-    Reason.DEPENDENCY_CYCLE: _means(
+    )
+    DEPENDENCY_CYCLE = _target("DependencyCycle",
         "Drivers depend on each other, so that none of them could be loaded first; what runs stays",
         "Remove spec.dependsOn from one driver of the cycle",
         _BLOCKED,
-    ),
-    Reason.WAITING_FOR_DEPENDENCY: _means(
+    )
+    WAITING_FOR_DEPENDENCY = _target("WaitingForDependency",
         "A driver that spec.dependsOn names has no image yet, has not loaded its modules on the node, or has an invalid"
         " spec",
         "Wait for that driver: driver-builder explain NODE says what it lacks. If it is not meant for the node, correct"
         " the nodeSelector of one of the two",
         _BLOCKED, _LOADING,
-    ),
-}  # fmt: skip
-
-_REGISTRIES = {
-    Reason.REGISTRY_NOT_ASKED: _means(
+    )
+    REGISTRY_NOT_ASKED = _registry("RegistryNotAsked",
         "The registry has not answered yet", "Wait: the controller continues when it answers", _PENDING
-    ),
-    Reason.REGISTRY_UNAUTHORIZED: _means(
+    )
+    REGISTRY_UNAUTHORIZED = _registry("RegistryUnauthorized",
         "The registry refused the credentials, or there are none, or the controller may not read their Secret",
         "Correct the Secret of spec.registry.secretRef: it must allow to push; or give the controller its Role",
         _BLOCKED, _FAILED, suspends=_OF_DRIVER,
-    ),
-    Reason.REGISTRY_UNREACHABLE: _means(
+    )
+    REGISTRY_UNREACHABLE = _registry("RegistryUnreachable",
         "The registry gives no answer, a server error, or a limit on requests",
         _TRY_AGAIN + "check that the controller reaches the registry",
         _BLOCKED, _FAILED, suspends=_OF_DRIVER,
-    ),
-    Reason.REGISTRY_INVALID: _means(
+    )
+    REGISTRY_INVALID = _registry("RegistryInvalid",
         "What answers is not a registry, returns other content than it should, or its CA cannot be used",
         "Check spec.image, spec.registry.plainHttp, spec.registry.caConfigMap and proxies before the registry",
         _BLOCKED, _FAILED, suspends=_OF_DRIVER,
-    ),
-    Reason.REGISTRY_FULL: _means(
+    )
+    REGISTRY_FULL = _registry("RegistryFull",
         "The registry has no room: its disk is full, or a quota is used up",
         "Remove images that no node needs and collect garbage, or enlarge the registry's disk or the project's quota",
         _FAILED, suspends=_OF_DRIVER,
-    ),
-    Reason.REGISTRY_REJECTED: _means(
+    )
+    REGISTRY_REJECTED = _registry("RegistryRejected",
         "The registry does not accept the image: too large, or against one of its rules",
         "Change the limit or rule that the message quotes, of the registry or of a proxy before it",
         _FAILED,
-    ),
-}  # fmt: skip
-
-_BUILDS = {
-    Reason.HEADERS_MISSING: _means(
+    )
+    HEADERS_MISSING = _build("HeadersMissing",
         "No package repository of the base image has headers for this kernel",
         "Move the nodes to a kernel whose headers are published, or name an archive that has them as HEADERS_MIRROR in"
         " spec.build.args or in spec.build.baseImage",
         _FAILED,
-    ),
-    Reason.COMPILE_ERROR: _means(
+    )
+    COMPILE_ERROR = _build("CompileError",
         "The source does not compile for this kernel, or does not build a module of the spec",
         "Use a version of the driver that supports this kernel, or fix its source: a change is built at once",
         _FAILED,
-    ),
-    Reason.COMPILER_MISMATCH: _means(
+    )
+    COMPILER_MISMATCH = _build("CompilerMismatch",
         "The kernel or the driver needs another compiler than the base image has",
         "Set spec.build.baseImage to an image with that compiler",
         _FAILED,
-    ),
-    Reason.TEMPLATE_INVALID: _means(
+    )
+    TEMPLATE_INVALID = _build("TemplateInvalid",
         "The template, or the Dockerfile made from it, is invalid or leaves out something that is needed",
         "Correct the template, or the field, that the message names (docs/templates.md)",
         _FAILED,
-    ),
-    Reason.SIGNING_FAILED: _means(
+    )
+    SIGNING_FAILED = _build("SigningFailed",
         "The signing key cannot be used: missing, encrypted, of another kind, expired, or not that of the certificate",
         "Correct the Secret that the message names (docs/signing.md)",
         _FAILED,
-    ),
-    Reason.REPOSITORY_UNAVAILABLE: _means(
+    )
+    REPOSITORY_UNAVAILABLE = _build("PackageRepositoryUnavailable",
         "A package repository of the distribution does not answer, or not as it should",
         "Check network, proxy and name resolution where builds run",
         _FAILED, suspends=_OF_DRIVER,
-    ),
-    Reason.BASE_IMAGE_MISSING: _means(
+    )
+    BASE_IMAGE_MISSING = _build("BaseImageMissing",
         "The base image cannot be pulled",
         "Check spec.build.baseImage, the credentials for its registry, and that builds reach it",
         _FAILED, suspends=_OF_DRIVER,
-    ),
-    Reason.DISK_FULL: _means(
+    )
+    DISK_FULL = _build("DiskFull",
         "A disk is full: the build engine's, that of the node that builds, or the controller's",
         "Give the disk that the message names more room; prune the build engine, or build on other nodes",
         _FAILED, suspends=_ALL,
-    ),
-    Reason.OUT_OF_MEMORY: _means(
+    )
+    OUT_OF_MEMORY = _build("OutOfMemory",
         "The compiler or the linker ran out of memory",
         "Give the build engine more memory (for a Job: limits.memory of spec.build.resources), or lower make's -j",
         _FAILED,
-    ),
-    Reason.DEADLINE_EXCEEDED: _means(
+    )
+    DEADLINE_EXCEEDED = _build("DeadlineExceeded",
         "The build did not end within its deadline",
         "Raise spec.build.deadline or --build-deadline-seconds, or give builds more CPU",
         _FAILED,
-    ),
-    Reason.BUILDER_UNAVAILABLE: _means(
+    )
+    BUILDER_UNAVAILABLE = _build("BuilderUnavailable",
         "The build engine does not answer or went away; or no node runs the build's Job, or its pod was lost",
         "Check that the build engine runs and is reachable (--docker-host); for a Job, what keeps its pod from running",
         _FAILED, suspends=_ALL,
-    ),
-    Reason.INVALID_CONFIGURATION: _means(
+    )
+    INVALID_CONFIGURATION = _build("InvalidConfiguration",
         "A file or Secret that the controller is configured with is invalid",
         "Correct what the message names",
         _FAILED, suspends=_OF_DRIVER,
-    ),
-    Reason.API_SERVER_UNAVAILABLE: _means(
+    )
+    API_SERVER_UNAVAILABLE = _build("ApiServerUnavailable",
         "The API server did not answer while the build read from it",
         _TRY_AGAIN + "check the API server",
         _FAILED, suspends=_ALL,
-    ),
-    Reason.CANCELLED: _means("The build was cancelled: no node needs its image any more, or the controller stops"),
-    Reason.BUILD_ERROR: _means(
+    )
+    CANCELLED = _build("Cancelled",
+        "The build was cancelled: no node needs its image any more, or the controller stops")
+    BUILD_ERROR = _build("BuildError",
         "The build failed for a reason that is not known",
         "Find the first error in its log (driver-builder logs), and fix the source or the template",
         _FAILED,
-    ),
-}  # fmt: skip
-
-_FIT = "Build the modules from source, against the headers of this kernel, together with the modules they use"
-_VERSION = "Use a version of the driver for this kernel, or fix its source"
-_SIGN = "Sign the modules with the key of the certificate, after they are stripped and before they are compressed"
-
-_VERIFICATIONS = {
-    Reason.WRONG_VERMAGIC: _means("A module was built for another kernel or configuration", _FIT, _FAILED),
-    Reason.WRONG_SYMBOL_CRC: _means("A module was built against other declarations than the kernel's", _FIT, _FAILED),
-    Reason.MISSING_SYMBOL: _means(
+    )
+    WRONG_VERMAGIC = _verification("WrongVermagic",
+        "A module was built for another kernel or configuration", _FIT, _FAILED)
+    WRONG_SYMBOL_CRC = _verification("WrongSymbolCRC",
+        "A module was built against other declarations than the kernel's", _FIT, _FAILED)
+    MISSING_SYMBOL = _verification("MissingSymbol",
         "A module needs symbols that neither the kernel nor the image exports",
         "Add the module that exports them to the driver, or use a version of the driver for this kernel",
         _FAILED,
-    ),
-    Reason.MISSING_NAMESPACE: _means(
+    )
+    MISSING_NAMESPACE = _verification("MissingNamespaceImport",
         "A module uses symbols of a namespace that it does not import: the kernel would refuse it",
         "Add MODULE_IMPORT_NS to its source, or use a version of the driver for this kernel",
         _FAILED,
-    ),
-    Reason.GPL_ONLY_SYMBOL: _means(
+    )
+    GPL_ONLY_SYMBOL = _verification("GPLOnlySymbol",
         "A module whose license is not compatible with the GPL uses GPL-only symbols: the kernel would refuse it",
         _VERSION,
         _FAILED,
-    ),
-    Reason.DUPLICATE_SYMBOL: _means(
+    )
+    DUPLICATE_SYMBOL = _verification("DuplicateSymbol",
         "A module exports symbols that the kernel or another module exports: the kernel would refuse it",
         "Remove one of the two modules from the driver, or rename its symbols",
         _FAILED,
-    ),
-    Reason.WRONG_ARCHITECTURE: _means(
+    )
+    WRONG_ARCHITECTURE = _verification("WrongArchitecture",
         "A module was built for another architecture", "Build on a builder of the nodes' architecture", _FAILED
-    ),
-    Reason.MODULE_MISSING: _means(
+    )
+    MODULE_MISSING = _verification("ModuleMissing",
         "The image lacks a module of spec.module.names",
         "Name the modules as their files are named, with _ for -, or correct the template",
         _FAILED,
-    ),
-    Reason.DEPENDENCY_MISSING: _means(
+    )
+    DEPENDENCY_MISSING = _verification("ModuleDependencyMissing",
         "A module depends on one that is neither in the image nor part of the kernel",
         "Build that module with the driver and add it to spec.module.names",
         _FAILED,
-    ),
-    Reason.MODULE_NOT_SIGNED: _means("A module is not signed, and spec.signing asks for it", _SIGN, _FAILED),
-    Reason.WRONG_MODULE_SIGNER: _means(
+    )
+    MODULE_NOT_SIGNED = _verification("ModuleNotSigned",
+        "A module is not signed, and spec.signing asks for it", _SIGN, _FAILED)
+    WRONG_MODULE_SIGNER = _verification("WrongModuleSigner",
         "A module is signed by another key than that of the certificate",
         "Sign with the key of that certificate, or give the certificate of that key (docs/signing.md)",
         _FAILED,
-    ),
-    Reason.MODULE_SIGNATURE_BROKEN: _means(
+    )
+    MODULE_SIGNATURE_BROKEN = _verification("ModuleSignatureBroken",
         "A module was changed after it was signed, or its signature is of a kind that cannot be verified",
         "Sign as the kernel's sign-file does, with an RSA key, and change nothing in the file after that",
         _FAILED,
-    ),
-    Reason.NO_MODULE_IDENTITY: _means(
+    )
+    NO_MODULE_IDENTITY = _verification("NoModuleIdentity",
         "A module has neither srcversion nor build id, so it could not be recognised once loaded",
         "Add MODULE_VERSION to its source",
         _FAILED,
-    ),
-    Reason.USERSPACE_MISMATCH: _means(
+    )
+    USERSPACE_MISMATCH = _verification("UserspaceMismatch",
         "The user space of spec.userspace has another version than the modules",
         "Take both from one release of the driver, or correct spec.userspace.versionFile",
         _FAILED,
-    ),
-    Reason.IMAGE_INVALID: _means(
+    )
+    IMAGE_INVALID = _verification("ImageInvalid",
         "A module or an index (modules.dep, modules.alias) in the image is damaged, missing, doubled or unreadable",
         "Correct the template: install each module once, under its own name, and run depmod -b after all are there",
         _FAILED,
-    ),
-}  # fmt: skip
-
-_CHANGED = "Find out what else loads or unloads this module on the node; the pod loads it again"
-
-_LOADS = {
-    Reason.LOAD_FAILED: _means(
+    )
+    LOAD_FAILED = _load("LoadFailed",
         "The kernel refused a module, or a module that has to go is in use: the message names what holds it",
         "End what uses it on the node, or correct what the kernel refuses: dmesg there has its own words",
         _LOADING,
-    ),
-    Reason.PARAMETERS_DIFFER: _means(
+    )
+    PARAMETERS_DIFFER = _load("ParametersDiffer",
         "The module is live with other parameters than the spec's, and in use",
         "End what uses the module on the node: it is then loaded with the parameters of the spec",
         _LOADING,
-    ),
-    Reason.NO_DEVICE: _means(
+    )
+    NO_DEVICE = _load("NoDevice",
         "The module is live, and no device is bound to it",
         "Check that the device is there and that no other driver has it: lspci -nnk on the node",
         _LOADING,
-    ),
-    Reason.DEVICE_NODE_MISSING: _means(
+    )
+    DEVICE_NODE_MISSING = _load("DeviceNodeMissing",
         "The modules are live, and a device node of spec.validation.deviceNodes is not there",
         "Check that the device is there, what udev or the driver calls its node, and spec.validation.deviceNodes",
         _LOADING,
-    ),
-    Reason.WRONG_KERNEL: _means(
+    )
+    WRONG_KERNEL = _load("WrongKernel",
         "The node runs another kernel than its labels say",
         "Wait for nfd-worker to label the node; if it lasts, see its pod on the node",
         _LOADING,
-    ),
-    Reason.NOT_LIVE: _means("A module that was loaded is not live any more", _CHANGED, _LOADING),
-    Reason.OTHER_BUILD: _means("Another build of a module that was loaded is live", _CHANGED, _LOADING),
-}
-
-_DRIVERS = {
-    Reason.INVALID_SPEC: _means(
+    )
+    NOT_LIVE = _load("NotLive", "A module that was loaded is not live any more", _CHANGED, _LOADING)
+    OTHER_BUILD = _load("OtherBuild", "Another build of a module that was loaded is live", _CHANGED, _LOADING)
+    INVALID_SPEC = _driver("InvalidSpec",
         "A field of the spec is invalid; the message names it",
         "Correct the field (docs/drivercontainer.md)",
-    ),
-    Reason.ACTION_REFUSED: _means(
+    )
+    ACTION_REFUSED = _driver("ActionRefused",
         "The API server refused a write of the controller",
         "Correct what its answer names: a field of the spec, an admission policy, or the controller's Role",
         _FAILED,
-    ),
-    Reason.NAMESPACE_FORBIDDEN: _means(
+    )
+    NAMESPACE_FORBIDDEN = _driver("NamespaceForbidden",
         "The controller, or you, cannot read the namespace: nothing changes for its drivers",
         "Grant the Role of deploy/driver-builder in that namespace, or remove the namespace from --namespace",
-    ),
-    Reason.INTERNAL_ERROR: _means(
+    )
+    INTERNAL_ERROR = _driver("InternalError",
         "A bug, or an unexpected value: nothing changes for this driver, others go on",
         "Report the traceback from the log, with the output of driver-builder snapshot; until it is fixed, revert the"
         " last change to what the message names",
         _FAILED,
-    ),
-    Reason.FIELD_IGNORED: _means(
+    )
+    FIELD_IGNORED = _driver("FieldIgnored",
         "The spec sets a field of an earlier version, which has no effect any more",
         "Remove the field that the message names: the next version does not have it (docs/drivercontainer.md)",
-    ),
-    Reason.NO_NODES: _means(
+    )
+    NO_NODES = _driver("NoMatchingNodes",
         "No selected node runs a kernel this driver supports",
         "Compare spec.nodeSelector and spec.kernelMappings with the nodes: driver-builder explain NODE",
         TargetState.SKIPPED,
-    ),
-    Reason.PAUSED: _means(
+    )
+    PAUSED = _driver("Paused",
         "Annotation driverwright.io/pause is set: nothing is built, rolled out or loaded again",
         "Remove the annotation to resume",
-    ),
-    Reason.TARGETS_PENDING: _means("Images are being built or rolled out"),
-    Reason.NOTHING_TO_DO: _means("Nothing is being built or rolled out"),
-    Reason.NOTHING_WRONG: _means("Nothing is wrong"),
-    Reason.UNLOADING: _means("The driver is being unloaded from nodes that it leaves"),
-    Reason.IN_USE: _means(
+    )
+    TARGETS_PENDING = _driver("TargetsPending", "Images are being built or rolled out")
+    NOTHING_TO_DO = _driver("NothingToDo", "Nothing is being built or rolled out")
+    NOTHING_WRONG = _driver("AsExpected", "Nothing is wrong")
+    UNLOADING = _driver("Unloading", "The driver is being unloaded from nodes that it leaves")
+    IN_USE = _driver("InUse",
         "The driver leaves nodes on which its modules are in use",
         "End what uses them: unloading is tried until --unload-deadline-seconds, then they stay until the next boot",
-    ),
-    Reason.WAITING_FOR_DEPENDENTS: _means(
+    )
+    WAITING_FOR_DEPENDENTS = _driver("WaitingForDependents",
         "The driver is deleted, and other drivers still depend on it: it stays until they are gone",
         "Delete the drivers that the message names, or remove this one from their spec.dependsOn",
-    ),
-    Reason.STAYS_LOADED: _means(
+    )
+    STAYS_LOADED = _driver("StaysLoaded",
         "Modules of the driver stay loaded on nodes that it left", "Reboot the nodes when it suits you"
-    ),
-    Reason.DRAIN_TIMEOUT: _means(
+    )
+    DRAIN_TIMEOUT = _driver("DrainTimeout",
         "Nodes were not drained before the deadline: they keep their driver, and the wave takes other nodes",
         "End the pods that the message names, or change their PodDisruptionBudget or the field of rollout.drain that it"
         " names: nodes are tried again, at once without driverwright.io/draining (docs/upgrades.md)",
-    ),
-    Reason.DEPENDENT_NOT_UNLOADED: _means(
+    )
+    DEPENDENT_NOT_UNLOADED = _driver("DependentNotUnloaded",
         "A driver that depends on this one cannot be unloaded on nodes: they keep both, and the wave takes other nodes",
         "End what uses the modules that the message names, or name it in rollout.drain: the controller"
         " tries the nodes again, at once without their annotation driverwright.io/draining (docs/upgrades.md)",
-    ),
-}
-
-_STAGES = {
-    Reason.STAGES_READY: _means("Every node with the driver has the label of the last stage of spec.stages"),
-    Reason.WAITING_FOR_STAGE: _means(
+    )
+    STAGES_READY = _stage("StagesReady", "Every node with the driver has the label of the last stage of spec.stages")
+    WAITING_FOR_STAGE = _stage("WaitingForStage",
         "Nodes with the driver have not reached the last stage of spec.stages; the message names the first",
         "If it lasts, run driver-builder explain NODE for the node in the message",
-    ),
-    Reason.NO_DEVICE_AGENT: _means(
+    )
+    NO_DEVICE_AGENT = _stage("NoDeviceAgent",
         "A resource is described for the device agent, and driver-builder has no image of the agent",
         "Set --device-agent-image of driver-builder, or name the image of another device plugin",
-    ),
-    Reason.STAGE_NAME_TAKEN: _means(
+    )
+    STAGE_NAME_TAKEN = _stage("StageNameTaken",
         "A DaemonSet or a ConfigMap with the name of the device plugin's exists, and the driver does not control it:"
         " it is left alone, and the driver has no device plugin",
         "Rename or delete the object that the message names, or give the driver another name",
-    ),
-    Reason.RESOURCE_CONFLICT: _means(
+    )
+    RESOURCE_CONFLICT = _stage("ResourceConflict",
         "Another driver offers the same resource on the node, and keeps it: the stages of this one do not come there",
         "Name different resources (spec.stages.devicePlugin), or select different nodes (spec.nodeSelector)",
-    ),
-    Reason.DEVICE_PLUGIN_FAILED: _means(
+    )
+    DEVICE_PLUGIN_FAILED = _stage("DevicePluginFailed",
         "The pod of the device plugin does not run on a node",
         "Check its pod on the node in the message: kubectl describe pod, kubectl logs",
-    ),
-    Reason.RESOURCE_MISSING: _means(
+    )
+    RESOURCE_MISSING = _stage("ResourceMissing",
         "The device plugin runs on a node, and the kubelet has none of its resource; or a DRA driver runs there, and no"
         " ResourceSlice has a device of it",
         "Read the log of the plugin's pod on the node in the message: it found no healthy device, or could not"
         " register; a DRA driver also needs the right to create ResourceSlices",
-    ),
-    Reason.DRA_NOT_SERVED: _means(
+    )
+    DRA_NOT_SERVED = _stage("DRANotServed",
         "The device plugin is a DRA driver, and the API server does not have resource.k8s.io/v1 (Kubernetes 1.34)",
         "Upgrade the cluster, or use a device plugin: spec.stages.devicePlugin without dra",
-    ),
-    Reason.RESOURCE_SLICES_NOT_READ: _means(
+    )
+    RESOURCE_SLICES_NOT_READ = _stage("ResourceSlicesNotRead",
         "The device plugin is a DRA driver, and driver-builder may not read ResourceSlices: nodes keep the label .plug"
         " that they have, and get none",
         "Apply deploy/driver-builder/dra.yaml (chart: driverBuilder.draDriverAccounts)",
-    ),
-    Reason.PLUGIN_VALIDATION_FAILED: _means(
+    )
+    PLUGIN_VALIDATION_FAILED = _stage("PluginValidationFailed",
         "The command of spec.stages.pluginValidation failed on a node, which has no label .plgok",
         "Run driver-builder explain NODE for the node in the message: it prints how to see the log, and to run the"
         " command again",
-    ),
-    Reason.SERVICE_ACCOUNT_NOT_ALLOWED: _means(
+    )
+    SERVICE_ACCOUNT_NOT_ALLOWED = _stage("ServiceAccountNotAllowed",
         "The settings of driver-builder do not allow the account that spec.stages.devicePlugin.nvidia or .dra names in"
         " serviceAccountName: with nvidia, devices are there, and the label of a node selects no profile; a DRA driver"
         " is not started",
         "Name the account in --device-agent-accounts of driver-builder, that of a DRA driver in --dra-driver-accounts,"
         " or remove it from the spec",
-    ),
-    Reason.SERVICE_ACCOUNT_NOT_FOUND: _means(
+    )
+    SERVICE_ACCOUNT_NOT_FOUND = _stage("ServiceAccountNotFound",
         "The account that spec.stages.devicePlugin.nvidia or .dra names in serviceAccountName does not exist, or"
         " driver-builder may not read it: with nvidia, devices are there, and the label of a node selects no profile; a"
         " DRA driver is not started. Pods that had the account's token before it could not be read keep it",
         "Create the account, with its roles (device-agent admission-policy --account, or what the DRA driver's vendor"
         " says), and allow driver-builder to get it (docs/stages.md)",
-    ),
-}
-
-_KERNELS = {
-    Reason.BUILT_AHEAD: _means(
+    )
+    BUILT_AHEAD = _kernel("BuiltAhead",
         "The newest kernel of the repository has a verified image, or needs none", "", TargetState.READY
-    ),
-    Reason.NEWEST_KERNEL_RUNS: _means(
+    )
+    NEWEST_KERNEL_RUNS = _kernel("NewestKernelRuns",
         "No node runs an older kernel than the repository's newest", "", TargetState.READY
-    ),
-    Reason.NOT_LOOKED_UP: _means(
+    )
+    NOT_LOOKED_UP = _kernel("NotLookedUp",
         "The newest kernel of the repository is not known yet",
         "Wait for kernel discovery; if the repository has no kernel of this stream, check the nodes' labels",
         _PENDING,
-    ),
-    Reason.DISCOVERY_FAILED: _means(
+    )
+    DISCOVERY_FAILED = _kernel("LookUpFailed",
         "Kernel discovery failed, and has not succeeded yet",
         _TRY_AGAIN + "check that builds reach the package repository",
         _PENDING,
-    ),
-}
-
-_NEWS = {
-    Reason.BUILD_STARTED: _means("A build was queued or started", "", TargetState.BUILDING),
-    Reason.ROLLING_OUT: _means("The image exists; the nodes get it", "", _LOADING),
-    Reason.TARGET_READY: _means("The driver is proven to work on every node of the target", "", TargetState.READY),
-    Reason.READY_FOR_KERNEL: _means("The newest kernel has a verified image", "", TargetState.READY),
-    Reason.INVALID_RULE: _means(
+    )
+    BUILD_STARTED = _news("BuildStarted", "A build was queued or started", "", TargetState.BUILDING)
+    ROLLING_OUT = _news("RollingOut", "The image exists; the nodes get it", "", _LOADING)
+    TARGET_READY = _news("TargetReady",
+        "The driver is proven to work on every node of the target", "", TargetState.READY)
+    READY_FOR_KERNEL = _news("ReadyForKernel", "The newest kernel has a verified image", "", TargetState.READY)
+    INVALID_RULE = _news("InvalidRule",
         "A NodeFeatureRule is invalid and is not given to the workers", "Correct the rule that the message names"
-    ),
-    Reason.LABEL_REFUSED: _means(
+    )
+    LABEL_REFUSED = _news("LabelRefused",
         "A label of a NodeFeature is not set on its node",
         "Correct the label that the message names; where somebody else has set it, one of the two has to let it go",
-    ),
-}
+    )
+    # fmt: on
+
 
 SECTIONS: Mapping[str, Mapping[Reason, Meaning]] = MappingProxyType({
-    "Targets": _TARGETS,
-    "Registries": _REGISTRIES,
-    "Builds": _BUILDS,
-    "Verification of what was built": _VERIFICATIONS,
-    "Load reports of driver pods": _LOADS,
-    "The driver as a whole": _DRIVERS,
-    "Stages": _STAGES,
-    "Newest kernels": _KERNELS,
-    "Events": _NEWS,
+    section: {reason: reason.meaning for reason in Reason if reason.meaning.section == section}
+    for section in _SECTIONS
 })  # fmt: skip
 """The table, in the sections of the printed page."""
 
-REASONS: Mapping[Reason, Meaning] = MappingProxyType({
-    reason: meaning for part in SECTIONS.values() for reason, meaning in part.items()
-})  # fmt: skip
+REASONS: Mapping[Reason, Meaning] = MappingProxyType({reason: reason.meaning for reason in Reason})
 
 
 def meaning_of(word: str) -> Meaning | None:
     """Return the meaning of a word in a status or a log; None for a word of another version."""
     try:
-        return REASONS[Reason(word)]
+        return Reason(word).meaning
     except ValueError:
         return None
 

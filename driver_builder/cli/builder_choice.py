@@ -12,11 +12,10 @@ from typing import Any
 
 from driver_builder.api.build_settings import BuilderKind
 from driver_builder.base.errors import BuildFailed, ConfigurationError, DriverBuilderError, TemporaryError
-from driver_builder.builds.build_ca import read_build_ca
+from driver_builder.builds.build_references import proxy_password, read_build_ca
 from driver_builder.builds.job.job_builder import JobBuilder
 from driver_builder.builds.job.job_manifest import JobSettings
 from driver_builder.builds.own_disk import own_disk
-from driver_builder.builds.proxy_password import proxy_password
 from driver_builder.builds.signing_secrets import SigningSecrets
 from driver_builder.config import Settings
 from driver_builder.model.build import Builder, LogSink

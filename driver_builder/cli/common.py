@@ -5,7 +5,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -114,19 +114,16 @@ def plan_settings(settings: Settings) -> PlanSettings:
         max_deadline_seconds=most if is_own_default else max(deadline, most),
         permissions=settings.permissions,
     )
-    return PlanSettings(
-        template_versions=versions,
-        loader_image=settings.loader_image or DEFAULT_LOADER_IMAGE,
-        device_agent_image=settings.device_agent_image,
-        device_agent_accounts=settings.device_agent_accounts,
-        agent_drains=settings.agent_drains,
-        dra_driver_accounts=settings.dra_driver_accounts,
-        loader_privileges=settings.loader_privileges,
-        retry_min_seconds=settings.waits.retry_min,
-        retry_max_seconds=settings.waits.retry_max,
-        unload_deadline_seconds=settings.unload_deadline_seconds,
-        max_unavailable_nodes=settings.max_unavailable_nodes,
-    )
+    as_given = {
+        item.name: getattr(settings, item.name) for item in fields(PlanSettings) if hasattr(settings, item.name)
+    }
+    own = {
+        "template_versions": versions,
+        "loader_image": settings.loader_image or DEFAULT_LOADER_IMAGE,
+        "retry_min_seconds": settings.waits.retry_min,
+        "retry_max_seconds": settings.waits.retry_max,
+    }
+    return PlanSettings(**as_given | own)
 
 
 def observe(settings: Settings, change: Callable[[Snapshot], Snapshot] = lambda seen: seen) -> Snapshot:

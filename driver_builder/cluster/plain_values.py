@@ -13,6 +13,7 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
+from driver_builder.api.spec_kinds import camel_case
 from driver_builder.base.errors import ConfigurationError
 
 _PLAIN: dict[Any, tuple[type, ...]] = {str: (str,), bool: (bool,), int: (int,), float: (int, float)}
@@ -25,7 +26,7 @@ def encode(hint: Any, value: Any) -> Any:  # noqa: PLR0911  # one return for eac
             return None if value is None else encode(members[0], value)
         return {"kind": type(value).__name__, **encode(type(value), value)}
     if isinstance(hint, type) and is_dataclass(hint):
-        return {camel(name): encode(of, getattr(value, name)) for name, of in hints(hint).items()}
+        return {camel_case(name): encode(of, getattr(value, name)) for name, of in hints(hint).items()}
     match typing.get_origin(hint), typing.get_args(hint):
         case (origin, (item, *_)) if origin in (tuple, Sequence):
             return [encode(item, entry) for entry in value]
@@ -73,7 +74,7 @@ def decode(hint: Any, data: Any, where: str) -> Any:  # noqa: PLR0911  # one ret
 
 
 def _decode_fields(hint: Any, data: Mapping[str, Any], where: str) -> Any:
-    known = {camel(name): name for name in hints(hint)}
+    known = {camel_case(name): name for name in hints(hint)}
     if strange := sorted(str(name) for name in data.keys() - known.keys()):
         raise ConfigurationError(f"{where}: unknown field {strange[0]!r}: was it written by a newer driver-builder?")
     if missing := sorted(known.keys() - data.keys()):
@@ -124,9 +125,3 @@ def hints(hint: Any) -> dict[str, Any]:
     """Return the types of a dataclass's fields."""
     found = typing.get_type_hints(hint)
     return {item.name: found[item.name] for item in fields(hint)}
-
-
-def camel(name: str) -> str:
-    """Return the key of a field in a document."""
-    first, *others = name.split("_")
-    return first + "".join(word.capitalize() for word in others)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.spec_kinds import camel_case
 from driver_builder.base.errors import ConfigurationError
 from driver_builder.cluster import kept_fields, plain_values
 from driver_builder.cluster.observe import Observer
@@ -62,7 +63,7 @@ def to_document(
         "now": snapshot.now,
         "namespaces": list(namespaces),
         "settings": plain_values.encode(PlanSettings, settings),
-        **{plain_values.camel(name): plain_values.encode(hints[name], getattr(besides, name)) for name in _KNOWN},
+        **{camel_case(name): plain_values.encode(hints[name], getattr(besides, name)) for name in _KNOWN},
         "errors": [
             {"path": path, "status": error.status, "message": error.message}
             for path, error in sorted(recorded.errors.items())
@@ -94,7 +95,7 @@ def from_document(document: Any) -> tuple[Snapshot, PlanSettings]:
     hints = plain_values.hints(Snapshot)
     now = plain_values.decode(float, document.get("now"), "now")
     places = plain_values.decode(tuple[str, ...], document.get("namespaces"), "namespaces")
-    known = {name: plain_values.decode(hints[name], document.get(key := plain_values.camel(name)), key)
+    known = {name: plain_values.decode(hints[name], document.get(key := camel_case(name)), key)
              for name in _KNOWN}  # fmt: skip
     objects = _objects(document)
     try:

@@ -6,10 +6,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from driver_builder.api import prebuild_status, stage_status, status, undrained, unloading
-from driver_builder.api.begun_drains import render_drains
+from driver_builder.api import prebuild_status, stage_status, status, unloading
 from driver_builder.api.driver_container import DriverContainer
-from driver_builder.api.node_notes import render_notes
+from driver_builder.api.node_notes import render_drains, render_notes
 from driver_builder.api.rollout_status import render_wave
 from driver_builder.api.status import Trouble
 from driver_builder.base.boundary import contained
@@ -229,7 +228,7 @@ def _more_conditions(part: DriverPlan) -> list[Json]:
     """Write the conditions that not every driver has."""
     ahead = prebuild_status.condition(part.ahead) if part.ahead is not None else None
     stages = stage_status.condition(part.stages) if part.stages is not None else None
-    kept = undrained.conditions(part.undrained, part.unyielded)
+    kept = unloading.of_kept(part.undrained, part.unyielded)
     others = (ahead, stages, unloading.condition(part.unloading), *kept)
     return [item for item in others if item is not None]
 

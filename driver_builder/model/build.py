@@ -21,6 +21,8 @@ from driver_builder.model.userspace import Userspace
 
 LogSink = Callable[[str], None]
 """Receives the build's output, one line per call, without the newline."""
+Parts = Mapping[str, object]
+"""What a digest is made of, by name, as JSON."""
 
 MIRROR_ARG = "HEADERS_MIRROR"
 """The one argument that is not for make: the address of a package repository that a template also uses."""
@@ -190,32 +192,52 @@ class BuildRequest:
         return hashlib.sha256(json.dumps(self.key_parts, sort_keys=True).encode()).hexdigest()[:20]
 
     @property
-    def key_parts(self) -> Mapping[str, object]:
+    def key_parts(self) -> Parts:
         """What the build key is a digest of, by name."""
-        parts: dict[str, object] = {
+        return {
+            **self.toolchain_parts,
+            **self._driver_parts,
             "driver": self.driver,
             "version": self.version,
-            "target": self.target.id,
             "source": source_digest(self.source),
+            **_given("userspace", self.userspace and self.userspace.digest),
+            **_given("dependsOn", [list(pair) for pair in self.depends]),
+            **_given("certificate", self.signing_certificate and hashlib.sha256(self.signing_certificate).hexdigest()),
+        }
+
+    @property
+    def config_parts(self) -> Parts:
+        """How the driver is built and loaded, whatever its source and kernel: what the label ``config`` digests."""
+        return {
+            **self._driver_parts,
+            "template": self.own_template.digest if self.own_template else self.template,
+            **_given("userspace", self.userspace and self.userspace.words),
+        }
+
+    @property
+    def toolchain_parts(self) -> Parts:
+        """What the stage ``headers`` is made of: nothing of the driver."""
+        return {
+            "target": self.target.id,
             "recipe": self.recipe,
             "baseImage": self.base_image,
+            "rebuild": self.rebuild,
+            **_given("toolsImage", self.tools_image),
+        }
+
+    @property
+    def _driver_parts(self) -> Parts:
+        return {
             "args": dict(self.args),
             "modules": [[module.name, *module.parameters] for module in self.modules],
-            "rebuild": self.rebuild,
+            **_given("firmware", self.firmware_path),
+            **_given("packages", list(self.packages)),
         }
-        if self.firmware_path:
-            parts["firmware"] = self.firmware_path
-        if self.userspace:
-            parts["userspace"] = self.userspace.digest
-        if self.packages:
-            parts["packages"] = list(self.packages)
-        if self.tools_image:
-            parts["toolsImage"] = self.tools_image
-        if self.depends:
-            parts["dependsOn"] = [list(pair) for pair in self.depends]
-        if self.signing_certificate:
-            parts["certificate"] = hashlib.sha256(self.signing_certificate).hexdigest()
-        return parts
+
+
+def _given(name: str, value: object) -> Parts:
+    """Return a part that only some drivers have: without it, a new field would change the keys of all images."""
+    return {name: value} if value else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,17 +28,8 @@ def toolchain_key(request: BuildRequest) -> str | None:
     """
     if request.own_template is not None:
         return None
-    parts: dict[str, object] = {
-        "form": FORM,
-        "namespace": request.driver.namespace,
-        "target": request.target.id,
-        "recipe": request.recipe,
-        "baseImage": request.base_image,
-        "mirror": request.args.get(MIRROR_ARG, ""),
-        "rebuild": request.rebuild,
-    }
-    if request.tools_image:
-        parts["toolsImage"] = request.tools_image
+    own = {"form": FORM, "namespace": request.driver.namespace, "mirror": request.args.get(MIRROR_ARG, "")}
+    parts = {**request.toolchain_parts, **own}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:20]
 
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from driver_builder.api import rebuild_status
-from driver_builder.api.begun_drains import BegunDrain
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec, ValidationSettings
-from driver_builder.api.node_notes import NodeNote, previous_notes
+from driver_builder.api.node_notes import BegunDrain, NodeNote, previous_notes
 from driver_builder.api.prebuild_status import AheadStatus, previous_ahead
 from driver_builder.api.rebuild_status import Rebuilds
 from driver_builder.api.rollout_status import Wave, previous_wave

@@ -12,9 +12,9 @@ from typing import Any
 
 from driver_builder.api.build_settings import ConfigMapKey
 from driver_builder.base.errors import BuildFailed
-from driver_builder.builds.build_ca import read_build_ca
 from driver_builder.builds.build_limits import BuildLimits
 from driver_builder.builds.build_output import BuildOutput
+from driver_builder.builds.build_references import proxy_password, read_build_ca
 from driver_builder.builds.failures import classify
 from driver_builder.builds.job.job_cluster import JobCluster
 from driver_builder.builds.job.job_manifest import (
@@ -32,7 +32,6 @@ from driver_builder.builds.job.job_manifest import (
     proxy_volumes,
 )
 from driver_builder.builds.job.job_run import JobRun, Patience
-from driver_builder.builds.proxy_password import proxy_password
 from driver_builder.builds.templates.trust import CA_FILE, runner
 from driver_builder.model import build_proxy
 from driver_builder.model.build_proxy import BuildProxy

@@ -6,8 +6,8 @@ Place in the flow: :mod:`driver_builder.rollout.prepare` asks for each node. All
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from driver_builder.api.begun_drains import BegunDrain, previous_drains
 from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.node_notes import BegunDrain, previous_drains
 from driver_builder.api.rollout_settings import DrainSettings
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.changes import Change, EvictPod, PatchNode, Taking, takes_driver

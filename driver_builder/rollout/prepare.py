@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
 
-from driver_builder.api.begun_drains import previous_drains
+from driver_builder.api.node_notes import previous_drains
 from driver_builder.base.boundary import contained
 from driver_builder.base.errors import InternalError
 from driver_builder.model.driver_key import DriverKey

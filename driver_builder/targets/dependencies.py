@@ -10,18 +10,11 @@ from graphlib import TopologicalSorter
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.status import Trouble
 from driver_builder.base.reasons import Reason
 from driver_builder.model.driver_key import DriverKey, driver_key
 
 _Wanted = Mapping[DriverKey, tuple[DriverKey, ...]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Obstacle:
-    """Why a driver cannot follow those that it depends on."""
-
-    reason: Reason
-    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +27,7 @@ class Dependencies:
     """
 
     first: tuple[tuple[DriverKey, tuple[str, ...]], ...] = ()
-    obstacle: Obstacle | None = None
+    obstacle: Trouble | None = None
     dependents: tuple[DriverKey, ...] = ()
 
 
@@ -81,7 +74,7 @@ def unload_order(driver: DriverKey, needs: Mapping[DriverKey, Dependencies]) -> 
     return tuple(key for key in TopologicalSorter(known).static_order() if key != driver)
 
 
-def obstacles(key: DriverKey, spec: DriverSpec, others: Mapping[DriverKey, DriverSpec]) -> tuple[Obstacle, ...]:
+def obstacles(key: DriverKey, spec: DriverSpec, others: Mapping[DriverKey, DriverSpec]) -> tuple[Trouble, ...]:
     """Return what is wrong with a driver's ``dependsOn`` beside these drivers."""
     specs = {**others, key: spec}
     wanted = {name: _keys(name, other) for name, other in specs.items() if other.depends_on}
@@ -113,7 +106,7 @@ def _modules(spec: DriverSpec | None) -> tuple[str, ...]:
 
 def _obstacle(
     key: DriverKey, wanted: _Wanted, drivers: Collection[DriverKey], specs: Collection[DriverKey]
-) -> Obstacle | None:
+) -> Trouble | None:
     if cycle := _cycle(key, wanted):
         return _in_cycle(cycle)
     for other in wanted.get(key, ()):
@@ -121,7 +114,7 @@ def _obstacle(
             return _missing(other)
         if other not in specs:
             words = f"the spec of driver {other}, which spec.dependsOn names, is invalid"
-            return Obstacle(reason=Reason.WAITING_FOR_DEPENDENCY, message=words)
+            return Trouble(reason=Reason.WAITING_FOR_DEPENDENCY, message=words)
     return None
 
 
@@ -139,11 +132,11 @@ def _cycle(key: DriverKey, wanted: _Wanted) -> tuple[DriverKey, ...]:
     return ()
 
 
-def _missing(other: str) -> Obstacle:
+def _missing(other: str) -> Trouble:
     words = f"driver {other}, which spec.dependsOn names, does not exist"
-    return Obstacle(reason=Reason.DEPENDENCY_NOT_FOUND, message=words)
+    return Trouble(reason=Reason.DEPENDENCY_NOT_FOUND, message=words)
 
 
-def _in_cycle(cycle: tuple[str, ...]) -> Obstacle:
+def _in_cycle(cycle: tuple[str, ...]) -> Trouble:
     words = f"spec.dependsOn has a cycle: {' depends on '.join(cycle)}"
-    return Obstacle(reason=Reason.DEPENDENCY_CYCLE, message=words)
+    return Trouble(reason=Reason.DEPENDENCY_CYCLE, message=words)

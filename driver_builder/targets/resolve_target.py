@@ -9,6 +9,7 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec, RegistrySettings
 from driver_builder.api.mapping_settings import KernelMapping, compiled
 from driver_builder.api.rebuild_status import Rebuilds
+from driver_builder.api.status import Trouble
 from driver_builder.base.reasons import REASONS, Reason
 from driver_builder.model import images
 from driver_builder.model.build import BuildRequest, OwnTemplate
@@ -16,7 +17,6 @@ from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.snapshot.snapshot import Certificate, CertificateMissing, SigningCertificate, Source, SourceMissing
 from driver_builder.targets import permissions
-from driver_builder.targets.dependencies import Obstacle
 from driver_builder.targets.desired_target import (
     BlockedTarget,
     DesiredTarget,
@@ -103,7 +103,7 @@ class BuildInputs:
     certificates: Mapping[str, Certificate]
     protected_secrets: Mapping[str, str] = field(default_factory=dict)
     """Secrets that no build may mount, with the field that names each."""
-    obstacle: Obstacle | None = None
+    obstacle: Trouble | None = None
     """Why the drivers that this one depends on cannot be followed."""
     first: tuple[First, ...] = ()
     """The drivers that this one depends on."""
@@ -142,10 +142,10 @@ def resolve_target(  # noqa: PLR0911  # one for each state
             vendor=rule.vendor,
         )
     exporters = _exporters(inputs, target)
-    if isinstance(exporters, _Missing):
+    if isinstance(exporters, Trouble):
         return blocked_target(target, nodes, exporters.reason, exporters.message)
     request = _request(inputs, rule, target, exporters)
-    if isinstance(request, _Missing):
+    if isinstance(request, Trouble):
         return blocked_target(target, nodes, request.reason, request.message)
     common = inputs.rebuilds.token()
     tag = images.image_tag(version=inputs.spec.version, target=target, key=request.key)
@@ -177,15 +177,7 @@ def blocked_target(target: KernelTarget, nodes: tuple[str, ...], reason: Reason,
     return BlockedTarget(target=target, nodes=nodes, state=REASONS[reason].states[0], reason=reason, message=message)
 
 
-@dataclass(frozen=True, slots=True)
-class _Missing:
-    """An input that a build needs and that is missing."""
-
-    reason: Reason
-    message: str
-
-
-def _exporters(inputs: BuildInputs, target: KernelTarget) -> tuple[Exporter, ...] | _Missing:
+def _exporters(inputs: BuildInputs, target: KernelTarget) -> tuple[Exporter, ...] | Trouble:
     """Return the images whose symbols a build may use, or why there is none."""
     found = []
     for first in inputs.first:
@@ -205,8 +197,8 @@ def _exporters(inputs: BuildInputs, target: KernelTarget) -> tuple[Exporter, ...
     return tuple(found)
 
 
-def _waits(message: str) -> _Missing:
-    return _Missing(Reason.WAITING_FOR_DEPENDENCY, message)
+def _waits(message: str) -> Trouble:
+    return Trouble(reason=Reason.WAITING_FOR_DEPENDENCY, message=message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,37 +210,38 @@ class _Template:
     own: OwnTemplate | None = None
 
 
-def _template(inputs: BuildInputs, rule: KernelMapping, target: KernelTarget) -> _Template | _Missing:
+def _template(inputs: BuildInputs, rule: KernelMapping, target: KernelTarget) -> _Template | Trouble:
     own, versions = inputs.template, inputs.known_templates.versions
     if own is not None and rule.template is None:
         if isinstance(own, SourceMissing):
-            return _Missing(Reason.SOURCE_MISSING, own.message)
+            return Trouble(reason=Reason.SOURCE_MISSING, message=own.message)
         return _Template(name=OWN_TEMPLATE, version=f"{OWN_TEMPLATE}:{own.digest}", own=own)
     name = template_for(inputs.spec, rule, target)
     return _Template(name=name, version=versions[name]) if name and name in versions else _unsupported(inputs, target)
 
 
-def _unsupported(inputs: BuildInputs, target: KernelTarget) -> _Missing:
+def _unsupported(inputs: BuildInputs, target: KernelTarget) -> Trouble:
     known = ", ".join(sorted(inputs.known_templates.versions))
-    return _Missing(Reason.UNSUPPORTED_OS, f"no template or base image for {target.os} (templates: {known})")
+    words = f"no template or base image for {target.os} (templates: {known})"
+    return Trouble(reason=Reason.UNSUPPORTED_OS, message=words)
 
 
 def _request(
     inputs: BuildInputs, rule: KernelMapping, target: KernelTarget, exporters: tuple[Exporter, ...]
-) -> BuildRequest | _Missing:
+) -> BuildRequest | Trouble:
     """Put the build request together; returns the first missing input instead, if there is one."""
     spec, source = inputs.spec, inputs.source
     if isinstance(source, SourceMissing):
-        return _Missing(Reason.SOURCE_MISSING, source.message)
+        return Trouble(reason=Reason.SOURCE_MISSING, message=source.message)
     template = _template(inputs, rule, target)
-    if isinstance(template, _Missing) and template.reason is Reason.SOURCE_MISSING:
+    if isinstance(template, Trouble) and template.reason is Reason.SOURCE_MISSING:
         return template
     certificate = inputs.certificate(rule)
     if isinstance(certificate, CertificateMissing):
         reason = Reason.INVALID_SIGNING_CERTIFICATE if certificate.is_invalid else Reason.SIGNING_CERTIFICATE_MISSING
-        return _Missing(reason, certificate.message)
+        return Trouble(reason=reason, message=certificate.message)
     base_image = base_image_for(spec, target)
-    if isinstance(template, _Missing) or base_image is None:
+    if isinstance(template, Trouble) or base_image is None:
         return _unsupported(inputs, target)
     limits = inputs.known_templates
     return BuildRequest(
@@ -268,9 +261,9 @@ def _request(
         own_template=template.own,
         firmware_path=spec.module.firmware_path or "",
         userspace=spec.userspace.build if spec.userspace else None,
-        packages=spec.build.packages.get(target.os_id, ()),
         tools_image=_tools_image(spec, template),
         depends=tuple((item.driver, item.key or str(item.image)) for item in exporters),
+        **spec.build.parts(target.os_id),
     )
 
 

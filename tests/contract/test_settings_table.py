@@ -1,15 +1,23 @@
 """The table of driver-builder's settings: whole, in the documentation, and what the chart sets of it."""
 
+import argparse
 import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from driver_builder.config import SETTINGS
+from driver_builder.cli.common import plan_settings
+from driver_builder.config import SETTINGS, Settings, settings
+from driver_builder.model.agent_drains import AgentDrains
+from driver_builder.model.defaults import Waits
+from driver_builder.model.loader_privileges import LoaderPrivileges
+from driver_builder.model.permissions import Permissions
 from driver_builder.model.setting import ENVIRONMENT_PREFIX, RETIRED_SINCE, Setting
 from tests.contract.chart import VALUES, container, rendered
 from tests.settings_page import PAGE, page
@@ -17,6 +25,39 @@ from tools.manifests import CHART
 
 ROOT = Path(__file__).parents[2]
 SHOWN = {row.variable for row in SETTINGS if row.is_shown}
+OF_PLANS: dict[str, Any] = {
+    "permissions": Permissions(node_labels=()),
+    "loader_image": "r.io/loader:2",
+    "device_agent_image": "r.io/agent:2",
+    "device_agent_accounts": frozenset({"gpu/agent"}),
+    "agent_drains": AgentDrains(resources=("nvidia.com/gpu",)),
+    "dra_driver_accounts": frozenset({"gpu/dra"}),
+    "loader_privileges": LoaderPrivileges.LEAST,
+    "build_deadline_seconds": 60.0,
+    "max_build_deadline_seconds": 60.0,
+    "unload_deadline_seconds": 60.0,
+    "max_unavailable_nodes": 1,
+    "waits": Waits(retry_min=1.0),
+}
+"""What plans depend on, with another value of each."""
+NOT_OF_PLANS = {
+    "how and when the controller works, not what it decides": (
+        "log_level", "log_format", "identity", "lease_name", "port", "max_builds",
+    ),
+    "where the cluster and registries are read from": (
+        "kubeconfig", "namespaces", "registry_ca_file", "registry_reach", "registry_plain_http_passwords",
+    ),
+    "how an image is built, which is the same image": (
+        "builder", "docker_host", "docker_cert_path", "build_network", "job_image", "hand_over_image",
+        "job_node_selector", "job_tolerations", "job_host_network", "job_work_size", "job_output_size", "toolchains",
+    ),
+    "plans get the versions of its templates": ("templates",),
+    "the texts of permissions": ("permission_texts",),
+    "of the labels of nodes, which no plan of drivers has": (
+        "feature_rules", "feature_rules_namespace", "node_feature_namespaces",
+    ),
+    "of the removal of images, a command of its own": ("gc_repositories", "keep_days", "registry_config"),
+}  # fmt: skip
 
 
 def texts() -> Iterator[tuple[str, str]]:
@@ -98,3 +139,15 @@ def test_the_chart_sets_what_the_table_says() -> None:
         for part in row.chart.split(".") if row.chart else ():
             assert part in found, row.chart
             found = found[part]
+
+
+def test_each_setting_is_of_plans_or_not_for_a_reason() -> None:
+    """A new setting is looked at here."""
+    assert sorted((*OF_PLANS, *sum(NOT_OF_PLANS.values(), ()))) == sorted(item.name for item in fields(Settings))
+
+
+@pytest.mark.parametrize("name", OF_PLANS)
+def test_plans_get_what_they_depend_on(name: str) -> None:
+    """A setting that were not handed on would have no effect."""
+    given = settings(argparse.Namespace(), {})
+    assert plan_settings(replace(given, **{name: OF_PLANS[name]})) != plan_settings(given)

@@ -18,15 +18,14 @@ from threading import Event
 from driver_builder.archives.bounded_tar import read_whole
 from driver_builder.base.errors import BuildFailed, DriverBuilderError, RegistryRefused
 from driver_builder.base.reasons import Reason
-from driver_builder.builds.build_ca import read_build_ca
 from driver_builder.builds.build_limits import BuildLimits
+from driver_builder.builds.build_references import proxy_password, read_build_ca
 from driver_builder.builds.job import job_manifest
 from driver_builder.builds.job.job_cluster import JobCluster
 from driver_builder.builds.job.job_manifest import DOCKER_CONFIG, JobSettings, JobTask
 from driver_builder.builds.job.job_run import PATIENCE, JobRun, Patience
 from driver_builder.builds.job.upload import IMAGE, fetch_build
 from driver_builder.builds.kernel_metadata import COMPILER, LIMITS, SYMVERS, fact, first_line, too_large
-from driver_builder.builds.proxy_password import proxy_password
 from driver_builder.builds.templates.templates import Variant, build_context, render, templates_directory
 from driver_builder.builds.templates.toolchain_stage import from_toolchain, toolchain_dockerfile
 from driver_builder.builds.templates.trust import trusting

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 from driver_builder.base.errors import BuildFailed, TemporaryError
 from driver_builder.base.reasons import Reason
 from driver_builder.builds.build_limits import BuildLimits
+from driver_builder.builds.build_references import build_secret
 from driver_builder.builds.job.job_log import PodLog
 from driver_builder.builds.job.job_manifest import BUILD_CONTAINER, BUILD_LABEL, FINGERPRINT_ANNOTATION
 from driver_builder.builds.job.job_state import JobState, Lost, job_state
 from driver_builder.model.server_version import minor_of
-from driver_builder.registry.named_objects import ReferenceNotFound, read_secret
 from kube_api.client import Client
 from kube_api.errors import Conflict, Forbidden, Invalid, KubeApiError, NotFound
 from kube_api.resources import CONFIG_MAPS, JOBS, PODS
@@ -37,16 +37,9 @@ class JobCluster:
         """Return the keys of a build Secret, sorted.
 
         Raises:
-            BuildFailed: the Secret does not exist.
-            TemporaryError: the API server does not answer.
+            BuildFailed, TemporaryError: as :func:`build_secret`.
         """
-        try:
-            secret = read_secret(self._client, self._namespace, name, field="spec.build.secrets")
-        except ReferenceNotFound as error:
-            raise BuildFailed(Reason.SOURCE_MISSING, str(error)) from error
-        except KubeApiError as error:
-            raise TemporaryError(f"spec.build.secrets: Secret {name} cannot be read: {error}") from error
-        return tuple(sorted(secret))
+        return tuple(sorted(build_secret(self._client, self._namespace, name)))
 
     def server_minor(self, limits: BuildLimits) -> int | None:
         """Return the minor version of the API server; None if it does not say.

@@ -78,15 +78,7 @@ def config_digest(request: BuildRequest) -> str:
 
     Two images of one version that behave differently differ here, or in their source.
     """
-    config = {
-        "template": request.own_template.digest if request.own_template else request.template,
-        "args": dict(request.args),
-        "modules": [[module.name, *module.parameters] for module in request.modules],
-        **({"firmware": request.firmware_path} if request.firmware_path else {}),
-        **({"userspace": request.userspace.words} if request.userspace else {}),
-        **({"packages": list(request.packages)} if request.packages else {}),
-    }
-    return _sha256(json.dumps(config, sort_keys=True))
+    return _sha256(json.dumps(request.config_parts, sort_keys=True))
 
 
 def source_words(source: Source) -> str:

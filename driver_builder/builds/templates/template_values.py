@@ -3,31 +3,36 @@
 Place in the flow: ``templates`` renders the result. A Dockerfile is a program, so a value that could end a
 word, a line or a quotation in it is refused, whatever its origin. The rules are those that the spec is read by
 (``spec_rules``); only a commit may be fetched over http here, because its hash pins it.
+
+Variables: ``kernel_version os_id os_version architecture base_image tools_image rebuild driver version``, words;
+``headers_mirror``, an address or empty; ``firmware_path``, an absolute path of stage ``build`` or empty: its files go
+to ``/out/firmware``; ``extra_symvers``, a file of the context with the symbols of the drivers that this one depends on,
+or empty: make gets it in ``KBUILD_EXTRA_SYMBOLS``; ``modules`` (names), ``make_args`` (``NAME=value``) and
+``build_packages`` (further packages, to be installed in stage ``build``), lists of words; ``copy_facts``, in a Job the
+command that ends stage ``build``, else None. Where the source is, by what ``spec.source`` names:
+
+==========  =============================================================================================
+configMap   the files are in the context, below ``source/``
+image       ``source_image`` (by digest), ``source_path`` (absolute)
+git         ``source_git`` (URL), ``source_commit`` (full hash), ``source_path`` (relative, or empty)
+archive     ``source_archive`` (URL), ``source_sha256``, ``source_path`` (relative, or empty)
+package     ``source_package``, ``source_version`` (or None)
+==========  =============================================================================================
+
+Where the user space is, which goes to ``/userspace`` of the last stage: ``userspace_archive`` (URL),
+``userspace_sha256`` and ``userspace_path`` (relative, or empty), or ``userspace_packages`` (``NAME=VERSION``). A
+``firmware_path`` below ``/userspace/`` is a folder of it, and goes to ``/firmware``.
+
+Variables of other kinds are None. A template without ``source_git`` cannot build from git, and so on: the build fails
+with a message about it before it starts. A tree with a ``dkms.conf`` is built by dkms.
 """
 
 import re
 from collections.abc import Mapping
 from typing import assert_never
 
-from driver_builder.api.spec_rules import (
-    ABSOLUTE_PATH,
-    ARCHIVE_URL,
-    ARG,
-    ARG_VALUE,
-    BASE_IMAGE,
-    COMMIT,
-    MIRROR,
-    MODULE,
-    PACKAGE,
-    PACKAGE_VERSION,
-    PARAMETER,
-    PINNED_IMAGE,
-    RELATIVE_PATH,
-    SHA256,
-    TEMPLATE,
-    VERSION,
-    Rule,
-)
+from driver_builder.api import spec_rules as rules
+from driver_builder.api.spec_rules import Rule
 from driver_builder.base.errors import BuildFailed
 from driver_builder.base.reasons import Reason
 from driver_builder.model.build import (
@@ -75,19 +80,19 @@ def template_values(request: BuildRequest) -> dict[str, object]:
         "os_id": request.target.os_id,
         "os_version": request.target.os_version,
         "architecture": request.target.architecture,
-        "base_image": _checked("baseImage", request.base_image, BASE_IMAGE),
-        "tools_image": _checked("toolsImage", request.tools_image or TOOLS_IMAGE, BASE_IMAGE),
+        "base_image": _checked("baseImage", request.base_image, rules.BASE_IMAGE),
+        "tools_image": _checked("toolsImage", request.tools_image or TOOLS_IMAGE, rules.BASE_IMAGE),
         "make_args": _make_args(request.args),
-        "headers_mirror": _checked(MIRROR_ARG, mirror, MIRROR) if mirror else "",
-        "modules": [_checked("module name", module.name, MODULE) for module in request.modules],
-        "firmware_path": _checked("module.firmwarePath", firmware, ABSOLUTE_PATH) if firmware else "",
+        "headers_mirror": _checked(MIRROR_ARG, mirror, rules.MIRROR) if mirror else "",
+        "modules": [_checked("module name", module.name, rules.MODULE) for module in request.modules],
+        "firmware_path": _checked("module.firmwarePath", firmware, rules.ABSOLUTE_PATH) if firmware else "",
         "extra_symvers": EXTRA_SYMVERS if request.depends else "",
-        "build_packages": [_checked("build package", name, PACKAGE) for name in request.packages],
+        "build_packages": [_checked("build package", name, rules.PACKAGE) for name in request.packages],
         **dict.fromkeys(SOURCE_VARIABLES),
         **_source_values(request.source),
         **_userspace_values(request.userspace),
         "driver": _checked("driver", request.driver, _DRIVER),
-        "version": _checked("version", request.version, VERSION),
+        "version": _checked("version", request.version, rules.VERSION),
     }
 
 
@@ -97,25 +102,25 @@ def _source_values(source: Source) -> dict[str, str | None]:
             return {}
         case SourceImage():
             return {
-                "source_image": _checked("source image", source.reference, PINNED_IMAGE),
-                "source_path": _checked("source path", source.path, ABSOLUTE_PATH),
+                "source_image": _checked("source image", source.reference, rules.PINNED_IMAGE),
+                "source_path": _checked("source path", source.path, rules.ABSOLUTE_PATH),
             }
         case SourceGit():
             return {
-                "source_git": _checked("git url", source.url, ARCHIVE_URL),
-                "source_commit": _checked("git commit", source.commit, COMMIT),
+                "source_git": _checked("git url", source.url, rules.ARCHIVE_URL),
+                "source_commit": _checked("git commit", source.commit, rules.COMMIT),
                 "source_path": _folder("git path", source.path),
             }
         case SourceArchive():
             return {
-                "source_archive": _checked("archive url", source.url, ARCHIVE_URL),
-                "source_sha256": _checked("archive sha256", source.sha256, SHA256),
+                "source_archive": _checked("archive url", source.url, rules.ARCHIVE_URL),
+                "source_sha256": _checked("archive sha256", source.sha256, rules.SHA256),
                 "source_path": _folder("archive path", source.path),
             }
         case SourcePackage():
             return {
-                "source_package": _checked("package name", source.name, PACKAGE),
-                "source_version": _checked("package version", source.version, PACKAGE_VERSION)
+                "source_package": _checked("package name", source.name, rules.PACKAGE),
+                "source_version": _checked("package version", source.version, rules.PACKAGE_VERSION)
                 if source.version
                 else None,
             }
@@ -128,8 +133,8 @@ def _userspace_values(userspace: Userspace | None) -> dict[str, object]:
     match userspace.content if userspace else None:
         case UserspaceArchive() as archive:
             values |= {
-                "userspace_archive": _checked("userspace archive url", archive.url, ARCHIVE_URL),
-                "userspace_sha256": _checked("userspace archive sha256", archive.sha256, SHA256),
+                "userspace_archive": _checked("userspace archive url", archive.url, rules.ARCHIVE_URL),
+                "userspace_sha256": _checked("userspace archive sha256", archive.sha256, rules.SHA256),
                 "userspace_path": _folder("userspace archive path", archive.path),
             }
         case UserspacePackages() as packages:
@@ -142,23 +147,23 @@ def _userspace_values(userspace: Userspace | None) -> dict[str, object]:
 
 
 def _pin(name: str, version: str) -> str:
-    version = _checked("userspace package version", version, PACKAGE_VERSION)
-    return f"{_checked('userspace package', name, PACKAGE)}={version}"
+    version = _checked("userspace package version", version, rules.PACKAGE_VERSION)
+    return f"{_checked('userspace package', name, rules.PACKAGE)}={version}"
 
 
 def _folder(field: str, path: str) -> str:
     """A folder below a root; empty is the root itself."""
-    return _checked(field, path, RELATIVE_PATH) if path else ""
+    return _checked(field, path, rules.RELATIVE_PATH) if path else ""
 
 
 def template_name(request: BuildRequest) -> str:
     """The template's name, safe as a part of a file name."""
-    return _checked("template", request.template, TEMPLATE)
+    return _checked("template", request.template, rules.TEMPLATE)
 
 
 def source_files(source: SourceFiles) -> dict[str, bytes]:
     """The files of a source, with paths that stay below the folder they are unpacked in."""
-    return {_checked("source file", path, RELATIVE_PATH): content for path, content in source.files.items()}
+    return {_checked("source file", path, rules.RELATIVE_PATH): content for path, content in source.files.items()}
 
 
 def modules_text(modules: tuple[ModuleSpec, ...]) -> str:
@@ -169,13 +174,15 @@ def modules_text(modules: tuple[ModuleSpec, ...]) -> str:
 
 
 def _module_line(module: ModuleSpec) -> str:
-    parameters = (_checked(f"parameter of {module.name}", parameter, PARAMETER) for parameter in module.parameters)
-    return " ".join((_checked("module name", module.name, MODULE), *parameters))
+    parameters = (
+        _checked(f"parameter of {module.name}", parameter, rules.PARAMETER) for parameter in module.parameters
+    )
+    return " ".join((_checked("module name", module.name, rules.MODULE), *parameters))
 
 
 def _make_args(args: Mapping[str, str]) -> list[str]:
     return [
-        f"{_checked('argument name', name, ARG)}={_checked(f'argument {name}', value, ARG_VALUE)}"
+        f"{_checked('argument name', name, rules.ARG)}={_checked(f'argument {name}', value, rules.ARG_VALUE)}"
         for name, value in sorted(args.items())
         if name != MIRROR_ARG
     ]

@@ -13,32 +13,9 @@ its version, ``{# recipe: 1 #}``. A change of what the template and its parts ma
 of the same source takes the next number, in each template that includes a changed part. The number is in the build
 key, the text is not: other words and comments rebuild no image (docs/decisions/0041-recipe-versions.md).
 
-Variables: ``kernel_version os_id os_version architecture base_image tools_image rebuild driver version``, words;
-``headers_mirror``, an address or empty; ``firmware_path``, an absolute path of stage ``build`` or empty: its files go
-to ``/out/firmware``; ``extra_symvers``, a file of the context with the symbols of the drivers that this one depends on,
-or empty: make gets it in ``KBUILD_EXTRA_SYMBOLS``; ``modules`` (names), ``make_args`` (``NAME=value``) and
-``build_packages`` (further packages, to be installed in stage ``build``), lists of words; ``copy_facts``, in a Job the
-command that ends stage ``build``, else None. Where the source is, by
-what ``spec.source`` names:
-
-==========  =============================================================================================
-configMap   the files are in the context, below ``source/``
-image       ``source_image`` (by digest), ``source_path`` (absolute)
-git         ``source_git`` (URL), ``source_commit`` (full hash), ``source_path`` (relative, or empty)
-archive     ``source_archive`` (URL), ``source_sha256``, ``source_path`` (relative, or empty)
-package     ``source_package``, ``source_version`` (or None)
-==========  =============================================================================================
-
-Where the user space is, which goes to ``/userspace`` of the last stage: ``userspace_archive`` (URL),
-``userspace_sha256`` and ``userspace_path`` (relative, or empty), or ``userspace_packages`` (``NAME=VERSION``). A
-``firmware_path`` below ``/userspace/`` is a folder of it, and goes to ``/firmware``.
-
-Variables of other kinds are None. A template without ``source_git`` cannot build from git, and so on: the build fails
-with a message about it before it starts. A tree with a ``dkms.conf`` is built by dkms.
-
-A custom template (``spec.build.templateConfigMap``; docs/templates.md) gets the same values. It comes from the
-cluster: it is rendered in a sandbox and in its own process with limits (``template_process``). It is
-one text, and includes nothing: our parts may change with every version.
+A template gets the variables of ``template_values``, a custom one (``spec.build.templateConfigMap``; docs/templates.md)
+as well. That comes from the cluster: it is rendered in a sandbox and in its own process with limits
+(``template_process``). It is one text, and includes nothing: our parts may change with every version.
 """
 
 import io

@@ -16,13 +16,12 @@ from driver_builder.base import telemetry
 from driver_builder.base.errors import ConfigurationError
 from driver_builder.base.telemetry import Heartbeat
 from driver_builder.builds import build_logs
-from driver_builder.builds.build_ca import read_build_ca
 from driver_builder.builds.build_logs import BuildLogs
 from driver_builder.builds.build_queue import BuildQueue, Secrets, Work
+from driver_builder.builds.build_references import proxy_password, read_build_ca
 from driver_builder.builds.log_artifacts import LogArtifacts
 from driver_builder.builds.pipeline import toolchain_queue
 from driver_builder.builds.pipeline.toolchain_queue import ToolchainQueue
-from driver_builder.builds.proxy_password import proxy_password
 from driver_builder.builds.signing_secrets import SigningSecrets
 from driver_builder.cli import common
 from driver_builder.cli.builder_choice import builder_for, secret_values

@@ -12,10 +12,9 @@ import pytest
 from driver_builder.api.build_settings import ConfigMapKey
 from driver_builder.base.errors import BuildFailed, TemporaryError
 from driver_builder.base.reasons import Reason
-from driver_builder.builds.build_ca import read_build_ca
+from driver_builder.builds.build_references import proxy_password, read_build_ca
 from driver_builder.builds.job import job_builder
 from driver_builder.builds.job.job_manifest import job
-from driver_builder.builds.proxy_password import proxy_password
 from driver_builder.cli.builder_choice import secret_values
 from driver_builder.model.build_proxy import BuildProxy, ProxyPassword, variables
 from kube_api.client import Client

@@ -23,7 +23,7 @@ from tests.support.driver_builder.factories import KERNEL, NAMESPACE
 from tests.support.driver_builder.model_world import World
 from tests.support.driver_builder.worlds import DRIVER_PATH
 
-RECORD = f"{validated.PREFIX}{NAMESPACE}.edu.self-test"
+RECORD = f"{validated.PREFIX}{NAMESPACE}.edu.burn-in"
 RETRY_SECONDS = 60.0
 
 
@@ -34,17 +34,17 @@ def outcome(pod: PodEnd) -> Outcome:
     return Outcome(State.FAILED if pod.ended.get("exitCode") else State.SUCCEEDED, pod.failure("the test"))
 
 
-SELF_TEST = TaskKind(
-    name="self-test", verb="test", container="test", outcome=outcome, most=1, word="selftest",
+BURN_IN = TaskKind(
+    name="burn-in", verb="test", container="test", outcome=outcome, most=1, word="burnin",
     does="test {driver} on", group="validate",
 )  # fmt: skip
 
 
 def manifest(view: DriverView, node: Node) -> Json:
     """Build the pod that tests a node once per boot."""
-    test = task_pod.container(SELF_TEST, image="r.io/test:1", command=("/test",), context={})
+    test = task_pod.container(BURN_IN, image="r.io/test:1", command=("/test",), context={})
     key, boot_id = view.driver.key, node.boot_id or ""
-    return task_pod.manifest(SELF_TEST, key, node=node.name, label=boot_id, owner=view.driver, containers=(test,))
+    return task_pod.manifest(BURN_IN, key, node=node.name, label=boot_id, owner=view.driver, containers=(test,))
 
 
 def remember(view: DriverView, node: Node, value: str | None) -> PatchNode:
@@ -65,7 +65,7 @@ def ask(case: Case) -> Iterator[Asked]:
         if view.driver.ready_label in node.labels:
             is_known = node.annotations.get(RECORD) == node.boot_id
             wanted = Wanted(subject=node.boot_id or "", known=State.SUCCEEDED if is_known else None)
-        step = task_step(view.tasks_of(SELF_TEST).get(name, ()), wanted, view.snapshot.now, Limits(retry_at=retry_at))
+        step = task_step(view.tasks_of(BURN_IN).get(name, ()), wanted, view.snapshot.now, Limits(retry_at=retry_at))
         news = (remember(view, node, node.boot_id),) if step.next is Next.TAKE else ()
         pod = partial(manifest, view, node) if step.next is Next.START else None
         yield Asked(actions=(*delete_tasks(step.gone), *news), pod=pod, rank=(name,), due_at=step.at)
@@ -73,11 +73,11 @@ def ask(case: Case) -> Iterator[Asked]:
 
 def end(view: DriverView) -> Iterator[Change]:
     """Remove pods and records with the driver."""
-    yield from delete_tasks(task for tasks in view.tasks_of(SELF_TEST).values() for task in tasks)
+    yield from delete_tasks(task for tasks in view.tasks_of(BURN_IN).values() for task in tasks)
     yield from (remember(view, node, None) for node in view.nodes.values() if RECORD in node.annotations)
 
 
-class SelfTestWorld(World):
+class BurnInWorld(World):
     """A world whose kubelets run the test: so many fail on each node."""
 
     def __init__(self) -> None:
@@ -99,11 +99,11 @@ class SelfTestWorld(World):
 
     def tests(self) -> list[Object]:
         """Return the pods of tests."""
-        return self.client.list(PODS.path(namespace=NAMESPACE), label_selector=SELF_TEST.label).items
+        return self.client.list(PODS.path(namespace=NAMESPACE), label_selector=BURN_IN.label).items
 
     def look(self, action: Change) -> bool:
         """Note what is done with the pods."""
-        if isinstance(action, RunTask) and action.kind is SELF_TEST:
+        if isinstance(action, RunTask) and action.kind is BURN_IN:
             self.said.append((str(action).partition(" (")[0], verb(action)))
         return False
 
@@ -114,7 +114,7 @@ class SelfTestWorld(World):
 
     def _test(self) -> None:
         new = [pod for _, pod in self._objects("pods")
-               if SELF_TEST.label in pod["metadata"]["labels"] and not pod.get("status")]  # fmt: skip
+               if BURN_IN.label in pod["metadata"]["labels"] and not pod.get("status")]  # fmt: skip
         self.together = max(self.together, len(new))
         for pod in new:
             node = pod["spec"]["nodeName"]
@@ -122,20 +122,20 @@ class SelfTestWorld(World):
             fails = self.failing.get(node, 0) > 0
             self.failing[node] = self.failing.get(node, 0) - fails
             ended = {"exitCode": int(fails), "finishedAt": timestamp(self.now)}
-            state = {"name": SELF_TEST.container, "state": {"terminated": ended}}
+            state = {"name": BURN_IN.container, "state": {"terminated": ended}}
             pod["status"] = {"phase": "Failed" if fails else "Succeeded", "containerStatuses": [state]}
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> SelfTestWorld:
+def world(monkeypatch: pytest.MonkeyPatch) -> BurnInWorld:
     """Make a world with the new kind."""
-    monkeypatch.setitem(KINDS, SELF_TEST.name, SELF_TEST)
-    work = Work(kind=SELF_TEST, ask=ask, end=end)
+    monkeypatch.setitem(KINDS, BURN_IN.name, BURN_IN)
+    work = Work(kind=BURN_IN, ask=ask, end=end)
     monkeypatch.setattr("driver_builder.plan.plan.WORKS", (*WORKS, work))
-    return SelfTestWorld()
+    return BurnInWorld()
 
 
-def test_it_runs_from_its_start_over_a_retry_to_its_report_and_is_cleaned_up(world: SelfTestWorld) -> None:
+def test_it_runs_from_its_start_over_a_retry_to_its_report_and_is_cleaned_up(world: BurnInWorld) -> None:
     """One node after the other, as its limit says; a test that failed is tried again a minute later."""
     world.failing = {"a": 1}
     world.settle()
@@ -147,7 +147,7 @@ def test_it_runs_from_its_start_over_a_retry_to_its_report_and_is_cleaned_up(wor
     assert len(world.runs) == 3
 
 
-def test_it_waits_before_it_is_tried_again(world: SelfTestWorld) -> None:
+def test_it_waits_before_it_is_tried_again(world: BurnInWorld) -> None:
     """The pod that failed is there until then."""
     world.failing = {"a": 1}
     while not world.runs:
@@ -159,13 +159,13 @@ def test_it_waits_before_it_is_tried_again(world: SelfTestWorld) -> None:
     assert world.now >= failed_at + RETRY_SECONDS
 
 
-def test_it_is_said_by_its_row(world: SelfTestWorld) -> None:
+def test_it_is_said_by_its_row(world: BurnInWorld) -> None:
     """The output of plans and logs has no other table."""
     world.rounds(40)
     assert {*world.said} == {(f"test {NAMESPACE}/edu on node {name}", "validate") for name in ("a", "b")}
 
 
-def test_a_controller_that_is_killed_after_each_action_goes_on(world: SelfTestWorld) -> None:
+def test_a_controller_that_is_killed_after_each_action_goes_on(world: BurnInWorld) -> None:
     """All that is known of a task is its pod, and the record on the Node."""
     world.failing = {"b": 1}
     for _ in range(80):
@@ -179,7 +179,7 @@ def test_a_controller_that_is_killed_after_each_action_goes_on(world: SelfTestWo
     assert world.tests() == []
 
 
-def test_what_nothing_waits_for_is_deleted(world: SelfTestWorld) -> None:
+def test_what_nothing_waits_for_is_deleted(world: BurnInWorld) -> None:
     """A node that boots again is tested again; a driver that goes takes pods and records with it."""
     world.settle()
     world.reboot("a", KERNEL)
