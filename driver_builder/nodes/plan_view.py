@@ -226,7 +226,7 @@ class DriverView:
     def room(self, kind: TaskKind) -> int:
         """Return how many pods of a kind may start now."""
         tasks = () if kind.stays else self.tasks_of(kind).values()
-        return max(0, kind.most - sum(task.ended_at is None for found in tasks for task in found))
+        return max(0, kind.most - sum(not task.has_ended for found in tasks for task in found))
 
     @property
     def keys(self) -> DriverKeys:

@@ -56,7 +56,7 @@ def clean_up(view: DriverView, nodes: Iterable[str]) -> tuple[Change, ...]:
 
 def _step(view: DriverView, tasks: Iterable[NodeTask], load: Load) -> TaskStep:
     own = [task for task in tasks if task.subject == load.target]
-    limits = Limits(retry_at=lambda task: (task.ended_at or 0.0) + _RETRY_SECONDS)
+    limits = Limits(retry_at=lambda task: task.over_at + _RETRY_SECONDS)
     return task_step(own, Wanted(subject=load.target), view.snapshot.now, limits)
 
 

@@ -113,7 +113,7 @@ class StageView:
     def users(self, node: str) -> list[str]:
         """Name the pods of stages that are on a node and have not ended."""
         plugins = [f"pod {pod.namespace}/{pod.name}" for pod in self.pods.get(node, ())]
-        running = (pod for pod in self.validations.get(node, ()) if pod.ended_at is None)
+        running = (pod for pod in self.validations.get(node, ()) if not pod.has_ended)
         return plugins + [f"pod {pod.namespace}/{pod.name}" for pod in running]
 
     def has_left(self, node: Node) -> bool:

@@ -79,8 +79,7 @@ def _unload(view: DriverView, node: Node, known: Loaded, deadline: float) -> Ste
     load, now = known.loads[0], view.snapshot.now
 
     def retry_at(failed: NodeTask) -> float:
-        ended_at = failed.ended_at or 0.0
-        return ended_at + _RETRY.by_elapsed(ended_at - (known.unload_since or 0))
+        return failed.over_at + _RETRY.by_elapsed(failed.over_at - (known.unload_since or 0))
 
     limits = Limits(retry_at=retry_at, until=deadline, unseen=UNSEEN_SECONDS)
     tasks = [task for task in view.tasks_of(UNLOAD).get(node.name, ()) if task.subject == load.target]

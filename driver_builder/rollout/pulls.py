@@ -80,11 +80,10 @@ def _believed(pod: NodeTask, node: Node | None) -> NodeTask:
     """Return a pod without its proof if its node had too little disk space since.
 
     Its kubelet then removes containers that have ended, and images that none uses any more. Both times are of the
-    node's own clock: an end that is the pod's creation is one that the kubelet has not said.
+    node's own clock.
     """
     changed = node.disk_changed if node is not None else None
-    is_said = pod.ended_at is not None and pod.ended_at != pod.created_at
-    if pod.state is not State.SUCCEEDED or not is_said or changed is None or changed <= (pod.ended_at or 0.0):
+    if pod.state is not State.SUCCEEDED or changed is None or pod.ended_at is None or changed <= pod.ended_at:
         return pod
     return replace(pod, state=State.FAILED, message="the node had DiskPressure since it was pulled")
 

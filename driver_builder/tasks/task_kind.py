@@ -45,7 +45,7 @@ class PodEnd:
         self.is_over = self.status.get("phase") in ("Succeeded", "Failed")
         self.has_ended = bool(self.ended) or self.is_over
         self.created_at = time_of(pod["metadata"].get("creationTimestamp")) or 0.0
-        self.ended_at = (time_of(self.ended.get("finishedAt")) or self.created_at) if self.has_ended else None
+        self.ended_at = time_of(self.ended.get("finishedAt"))
         self.under_way = State.RUNNING if "startTime" in self.status else State.PENDING
 
     def failure(self, who: str) -> str:
@@ -88,6 +88,6 @@ class TaskKind:
         return self.word or self.name
 
     def name_of(self, driver: DriverKey, node: str, *parts: str) -> str:
-        """Return the name of a driver's  pod for a node, and what else: always the same."""
+        """Return the name of a driver's pod for a node, and what else: always the same."""
         digest = hashlib.sha256("\0".join((driver, node, *parts)).encode()).hexdigest()[:10]
         return f"{driver.name[: self.longest].rstrip('-.')}-{self.verb}-{digest}"

@@ -54,7 +54,7 @@ def remember(view: DriverView, node: Node, value: str | None) -> PatchNode:
 
 def retry_at(failed: NodeTask) -> float:
     """Return when a test that failed is tried again."""
-    return (failed.ended_at or 0.0) + RETRY_SECONDS
+    return failed.over_at + RETRY_SECONDS
 
 
 def ask(case: Case) -> Iterator[Asked]:
