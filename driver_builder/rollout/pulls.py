@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from driver_builder.api.rollout_status import Phase
-from driver_builder.nodes.changes import Change, delete_tasks, start_task
+from driver_builder.nodes.changes import Change, RunTask, delete_tasks
 from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.snapshot.by_driver import tasks_of
 from driver_builder.snapshot.inventory import Node
@@ -137,7 +137,7 @@ def with_pulls(part: DriverPlan, snapshot: Snapshot, pulls: Pulls, loader_image:
             manifest = pull_pod.manifest(driver, node=node, image=image, loader_image=loader_image)
             # One that is being deleted has its name until then.
             if manifest["metadata"]["name"] not in existing_names:
-                actions.append(start_task(PULL, driver.key, manifest))
+                actions.append(RunTask(kind=PULL, driver=driver.key, manifest=manifest))
             turns.take(node)
         elif pod is not None and not pulls.trouble(pod):
             turns.take(node)

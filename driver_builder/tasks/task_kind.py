@@ -75,7 +75,9 @@ class TaskKind:
     subject: Callable[[Json], str] | None = None
     """Reads from a pod what it is about, where that is not the label's value."""
     stays: bool = False
-    """Whether its pods stay on nodes where all is as it should be; then ``most`` is of those that start at once."""
+    """Whether its pods stay on nodes where all is as it should be."""
+    counts_running: bool = True
+    """Whether ``most`` is of all that run; else it is of those that start at once."""
 
     @property
     def label(self) -> str:
