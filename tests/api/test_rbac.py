@@ -29,7 +29,6 @@ from driver_builder.nodes.changes import (
     RunTask,
     StartBuild,
     apply_daemon_set,
-    label_node,
 )
 from driver_builder.objects import manifests, plugin
 from driver_builder.objects.loaded import Load
@@ -67,7 +66,7 @@ from nfd_worker.publish.publish_child import publish, unpublish
 from nfd_worker.publish.wire import PublishRequest
 from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
-from tests.support.driver_builder.changes import TAINTED, UNTAINTED, finalizer, replaced_pod
+from tests.support.driver_builder.changes import TAINTED, UNTAINTED, finalizer, label_node, replaced_pod
 from tests.support.forbidden_acts import (
     BUILD_MUST_NOT,
     BUILDER_MUST_NOT,
