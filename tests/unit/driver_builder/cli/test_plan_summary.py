@@ -128,7 +128,7 @@ def test_the_output_names_the_kind_of_a_change() -> None:
 def test_pods_that_do_one_thing_have_words_for_what_they_do(kind: TaskKind, starts: tuple[str, str]) -> None:
     """Programs read verb and text of each change."""
     manifest = {"metadata": {"namespace": "a", "name": "p"}, "spec": {"nodeName": "n"}}
-    start = RunTask(kind=kind, driver="a/b", manifest=manifest)
+    start = RunTask(kind=kind, driver=DriverKey("a/b"), manifest=manifest)
     assert (verb(start), str(start)) == starts
 
 
