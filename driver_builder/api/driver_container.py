@@ -59,11 +59,6 @@ class DriverContainer:
         return driver_key(self.namespace, self.name)
 
     @property
-    def ready_label(self) -> str:
-        """The node label that says that this driver works there."""
-        return names.ready_label(self.namespace, self.name)
-
-    @property
     def plugin_account(self) -> str:
         """The service account (``namespace/name``) that the pods of its plugin are to have; empty for none."""
         plugin = self.spec.device_plugin if isinstance(self.spec, DriverSpec) else None

@@ -240,9 +240,9 @@ def _doubted(context: Context, pod: DriverPod, result: str, why: str) -> CheckRe
 
 def label_check(context: Context, pod: DriverPod) -> CheckResult:
     """Check whether the node has the ready label of what is proven there."""
-    label = context.driver.ready_label
+    label = driver_keys(context.driver.key).ready
     there = context.node.labels.get(label)
-    version = evidence.version_of(pod, context.node, label=label, daemon_sets=context.daemon_sets)
+    version = evidence.version_of(pod, context.node, context.daemon_sets)
     if there == version:
         return ok("label", f"the node has {label}={version}", f"workloads select it by {label}")
     if (unvalidated := _unvalidated(context)) is not None:
@@ -276,7 +276,7 @@ def serving(snapshot: Snapshot, node: Node, driver: DriverContainer) -> str:
     for pod in snapshot.pods:
         is_of_node = (pod.driver, pod.node) == (driver.key, node.name)
         if is_of_node and evidence.judge(node, pod)[0] is Finding.WORKS:
-            return evidence.version_of(pod, node, label=driver.ready_label, daemon_sets=daemon_sets)
+            return evidence.version_of(pod, node, daemon_sets)
     return ""
 
 

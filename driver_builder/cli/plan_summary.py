@@ -23,7 +23,6 @@ from driver_builder.nodes.changes import (
     PatchObject,
     RunTask,
     StartBuild,
-    parts_of,
 )
 from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.plan.plan import Plan
@@ -150,8 +149,7 @@ def _driver(snapshot: Snapshot, part: DriverPlan) -> DriverSummary:
     coming = [entry.target for entry in part.ahead or () if entry.target.nodes]
     shown = {status.target for status in (*part.targets, *coming)}
     at: dict[str, list[Change]] = {}
-    actions = tuple(item for change in part.actions for item in parts_of(change))
-    for action in actions:
+    for action in part.actions:
         target = _target(action, homes)
         at.setdefault(target if target in shown else "", []).append(action)
     targets = tuple(
@@ -171,7 +169,7 @@ def _driver(snapshot: Snapshot, part: DriverPlan) -> DriverSummary:
     return DriverSummary(
         driver=part.driver,
         targets=targets,
-        actions=actions,
+        actions=part.actions,
         others=tuple(at.get("", ())),
         unknown=part.unknown,
         ahead=ahead,

@@ -22,7 +22,7 @@ from driver_builder.nodes.changes import (
     PatchObject,
     RunTask,
     StartBuild,
-    parts_of,
+    batches,
 )
 from driver_builder.objects import manifests
 from driver_builder.prebuild.discovery_queue import DiscoveryQueue
@@ -49,31 +49,27 @@ class FailedChange:
 
 
 _Outcome = tuple[Change, str, Unwritten | None]
-"""A change, or a part of one, with its owner and the error."""
-
-
-def batches(
-    changes: Iterable[Change], apart: Callable[[Change], str] = lambda _change: ""
-) -> tuple[tuple[Change, ...], ...]:
-    """Put what is written on one Node together, where the first of it was: it is one request, of whichever drivers.
-
-    ``apart`` names the driver of a change that is written for that driver alone.
-    """
-    found: dict[object, list[Change]] = {}
-    for change in changes:
-        place = (change.node, apart(change)) if isinstance(change, PatchNode) else id(change)
-        found.setdefault(place, []).append(change)
-    return tuple(tuple(batch) for batch in found.values())
+"""A change with its owner and the error."""
 
 
 def _is_later(change: Change) -> bool:
     """Return whether a change comes after those that remove labels."""
-    return not any(_is_label(part) and None in part.labels.values() for part in parts_of(change))
+    return not (_is_label(change) and None in change.labels.values())
 
 
-def _is_label(part: Change) -> TypeGuard[PatchNode]:
-    """Return whether a part of a patch says by a label what is known of a node: nothing locks the node for it."""
-    return isinstance(part, PatchNode) and bool(part.labels) and not (part.seen or part.takes)
+def _is_label(change: Change) -> TypeGuard[PatchNode]:
+    """Return whether a change says by a label what is known of a node: nothing locks the node for it."""
+    return isinstance(change, PatchNode) and bool(change.labels) and not (change.seen or change.takes)
+
+
+def _split(batch: tuple[Change, ...]) -> list[tuple[Change, ...]]:
+    """Split what is written on a Node: by drivers, or one by one where it is one driver's; what has a lock first."""
+    by_driver: dict[str, tuple[Change, ...]] = {}
+    for change in batch:
+        driver = change.driver if isinstance(change, PatchNode) else ""
+        by_driver[driver] = (*by_driver.get(driver, ()), change)
+    parts = [*by_driver.values()] if len(by_driver) > 1 else [(change,) for change in batch]
+    return sorted(parts, key=lambda part: not any(map(_is_lock, part)))
 
 
 def _tainted(taints: list[Object], patches: Iterable[PatchNode]) -> list[Object] | None:
@@ -163,24 +159,19 @@ class Executor:
         return apart
 
     def _outcomes(self, batch: tuple[Change, ...], owner_of: Callable[[Change], str]) -> list[_Outcome]:
-        """Write a batch at once; one that is refused is written driver by driver, and then part by part."""
+        """Write a batch at once; one that is refused is written driver by driver, and then change by change."""
         error = self._try(batch)
         # Of a lock that was lost: what else is written on the Node does not depend on it.
         is_temporary = isinstance(error, KubeApiError) and error.is_temporary and not isinstance(error, Conflict)
-        if error is None or is_temporary:
+        if error is None or is_temporary or len(batch) == 1:
             return [(change, owner_of(change), error) for change in batch]
-        (change, *others) = batch
-        parts = batch if others else parts_of(change)
-        if len(parts) == 1:
-            return [(change, owner_of(change), error)]
         outcomes: list[_Outcome] = []
         unlocked: set[str] = set()
-        for part in sorted(parts, key=lambda part: not _is_lock(part)):
-            if isinstance(part, PatchNode) and part.takes and part.driver in unlocked:
-                continue
-            found = self._outcomes((part,), owner_of) if others else [(part, owner_of(change), self._try((part,)))]
-            unlocked |= {done.driver for done, _, error in found if _is_lock(done) and error is not None}
-            outcomes += found
+        for part in _split(batch):
+            if not any(isinstance(change, PatchNode) and change.takes and change.driver in unlocked for change in part):
+                found = self._outcomes(part, owner_of)
+                unlocked |= {change.driver for change, _, error in found if _is_lock(change) and error is not None}
+                outcomes += found
         return outcomes
 
     def _try(self, batch: tuple[Change, ...]) -> Unwritten | None:
@@ -308,7 +299,7 @@ def _is_tested(patch: PatchNode) -> bool:
 def _keeps_pod(patch: PatchNode, error: Unwritten) -> bool:
     """Return whether a driver's pod stays on a node where a patch was not written."""
     is_temporary = isinstance(error, KubeApiError) and error.is_temporary and not isinstance(error, Conflict | NotFound)
-    return any(_is_lock(part) or (is_temporary and _is_label(part)) for part in parts_of(patch))
+    return _is_lock(patch) or (is_temporary and _is_label(patch))
 
 
 def _check(node: Object, seen: Mapping[str, str | None]) -> None:

@@ -1,7 +1,8 @@
 """The changes of a plan: frozen values that ``execute`` writes under deterministic names, each safe to repeat. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, TypeGuard
 
 from driver_builder.api.build_settings import BuilderKind, ConfigMapKey
@@ -11,10 +12,10 @@ from driver_builder.model.build_proxy import BuildProxy
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.images import ImageRef
 from driver_builder.model.repositories import Repository
-from driver_builder.objects import loaded
 from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.plugin import PluginSet
 from driver_builder.objects.yielding import is_yield_label
+from driver_builder.snapshot.node_record import NodeRecord
 from driver_builder.snapshot.snapshot import DaemonSet, DriverPod
 from driver_builder.targets.desired_target import Exporter
 from driver_builder.tasks.kinds import KINDS
@@ -106,8 +107,8 @@ class PatchNode:
     """The node gets its driver from another DaemonSet: the DaemonSet controller replaces its pod."""
     noted: bool = False
     """Only the status records it: it waits until that is written, or each reconcile would repeat it."""
-    parts: tuple["PatchNode", ...] = ()
-    """What was decided one by one (:func:`joined`): where all of it is refused, each is written for itself."""
+    record: str = ""
+    """What annotations without a label record, in words."""
 
     @property
     def lets_in(self) -> bool:
@@ -120,8 +121,6 @@ class PatchNode:
         return next(value for key, value in self.labels.items() if not is_yield_label(key))
 
     def __str__(self) -> str:
-        if self.parts:
-            return "; ".join(map(str, self.parts))
         if self.seen:
             return f"node {self.node} for {self.driver}: {self.why}"
         why = f" ({self.why})" if self.why else ""
@@ -133,22 +132,19 @@ class PatchNode:
                 return f"unlabel node {self.node}: {key}{why}"
             return f"label node {self.node}: {key}={value}{why if self.takes else ''}"
         verb = "forget" if None in self.annotations.values() else "remember"
-        is_loaded = any(key.startswith(loaded.PREFIX) for key in self.annotations)
-        what = f"what {self.driver} has loaded" if is_loaded else f"how the validation of {self.driver} ended"
-        return f"{verb} {what} on node {self.node}{why}"
+        return f"{verb} {self.record} on node {self.node}{why}"
 
 
-def label_node(
-    *,
-    node: str,
-    driver: str,
-    label: str,
-    value: str | None,
-    why: str = "",
-    annotations: Mapping[str, str | None] | None = None,
+Texts = Mapping[str, str | None]
+_NONE: Texts = MappingProxyType({})
+
+
+def patch_node(
+    on: NodeRecord, why: str, *, labels: Texts = _NONE, annotations: Texts = _NONE, record: str = ""
 ) -> PatchNode:
-    """Set a label of ours, or remove it (``value`` None), with the ``annotations`` that belong to it."""
-    return PatchNode(node=node, driver=driver, why=why, labels={label: value}, annotations=annotations or {})
+    """Write what a driver has to say on a Node."""
+    node, driver = on.node.name, on.driver
+    return PatchNode(node=node, driver=driver, why=why, labels=labels, annotations=annotations, record=record)
 
 
 def move_node(
@@ -167,33 +163,6 @@ def move_node(
     keys = driver_keys(driver)
     labels = {keys.wave: value, **({keys.yields: None} if lets_in else {})}
     return PatchNode(node=node, driver=driver, why=why, labels=labels, takes=True, noted=noted)
-
-
-def joined(changes: tuple["Change", ...]) -> tuple["Change", ...]:
-    """Let a driver patch each Node once, where the first of it was; what only the status records stays apart."""
-    found: dict[object, list[Change]] = {}
-    for change in changes:
-        place = (change.node, change.driver, change.noted) if isinstance(change, PatchNode) else id(change)
-        found.setdefault(place, []).append(change)
-    return changes if len(found) == len(changes) else tuple(map(_join, found.values()))
-
-
-def _join(changes: list["Change"]) -> "Change":
-    parts = tuple(change for change in changes if isinstance(change, PatchNode))
-    if len(parts) < 2:  # one alone is nothing to join
-        return changes[0]
-    return PatchNode(
-        node=parts[0].node,
-        driver=parts[0].driver,
-        why="; ".join(dict.fromkeys(part.why for part in parts if part.why)),
-        labels={key: value for part in parts for key, value in part.labels.items()},
-        annotations={key: value for part in parts for key, value in part.annotations.items()},
-        taints={key: value for part in parts for key, value in part.taints.items()},
-        seen={key: value for part in parts for key, value in part.seen.items()},
-        takes=any(part.takes for part in parts),
-        noted=parts[0].noted,
-        parts=parts,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,6 +206,8 @@ class PatchObject:
     uid: str = ""
     finalizers: Mapping[str, bool] = field(default_factory=dict)
     target: str = ""
+    places: bool = False
+    """It says which nodes of its target a DaemonSet is for."""
 
     def __str__(self) -> str:
         return f"let {self.resource.kind} {self.namespace}/{self.name} {self.why}"
@@ -268,7 +239,7 @@ class RunTask:
     """Create the pod of a task on a node, for ``driver``."""
 
     kind: TaskKind
-    driver: str
+    driver: DriverKey
     manifest: Json
 
     @property
@@ -345,11 +316,6 @@ def delete_daemon_set(item: DaemonSet | PluginSet) -> DeleteObject:
     return DeleteObject(resource=DAEMON_SETS, namespace=item.namespace, name=item.name, uid=item.uid, why=why)
 
 
-def start_task(kind: TaskKind, driver: str, manifest: Json) -> RunTask:
-    """Start a task for a driver, given by its key."""
-    return RunTask(kind=kind, driver=driver, manifest=manifest)
-
-
 def delete_tasks(tasks: Iterable[NodeTask]) -> tuple[DeleteObject, ...]:
     """Delete the pods of tasks that are not being deleted already: they are done, or nothing waits for them."""
     return tuple(
@@ -379,9 +345,18 @@ Change = (
 )
 
 
-def parts_of(change: Change) -> tuple[Change, ...]:
-    """Return what was decided one by one."""
-    return (change.parts or (change,)) if isinstance(change, PatchNode) else (change,)
+def batches(
+    changes: Iterable[Change], apart: Callable[[Change], object] = lambda _change: None
+) -> tuple[tuple[Change, ...], ...]:
+    """Put what is written on one Node together, where the first of it was: it is one request, of whichever drivers.
+
+    Only those are together of which ``apart`` says the same.
+    """
+    found: dict[object, list[Change]] = {}
+    for change in changes:
+        place = (change.node, apart(change)) if isinstance(change, PatchNode) else id(change)
+        found.setdefault(place, []).append(change)
+    return tuple(map(tuple, found.values()))
 
 
 Taking = PatchNode | DeleteObject

@@ -18,7 +18,7 @@ from enum import StrEnum
 from driver_builder.model.kernels import KERNEL_VERSION
 from driver_builder.objects import fingerprint, load_report
 from driver_builder.snapshot.inventory import Node
-from driver_builder.snapshot.node_record import record_of
+from driver_builder.snapshot.node_record import NodeRecord, record_of
 from driver_builder.snapshot.snapshot import DaemonSet, DriverPod
 
 
@@ -65,7 +65,7 @@ def judge(node: Node, pod: DriverPod) -> tuple[Finding, str]:
     if pod.proof is None or (pod.deleting and pod.program is not None):
         return Finding.NOTHING, pod.message or _unproven(pod)
     if pod.contrary is not None:
-        return Finding.REFUTED, _words(pod.contrary)
+        return Finding.REFUTED, pod.contrary.words
     kernel = _kernel_of(node, pod.proof.kernel)
     why = load_report.doubt(pod.proof, kernel=kernel, boot_id=node.boot_id, expected=pod.expected)
     if why is not None:
@@ -86,13 +86,13 @@ def _unproven(pod: DriverPod) -> str:
     return "what the image's own program has loaded is not proven yet"
 
 
-def of_node(node: Node, pods: Iterable[DriverPod], *, label: str, daemon_sets: Mapping[str, DaemonSet]) -> NodeEvidence:
-    """Weigh what all pods of a driver say of one node; ``label`` is the driver's ready label."""
+def of_node(on: NodeRecord, pods: Iterable[DriverPod], daemon_sets: Mapping[str, DaemonSet]) -> NodeEvidence:
+    """Weigh what all pods of a driver say of one node."""
     pods = tuple(pods)
-    said = [(pod, *judge(node, pod)) for pod in pods]
+    said = [(pod, *judge(on.node, pod)) for pod in pods]
     for pod, finding, _ in said:
         if finding is Finding.WORKS and pod.proof is not None:
-            version = version_of(pod, node, label=label, daemon_sets=daemon_sets)
+            version = version_of(pod, on.node, daemon_sets)
             return NodeEvidence(version=version, works=True, proven_on=place(pod.proof))
     refuted = [why for _, finding, why in said if finding is Finding.REFUTED]
     silent = [(pod, why) for pod, finding, why in said if finding is Finding.SILENT]
@@ -100,27 +100,21 @@ def of_node(node: Node, pods: Iterable[DriverPod], *, label: str, daemon_sets: M
         return NodeEvidence(version=None, why=refuted[0])
     words = [why for _, why in silent] + [why for _, _, why in said]
     why = words[0] if words else "no driver pod yet"
-    is_backed = bool(silent) or (_is_proven_here(node, label) and not any(_may_have_unloaded(pod) for pod in pods))
-    if label not in node.labels or not is_backed:
+    is_backed = bool(silent) or (_is_proven_here(on) and not any(_may_have_unloaded(pod) for pod in pods))
+    if on.ready is None or not is_backed:
         return NodeEvidence(version=None, why=why)
     since = [pod.unready_since for pod, _ in silent if pod.unready_since is not None]
-    proven_on = next((place(pod.proof) for pod, _ in silent if pod.proof is not None), node.annotations.get(label, ""))
-    return NodeEvidence(
-        version=node.labels[label], proven_on=proven_on, why=why, silent_since=min(since) if since else None
-    )
+    proven_on = next((place(pod.proof) for pod, _ in silent if pod.proof is not None), on.proven_on or "")
+    return NodeEvidence(version=on.ready, proven_on=proven_on, why=why, silent_since=min(since, default=None))
 
 
-def versions_of(node: Node, pods: Iterable[DriverPod], *, label: str, daemon_sets: Mapping[str, DaemonSet]) -> set[str]:
+def versions_of(node: Node, pods: Iterable[DriverPod], daemon_sets: Mapping[str, DaemonSet]) -> set[str]:
     """Name the versions that a ready label may say by what a node's pods prove."""
     working = [pod for pod in pods if judge(node, pod)[0] is Finding.WORKS]
-    return {
-        version
-        for pod in working
-        for version in (pod.version, version_of(pod, node, label=label, daemon_sets=daemon_sets))
-    }
+    return {version for pod in working for version in (pod.version, version_of(pod, node, daemon_sets))}
 
 
-def version_of(pod: DriverPod, node: Node, *, label: str, daemon_sets: Mapping[str, DaemonSet]) -> str:
+def version_of(pod: DriverPod, node: Node, daemon_sets: Mapping[str, DaemonSet]) -> str:
     """Name the version of what a pod has on its node: that of today's image where it would be the same.
 
     Otherwise it is the one that the label says, while the same modules are live as when it was set: that is a newer one
@@ -129,7 +123,8 @@ def version_of(pod: DriverPod, node: Node, *, label: str, daemon_sets: Mapping[s
     daemon_set = daemon_sets.get(pod.target)
     if daemon_set is not None and daemon_set.version and is_current(pod, daemon_set):
         return daemon_set.version
-    return node.labels.get(label, pod.version) if is_as_labelled(pod, node, label) else pod.version
+    ready = record_of(node, pod.driver).ready if is_as_labelled(pod, node) else None
+    return pod.version if ready is None else ready
 
 
 def place(proven: load_report.LoadReport) -> str:
@@ -137,13 +132,13 @@ def place(proven: load_report.LoadReport) -> str:
     return f"{proven.boot_id} {proven.kernel}"
 
 
-def is_as_labelled(pod: DriverPod, node: Node, label: str) -> bool:
+def is_as_labelled(pod: DriverPod, node: Node) -> bool:
     """Return whether the modules that a pod proves are those that the Node got with its label, on the same boot."""
-    known = record_of(node, pod.driver).loaded
-    if pod.proof is None or known is None or node.annotations.get(label) != place(pod.proof):
+    on = record_of(node, pod.driver)
+    if pod.proof is None or on.proven_on != place(pod.proof):
         return False
     live = {(module.name, module.identity) for module in pod.proof.modules}
-    return bool(live) and any(load.boot_id == pod.proof.boot_id and live.issubset(load.modules) for load in known.loads)
+    return bool(live) and any(load.boot_id == pod.proof.boot_id and live.issubset(load.modules) for load in on.loads)
 
 
 def is_anew(pod: DriverPod, node: Node) -> bool:
@@ -154,9 +149,9 @@ def is_anew(pod: DriverPod, node: Node) -> bool:
     )
 
 
-def _is_proven_here(node: Node, label: str) -> bool:
-    boot_id, _, kernel = node.annotations.get(label, "").partition(" ")
-    return bool(kernel) and node.is_on_boot(boot_id) and _kernel_of(node, kernel) == kernel
+def _is_proven_here(on: NodeRecord) -> bool:
+    boot_id, _, kernel = (on.proven_on or "").partition(" ")
+    return bool(kernel) and on.node.is_on_boot(boot_id) and _kernel_of(on.node, kernel) == kernel
 
 
 def _may_have_unloaded(pod: DriverPod) -> bool:
@@ -167,10 +162,6 @@ def _may_have_unloaded(pod: DriverPod) -> bool:
 def _kernel_of(node: Node, known: str) -> str:
     """Give the kernel that a node says it runs; one that lost its labels runs what it ran."""
     return node.kernel_version if KERNEL_VERSION.fullmatch(node.kernel_version) else known
-
-
-def _words(verdict: load_report.LoadReport) -> str:
-    return f"{verdict.result}: {verdict.message}" if verdict.message else verdict.result
 
 
 def is_current(pod: DriverPod, daemon_set: DaemonSet) -> bool:

@@ -16,7 +16,7 @@ from itertools import islice
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Strategy
 from driver_builder.api.rollout_status import MAX_REACHED, previous_wave
-from driver_builder.nodes.changes import ApplyObject, PatchNode, label_node
+from driver_builder.nodes.changes import ApplyObject, PatchNode, patch_node
 from driver_builder.nodes.kept_modules import may_reload
 from driver_builder.nodes.plan_view import DriverView, TargetPart
 from driver_builder.nodes.pod_loads import load_of
@@ -32,25 +32,16 @@ MAX_KEPT_OUT = 200
 """Nodes that one reconcile keeps the pods of a DaemonSet from before it is for them."""
 
 
-def is_kept_out(view: DriverView, node: Node) -> bool:
-    """Return whether the driver's pods are kept from a node because that was outside the selector."""
-    return view.on(node).is_held_out
-
-
 def keep_out(view: DriverView, node: Node, why: str) -> tuple[PatchNode, ...]:
     """Keep the driver's pods from a node that none of its DaemonSets selects, also if one does so again."""
-    if view.on(node).is_kept_away:
-        return ()
-    return (_label(view, node, OUTSIDE, why),)
+    on = view.on(node)
+    return () if on.is_kept_away else (patch_node(on, why, labels={on.keys.yields: OUTSIDE}),)
 
 
 def let_in(view: DriverView, node: Node, why: str) -> tuple[PatchNode, ...]:
     """Let the driver's pods come to a node from which they were kept."""
-    return (_label(view, node, None, why),) if is_kept_out(view, node) else ()
-
-
-def _label(view: DriverView, node: Node, value: str | None, why: str) -> PatchNode:
-    return label_node(node=node.name, driver=view.driver.key, label=view.keys.yields, value=value, why=why)
+    on = view.on(node)
+    return (patch_node(on, why, labels={on.keys.yields: None}),) if on.is_held_out else ()
 
 
 def waiting(
@@ -61,7 +52,7 @@ def waiting(
     ``written`` are DaemonSets of which that is not known now.
     """
     found = (view.nodes[name] for name in nodes if name in view.nodes)
-    kept_out = (node for node in found if is_kept_out(view, node))
+    kept_out = (node for node in found if view.on(node).is_held_out)
     return frozenset(
         node.name for node in kept_out if _has_waited(view, node) or not _may_come(view, node, target, written)
     )
@@ -81,7 +72,7 @@ def waits_unrecorded(view: DriverView, nodes: Iterable[str], target: str) -> boo
     wave = previous_wave(view.driver.status)
     if not _was_deleted(view, target) or (wave is not None and len(wave.reached) >= MAX_REACHED):
         return False
-    kept_out = (view.nodes[name] for name in nodes if name in view.nodes and is_kept_out(view, view.nodes[name]))
+    kept_out = (view.nodes[name] for name in nodes if name in view.nodes and view.on(view.nodes[name]).is_held_out)
     return any(_is_unrecorded(view, node, target) and not _has_waited(view, node) for node in kept_out)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import Strategy
-from driver_builder.nodes.changes import Change, PatchObject, delete_daemon_set
+from driver_builder.nodes.changes import ApplyObject, Change, PatchObject, delete_daemon_set
 from driver_builder.nodes.evidence import Finding, is_current, judge
 from driver_builder.nodes.plan_view import DriverView
 from driver_builder.nodes.standing import Lanes, may_work
@@ -19,7 +19,7 @@ from driver_builder.objects.fingerprint import is_of_this_form
 from driver_builder.objects.slots import Place, Slot
 from driver_builder.objects.yielding import yielding_of
 from driver_builder.snapshot.inventory import Node
-from driver_builder.snapshot.node_record import record_of
+from driver_builder.snapshot.node_record import NodeRecord, record_of
 from driver_builder.snapshot.snapshot import DaemonSet
 from driver_builder.targets.desired_target import ImageTarget
 from kube_api.resources import DAEMON_SETS
@@ -104,14 +104,13 @@ def _has_something_to_lose(
     has_worked = before is not None and before.ready_nodes > 0
     return any(
         not view.pods_on(node.name)
-        and (is_live(view, node, existing.target) or (has_worked and not view.on(node).is_recorded))
+        and (_is_live(view.on(node), existing.target) or (has_worked and not view.on(node).is_recorded))
         for node in every
     )
 
 
-def is_live(view: DriverView, node: Node, target: str) -> bool:
-    """Return whether a Node records that modules of a target are loaded there on this boot."""
-    return any(load.target == target and load.is_live(node.boot_id) for load in view.on(node).loads)
+def _is_live(on: NodeRecord, target: str) -> bool:
+    return any(load.target == target and load.is_live(on.node.boot_id) for load in on.loads)
 
 
 def place(view: DriverView, target: str, found: Lanes, written: DaemonSet) -> tuple[Change, ...]:
@@ -172,6 +171,7 @@ def placing(
         uid=item.uid,
         target=target,
         why=f"be for {_PLACES[place]}",
+        places=True,
         body={"spec": {"template": {"spec": spec}}},
     )
 
@@ -184,8 +184,8 @@ _PLACES = {
 
 
 def is_placing(change: Change) -> bool:
-    """Return whether a change lets a DaemonSet be for the nodes of a place, as :func:`placing` does."""
-    return isinstance(change, PatchObject) and "affinity" in change.body["spec"]["template"]["spec"]
+    """Return whether a change lets a DaemonSet be for the nodes of a place, or writes all of it."""
+    return isinstance(change, ApplyObject) or (isinstance(change, PatchObject) and change.places)
 
 
 def release(view: DriverView, target: str, item: DaemonSet) -> tuple[Change, ...]:

@@ -16,11 +16,12 @@ from driver_builder.nodes import evidence, validation
 from driver_builder.nodes.evidence import Finding, ValidationState
 from driver_builder.nodes.plan_view import DriverView
 from driver_builder.nodes.pod_loads import load_of
-from driver_builder.objects import loaded, validated
+from driver_builder.objects import loaded
 from driver_builder.objects.slots import Place
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.by_driver import NO_PODS, PodsOfDriver
 from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.node_record import NodeRecord
 from driver_builder.snapshot.pairs import Pair
 from driver_builder.snapshot.snapshot import DaemonSet, DriverPod
 from driver_builder.targets.desired_target import BlockedTarget, DesiredTarget, SkippedTarget
@@ -148,11 +149,8 @@ class _Proven:
         self._view = view
         self._daemon_set = daemon_set
         self._special = special
-        self._keys = view.keys
         is_for_moved = daemon_set.slot.place is Place.MOVED
         self._moved = daemon_set.target_label if is_for_moved else None
-        # Of stages that the spec has no more; of others more is known elsewhere.
-        self._left = () if view.has_stages else tuple(self._keys.stages.values())
         self._records: dict[tuple[object, ...], tuple[loaded.Around, ...]] = {}
 
     def is_ordinary(self, name: str) -> bool:
@@ -167,40 +165,39 @@ class _Proven:
         return is_free and self.is_ordinary(name)
 
     def _is_proven(self, node: Node, pod: DriverPod) -> bool:
-        proof, annotations = pod.proof, node.annotations
+        proof, on = pod.proof, self._view.on(node)
         if proof is None or pod.contrary is not None or pod.deleting or not pod.ready or node.boot_id != proof.boot_id:
             return False
         if (
-            node.labels.get(self._keys.ready) != self._daemon_set.version
-            or annotations.get(self._keys.ready) != evidence.place(proof)
+            on.ready != self._daemon_set.version
+            or on.proven_on != evidence.place(proof)
             or node.kernel_version != proof.kernel
-            or node.labels.get(self._keys.wave) != self._moved
-            or self._keys.yields in node.labels
+            or on.wave != self._moved
+            or on.is_kept_away
         ):
             return False
-        if self._has_traces(node) or not self._is_validated(annotations.get(self._keys.validated), pod):
+        if self._has_traces(on) or not self._is_validated(on, pod):
             return False
         # By the objects: reading a pod makes equal ones the same.
         face = (id(proof.modules), id(pod.expected), proof.result, proof.kernel, pod.fingerprint, pod.target, pod.slot,
                 pod.leaves_modules, pod.firmware, pod.var_firmware, pod.blacklist, pod.nvidia, pod.asked)  # fmt: skip
         if face not in self._records:
             self._records[face] = self._record(node, pod)
-        text = annotations.get(self._keys.loaded)
+        text = on.loaded_text
         return any(record.is_of(text, proof.boot_id) for record in self._records[face])
 
-    def _has_traces(self, node: Node) -> bool:
+    def _has_traces(self, on: NodeRecord) -> bool:
         """Return whether a node has what goes where the driver is proven, or what the spec has no more."""
-        if node.taints and node.has_taint(self._keys.taint):
+        if on.is_tainted or (on.tainted_on is not None and not self._view.validation.taint):
             return True
-        if self._keys.tainted in node.annotations and not self._view.validation.taint:
-            return True
-        return any(key in node.labels or key in node.annotations for key in self._left)
+        # Of stages that the spec has more is known elsewhere.
+        return not self._view.has_stages and on.has_stages
 
-    def _is_validated(self, text: str | None, pod: DriverPod) -> bool:
+    def _is_validated(self, on: NodeRecord, pod: DriverPod) -> bool:
         """Return whether a Node records that the command has succeeded; nothing, where there is none."""
-        if text is None:
+        if not on.has_validation:
             return not self._view.validation.has_command
-        found = validation.progress(self._view.validation, pod, validated.parse(text), (), self._view.snapshot.now)
+        found = validation.progress(self._view.validation, pod, on.validated, (), self._view.snapshot.now)
         return found is not None and found.state is ValidationState.VALIDATED
 
     def _record(self, node: Node, pod: DriverPod) -> tuple[loaded.Around, ...]:

@@ -3,14 +3,17 @@
 from collections.abc import Iterable, Mapping
 
 from driver_builder.nodes import evidence, validation
-from driver_builder.nodes.changes import PatchNode, label_node
+from driver_builder.nodes.changes import PatchNode, patch_node
 from driver_builder.nodes.evidence import NodeEvidence
 from driver_builder.nodes.kept_modules import may_reload
 from driver_builder.nodes.plan_view import DriverView, TargetPart
 from driver_builder.nodes.validation import Validation
 from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.node_record import NodeRecord
 from driver_builder.targets.desired_target import DesiredTarget, SkippedTarget
 from driver_builder.tasks.validation_pod import VALIDATION
+
+UNPROVEN = "no driver pod has proven it there"
 
 
 def evidence_of(view: DriverView, item: DesiredTarget) -> dict[str, NodeEvidence]:
@@ -35,8 +38,7 @@ def evidence_of_weighed(view: DriverView, parts: Iterable[TargetPart]) -> dict[s
 
 def of_node(view: DriverView, node: Node) -> NodeEvidence:
     """Return the evidence of a node from all pods of the driver there."""
-    pods, label = view.pods_on(node.name), view.driver.ready_label
-    found = evidence.of_node(node, pods, label=label, daemon_sets=view.daemon_sets)
+    found = evidence.of_node(view.on(node), view.pods_on(node.name), view.daemon_sets)
     return found if found.version is None else validation.weighed(found, validation_of(view, node))
 
 
@@ -46,11 +48,9 @@ def validation_of(view: DriverView, node: Node) -> Validation | None:
         return None
     return validation.of_node(
         view.validation,
-        node,
+        view.on(node),
         view.pods_on(node.name),
-        view.on(node).validated,
         view.tasks_of(VALIDATION).get(node.name, ()),
-        label=view.driver.ready_label,
         daemon_sets=view.daemon_sets,
         may_reload=may_reload(view.modules, view.rebuilds),
         now=view.snapshot.now,
@@ -59,17 +59,15 @@ def validation_of(view: DriverView, node: Node) -> Validation | None:
 
 def unlabel(view: DriverView) -> list[PatchNode]:
     """Remove the ready labels that are no longer true, whatever their target: this needs no valid spec."""
-    label = view.driver.ready_label
     actions: list[PatchNode] = []
     for node in view.snapshot.nodes:
-        if label not in node.labels:
+        ready = view.on(node).ready
+        if ready is None:
             continue
         found = of_node(view, node)
-        versions = evidence.versions_of(node, view.pods_on(node.name), label=label, daemon_sets=view.daemon_sets)
-        if found.version is None or (found.works and node.labels[label] not in versions):
-            actions.append(
-                _label(view, node, NodeEvidence(version=None, why=found.why or "no driver pod has proven it there"))
-            )
+        versions = evidence.versions_of(node, view.pods_on(node.name), view.daemon_sets)
+        if found.version is None or (found.works and ready not in versions):
+            actions.append(label_ready(view.on(node), None, found.why or UNPROVEN))
     return actions
 
 
@@ -79,27 +77,21 @@ def relabel(view: DriverView, known: Mapping[str, NodeEvidence], unknown: Iterab
     ``known`` are the nodes of all targets. Those in ``unknown`` are selected and have lost the labels that name
     their kernel: that is not evidence against their driver.
     """
-    label = view.driver.ready_label
     nameless = frozenset(unknown)
     actions: list[PatchNode] = []
     for node in view.others:
-        found = known.get(node.name)
-        if found is None and node.name in nameless and label in node.labels:
+        on, found = view.on(node), known.get(node.name)
+        if found is None and node.name in nameless and on.ready is not None:
             found = of_node(view, node)
         if found is None:
-            found = NodeEvidence(version=None, why="no driver pod has proven it there")
-        is_same_boot = found.version is None or view.on(node).proven_on == found.proven_on
-        if node.labels.get(label) != found.version or not is_same_boot:
-            actions.append(_label(view, node, found))
+            found = NodeEvidence(version=None, why=UNPROVEN)
+        is_same_boot = found.version is None or on.proven_on == found.proven_on
+        if on.ready != found.version or not is_same_boot:
+            actions.append(label_ready(on, found.version, found.why, proven_on=found.proven_on))
     return actions
 
 
-def _label(view: DriverView, node: Node, found: NodeEvidence) -> PatchNode:
-    return label_node(
-        node=node.name,
-        driver=view.driver.key,
-        label=view.driver.ready_label,
-        value=found.version,
-        why=found.why,
-        annotations={view.driver.ready_label: found.proven_on if found.version is not None else None},
-    )
+def label_ready(on: NodeRecord, version: str | None, why: str, *, proven_on: str = "") -> PatchNode:
+    """Set the ready label, with what it was proven on, or remove both (``version`` None)."""
+    proof = {on.keys.ready: proven_on if version is not None else None}
+    return patch_node(on, why, labels={on.keys.ready: version}, annotations=proof)

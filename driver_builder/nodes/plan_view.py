@@ -10,6 +10,7 @@ from driver_builder.api.driver_spec import DriverSpec, ValidationSettings
 from driver_builder.api.node_notes import BegunDrain, NodeNote, previous_notes
 from driver_builder.api.prebuild_status import AheadStatus, previous_ahead
 from driver_builder.api.rebuild_status import Rebuilds
+from driver_builder.api.rollout_settings import DrainSettings
 from driver_builder.api.rollout_status import Wave, previous_wave
 from driver_builder.api.stage_status import StageStatus, previous_stages
 from driver_builder.api.status import TargetStatus, Trouble, previous_targets
@@ -138,14 +139,14 @@ class DriverPlan(WavePart):
     unyielded: Mapping[str, str] = field(default_factory=dict)
     """Nodes where a driver that depends on this one cannot be unloaded, with the driver and what holds its modules."""
 
+    @property
+    def drain(self) -> DrainSettings | None:
+        """How nodes are drained before the driver is replaced; None where they are not, or the spec is invalid."""
+        return self.driver.spec.rollout.drain if isinstance(self.driver.spec, DriverSpec) else None
+
 
 Alone = Callable[[DriverPlan, Callable[[], DriverPlan]], DriverPlan]
 """Does some work for one driver's plan among those of all: its errors concern that driver alone."""
-
-
-def unguarded(_part: DriverPlan, work: Callable[[], DriverPlan]) -> DriverPlan:
-    """Do the work; the caller handles its errors."""
-    return work()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,8 +225,8 @@ class DriverView:
 
     def room(self, kind: TaskKind) -> int:
         """Return how many pods of a kind may start now."""
-        tasks = () if kind.stays else self.tasks_of(kind).values()
-        return max(0, kind.most - sum(task.ended_at is None for found in tasks for task in found))
+        tasks = self.tasks_of(kind).values() if kind.counts_running else ()
+        return max(0, kind.most - sum(not task.has_ended for found in tasks for task in found))
 
     @property
     def keys(self) -> DriverKeys:
@@ -302,6 +303,10 @@ class TargetPart:
         """Return the evidence of one of its nodes."""
         return self.evidence.get(node, self.usual)
 
+    def with_status(self, **changes: Any) -> "TargetPart":
+        """Return the same with these fields of its status."""
+        return replace(self, status=replace(self.status, **changes))
+
     def blocked(self, reason: Reason, message: str) -> "TargetPart":
         """Report that something else prevents progress; the target keeps what it has."""
-        return replace(self, status=replace(self.status, state=TargetState.BLOCKED, reason=reason, message=message))
+        return self.with_status(state=TargetState.BLOCKED, reason=reason, message=message)

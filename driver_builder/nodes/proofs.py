@@ -27,7 +27,7 @@ def with_proof(pod: DriverPod, proofs: Iterable[NodeTask]) -> DriverPod:
         return pod
     own = _of(pod, proofs)
     last = _reported(own)
-    if last is None or last.ended_at is None:
+    if last is None:
         # While `hold` is content, the trouble of a proof that is made again is none of the driver.
         said = own[-1].message if own and not pod.ready else ""
         return replace(pod, message=pod.message or f"proof pod {own[-1].name}: {said}") if said else pod
@@ -35,7 +35,7 @@ def with_proof(pod: DriverPod, proofs: Iterable[NodeTask]) -> DriverPod:
         pod,
         proof=last.report,
         contrary=_contrary(program, last),
-        program=replace(program, proven_at=last.ended_at),
+        program=replace(program, proven_at=last.over_at),
     )
 
 
@@ -44,8 +44,7 @@ def _contrary(program: Program, last: NodeTask) -> LoadReport | None:
     held, report = program.held, last.report
     if held is None or report is None or held.boot_id != report.boot_id or held.result not in CONTRARY:
         return None
-    is_newer = program.held_at is not None and last.ended_at is not None and program.held_at > last.ended_at
-    return held if is_newer else None
+    return held if program.held_at is not None and program.held_at > last.over_at else None
 
 
 def _of(pod: DriverPod, proofs: Iterable[NodeTask]) -> list[NodeTask]:
@@ -54,7 +53,7 @@ def _of(pod: DriverPod, proofs: Iterable[NodeTask]) -> list[NodeTask]:
 
 
 def _reported(own: Sequence[NodeTask]) -> NodeTask | None:
-    return next((item for item in reversed(own) if item.ended_at is not None and item.report is not None), None)
+    return next((item for item in reversed(own) if item.report is not None), None)
 
 
 def is_reloading(pod: DriverPod) -> bool:
@@ -94,7 +93,6 @@ def _stands(pod: DriverPod, newest: NodeTask, boot_id: str | None) -> bool:
 
 def _retry_at(failed: NodeTask, program: Program, now: float) -> float:
     """Return when a proof that failed is tried again: as long after it as the program had run by then."""
-    ended_at = failed.ended_at or 0.0
-    at = ended_at + _RETRY.by_elapsed(ended_at - (program.started_at or failed.created_at))
+    at = failed.over_at + _RETRY.by_elapsed(failed.over_at - (program.started_at or failed.created_at))
     # A time that is so far away is of another clock.
     return at if at <= now + _RETRY.most else now

@@ -192,11 +192,6 @@ class Weighing:
         return self.lanes is None or self.lanes.has_in_front(record_of(node, self.driver).wave)
 
 
-def waiting_node(name: str, target: str) -> NodeStanding:
-    """Return a node of those in :attr:`TargetStanding.waiting`."""
-    return NodeStanding(node=name, target=target, standing=Standing.WORKING, moves=True)
-
-
 def stand(nodes: Iterable[Node], pods: Iterable[DriverPod], by: Weighing) -> tuple[NodeStanding, ...]:
     """Return where each node stands, by its pods."""
     on_node: dict[str, list[DriverPod]] = {}

@@ -16,11 +16,12 @@ from driver_builder.api.driver_spec import ValidationSettings
 from driver_builder.base.reasons import Reason
 from driver_builder.base.retry import Retry
 from driver_builder.nodes import evidence
-from driver_builder.nodes.changes import Change, PatchNode, delete_tasks
+from driver_builder.nodes.changes import Change, PatchNode, delete_tasks, patch_node
 from driver_builder.nodes.evidence import Finding, NodeEvidence, ValidationState
 from driver_builder.objects import validated
 from driver_builder.objects.validated import Validated
 from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.node_record import NodeRecord
 from driver_builder.snapshot.snapshot import DaemonSet, DriverPod
 from driver_builder.tasks.node_task import Limits, Next, NodeTask, TaskStep, Wanted, task_step
 from driver_builder.tasks.task_kind import State
@@ -92,30 +93,27 @@ def _state(record: Validated, retries: int) -> ValidationState:
     return ValidationState.FAILED if record.failures > retries else ValidationState.UNDECIDED
 
 
-class Records(NamedTuple):
-    """The records of a driver's command on Nodes, in this annotation."""
+class CommandRecord(NamedTuple):
+    """What a Node records of a driver's command, in the annotation ``key``."""
 
-    driver: str
-    annotation: str
+    on: NodeRecord
+    key: str
 
-    def known(self, node: Node) -> Validated | None:
-        """Read a Node's record."""
-        return validated.parse(node.annotations.get(self.annotation))
-
-    def remember(self, node: Node, record: Validated | None, why: str) -> PatchNode:
-        """Record on a Node how the command ended, or remove the record."""
+    def remember(self, record: Validated | None, why: str) -> PatchNode:
+        """Record how the command ended, or remove the record."""
         value = None if record is None else validated.render(record)
-        return PatchNode(node=node.name, driver=self.driver, annotations={self.annotation: value}, why=why)
+        ended = f"how the validation of {self.on.driver} ended"
+        return patch_node(self.on, why, annotations={self.key: value}, record=ended)
 
-    def go_on(self, node: Node, progress: Progress, why: str) -> tuple[Change, ...]:
+    def go_on(self, progress: Progress, why: str) -> tuple[Change, ...]:
         """Delete the pods that nothing waits for, and record how the command ended."""
         gone = delete_tasks(progress.step.gone)
-        return (*gone, self.remember(node, progress.record, why)) if progress.step.next is Next.TAKE else gone
+        return (*gone, self.remember(progress.record, why)) if progress.step.next is Next.TAKE else gone
 
-    def forget(self, node: Node, tasks: Iterable[NodeTask], why: str) -> tuple[Change, ...]:
+    def forget(self, tasks: Iterable[NodeTask], why: str) -> tuple[Change, ...]:
         """Remove the pods and the record of a node where nothing is validated."""
         gone = delete_tasks(tasks)
-        return (*gone, self.remember(node, None, why)) if self.annotation in node.annotations else gone
+        return (*gone, self.remember(None, why)) if self.key in self.on.node.annotations else gone
 
 
 def _due_at(record: Validated, now: float) -> float:
@@ -181,12 +179,10 @@ class Validation:
 
 def of_node(
     settings: ValidationSettings,
-    node: Node,
+    on: NodeRecord,
     pods: Iterable[DriverPod],
-    known: Validated | None,
     tasks: Sequence[NodeTask],
     *,
-    label: str,
     daemon_sets: Mapping[str, DaemonSet],
     may_reload: bool,
     now: float,
@@ -195,24 +191,24 @@ def of_node(
 
     ``may_reload`` says that the same modules may be loaded anew for another fingerprint.
     """
-    found = proving(node, pods)
+    found = proving(on.node, pods)
     if found is None:
         return None
     pod, finding = found
-    command = progress(settings, pod, known, tasks, now)
+    command = progress(settings, pod, on.validated, tasks, now)
     unchecked = is_unchecked(settings, pod, daemon_sets)
     state = ValidationState.VALIDATED if command is None else command.state
     why = "" if command is None else command.why
     if unchecked and state is ValidationState.VALIDATED:
         state, why = ValidationState.UNDECIDED, UNCHECKED
-    is_as_labelled = evidence.is_as_labelled(pod, node, label) and not (may_reload and evidence.is_anew(pod, node))
+    is_same = evidence.is_as_labelled(pod, on.node) and not (may_reload and evidence.is_anew(pod, on.node))
     return Validation(
         state=state,
         pod=pod,
         finding=finding,
         progress=command,
         is_unchecked=unchecked,
-        labelled=node.labels.get(label, "") if is_as_labelled else "",
+        labelled=(on.ready or "") if is_same else "",
         why=why,
     )
 

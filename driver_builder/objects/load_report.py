@@ -48,6 +48,11 @@ class LoadReport:
     modules: tuple[LiveModule, ...] = ()
     message: str = ""
 
+    @property
+    def words(self) -> str:
+        """The result, and the message if there is one."""
+        return f"{self.result}: {self.message}" if self.message else self.result
+
 
 def parse(text: str) -> LoadReport | None:
     """Read a termination message; None if it is not a load report."""
@@ -86,7 +91,7 @@ def doubt(proof: LoadReport | None, *, kernel: str, boot_id: str | None, expecte
     if proof is None:
         return "the driver pod has not reported yet"
     if proof.result != LOADED:
-        return f"{proof.result}: {proof.message}" if proof.message else proof.result or "the loader reported no result"
+        return proof.words or "the loader reported no result"
     if proof.kernel != kernel:
         return f"loaded on kernel {proof.kernel}, the node's labels say {kernel}"
     if boot_id is not None and proof.boot_id != boot_id:

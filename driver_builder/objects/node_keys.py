@@ -7,6 +7,8 @@ admission-policy`` and the table of docs/drivercontainer.md are made from these 
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
+from typing import Any
 
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import MAX_LENGTH
@@ -83,86 +85,65 @@ _KEYS = driver_keys(DriverKey("/".join(_DRIVER)))
 _EVERY_STAGE = f"{names.GROUP}/{_OF_DRIVER}.{_STAGE}"
 _AGAIN = "is written again by the next reconcile"
 
+_OF_BUILDER: Any = {"owner": Writer.BUILDER, "admin": "leave it"}
+"""What rows say that say nothing else."""
+_label = partial(NodeKey, kind=Kind.LABEL, longest=names.MAX_LABEL_VALUE, **_OF_BUILDER)
+_annotation = partial(NodeKey, kind=Kind.ANNOTATION, longest=MAX_ANNOTATION, **_OF_BUILDER)
+_taint = partial(NodeKey, kind=Kind.TAINT, longest=0, **_OF_BUILDER)
+
 NODE_KEYS = (
-    NodeKey(
+    _label(
         key=_KEYS.ready,
-        kind=Kind.LABEL,
-        owner=Writer.BUILDER,
         form="version of the driver",
-        longest=names.MAX_LABEL_VALUE,
         meaning="the driver is proven to work on this node, this boot",
         loss="no new pod that selects it comes; a driver pod that works there brings it back",
         admin="select workloads by it; one that is set by hand is removed",
     ),
-    NodeKey(
+    _label(
         key=_KEYS.wave,
-        kind=Kind.LABEL,
-        owner=Writer.BUILDER,
         form="DaemonSet",
-        longest=names.MAX_LABEL_VALUE,
         meaning="in a wave: the DaemonSet that the node gets the driver from ([upgrades](upgrades.md#two-daemonsets))",
         loss="the node's next driver pod could have the image of before: the status has it, and it is put back",
-        admin="leave it",
     ),
-    NodeKey(
+    _label(
         key=_KEYS.yields,
-        kind=Kind.LABEL,
-        owner=Writer.BUILDER,
         form=f"name of the driver that is replaced, or `{yielding.OUTSIDE}`",
-        longest=names.MAX_LABEL_VALUE,
         meaning="keeps the pods of the driver away: of a dependent one while the other one is replaced, and where the"
         " node [was outside `nodeSelector` or without the labels of its kernel](#when-a-driver-goes)"
         f" (`{yielding.OUTSIDE}`)",
         loss="driver pods may come before it is their turn; it is written again while it is needed",
-        admin="leave it",
     ),
-    NodeKey(
+    _label(
         key=_EVERY_STAGE,
-        kind=Kind.LABEL,
-        owner=Writer.BUILDER,
         form="`true`",
-        longest=names.MAX_LABEL_VALUE,
         meaning="how far the [stages](stages.md#labels) of the driver are",
         loss=f"pods of the stages that select it leave; it {_AGAIN}",
         admin="select DaemonSets by it",
         stages=tuple(Stage),
     ),
-    NodeKey(
+    _label(
         key=f"{names.READY_FOR_PREFIX}<kernel>",
-        kind=Kind.LABEL,
-        owner=Writer.BUILDER,
         form="`true`",
-        longest=names.MAX_LABEL_VALUE,
         meaning="every driver of this node is built and verified for that newer kernel: the node may boot it",
         loss=f"tools that select it do not reboot the node; it {_AGAIN}",
         admin="select nodes by it; one that is not true is removed",
     ),
-    NodeKey(
+    _annotation(
         key=_KEYS.ready,
-        kind=Kind.ANNOTATION,
-        owner=Writer.BUILDER,
         form="boot id and kernel of the load report",
-        longest=MAX_ANNOTATION,
         meaning="for which boot the label of the same name was set",
         loss="without a driver pod that has reported, the label goes; with one, it is written again",
-        admin="leave it",
     ),
-    NodeKey(
+    _annotation(
         key=_EVERY_STAGE,
-        kind=Kind.ANNOTATION,
-        owner=Writer.BUILDER,
         form="seconds since the epoch; of `.plgok` JSON",
-        longest=MAX_ANNOTATION,
         meaning="`.run`: since when nothing of the stages may run; `.plug`: since when the kubelet has none of the"
         " resource; `.plgok`: how the validation of the plugin ended",
         loss="the time counts from now; the plugin is validated again",
-        admin="leave it",
         stages=(Stage.RUN, Stage.PLUG, Stage.PLGOK),
     ),
-    NodeKey(
+    _annotation(
         key=_KEYS.loaded,
-        kind=Kind.ANNOTATION,
-        owner=Writer.BUILDER,
         form="JSON",
         longest=loaded.MAX_BYTES,
         meaning="what the driver has loaded there, for its removal",
@@ -170,124 +151,91 @@ NODE_KEYS = (
         " files for good",
         admin="leave it, until the driver is gone",
     ),
-    NodeKey(
+    _annotation(
         key=_KEYS.validated,
-        kind=Kind.ANNOTATION,
-        owner=Writer.BUILDER,
         form="JSON",
         longest=validated.MAX_BYTES,
         meaning="how `validation.command` ended there, and for what",
         loss="the command runs again",
         admin="remove it, to validate again",
     ),
-    NodeKey(
+    _annotation(
         key=names.LOCK_ANNOTATION,
-        kind=Kind.ANNOTATION,
-        owner=Writer.BUILDER,
         others=(Writer.AGENT,),
         form="JSON ([contract](upgrades.md#the-lock-of-a-node))",
-        longest=MAX_ANNOTATION,
         meaning="who works on the node's devices now: driver-builder, or another program",
         loss="somebody else may begin to work there; its holder takes it again if it is free",
         admin="remove one whose holder is gone; write one as a program that keeps to the contract",
     ),
-    NodeKey(
+    _annotation(
         key=names.DRAINING_ANNOTATION,
-        kind=Kind.ANNOTATION,
-        owner=Writer.BUILDER,
         form="JSON",
-        longest=MAX_ANNOTATION,
         meaning="how far the node's [drain](upgrades.md#draining) is, and what is restored afterwards",
         loss="is written again with what the status of the driver records",
         admin="remove it after a drain that failed, to try at once",
     ),
-    NodeKey(
+    _annotation(
         key=names.DRAIN_STATE_ANNOTATION,
-        kind=Kind.ANNOTATION,
-        owner=Writer.BUILDER,
         form="JSON",
-        longest=MAX_ANNOTATION,
         meaning="what became of the request of a device agent",
         loss=f"the agent waits; it {_AGAIN}",
-        admin="leave it",
     ),
-    NodeKey(
+    _annotation(
         key=names.YIELDING_ANNOTATION,
-        kind=Kind.ANNOTATION,
-        owner=Writer.BUILDER,
         form="JSON",
         longest=yielding.MAX_BYTES,
         meaning="which driver is replaced there, and which drivers that depend on it"
         " [yield](upgrades.md#drivers-that-depend-on-each-other)",
         loss="the drivers that yield are let in, and the node is begun anew",
-        admin="leave it",
     ),
-    NodeKey(
+    _annotation(
         key=_KEYS.tainted,
-        kind=Kind.ANNOTATION,
-        owner=Writer.BUILDER,
         form="boot id",
-        longest=MAX_ANNOTATION,
         meaning="for which boot the taint of the driver was added",
         loss="a taint that was removed by hand may come again in this boot",
-        admin="leave it",
     ),
-    NodeKey(
+    _annotation(
         key=names.DRAIN_REQUEST_ANNOTATION,
-        kind=Kind.ANNOTATION,
         owner=Writer.AGENT,
         removers=(Writer.BUILDER,),
         form="JSON",
         longest=MAX_REQUEST,
         meaning="which pods have to leave before it [partitions GPUs](upgrades.md#drains-that-a-device-agent-asks-for)",
         loss="the drain ends, and the node is given back",
-        admin="leave it",
     ),
-    NodeKey(
+    _taint(
         key=names.UPGRADING_TAINT,
-        kind=Kind.TAINT,
-        owner=Writer.BUILDER,
         form="`NoSchedule`",
-        longest=0,
         meaning="the node is drained, or its driver is being replaced",
         loss="new pods may come and use the driver",
-        admin="leave it",
     ),
-    NodeKey(
+    _taint(
         key=_KEYS.taint,
-        kind=Kind.TAINT,
-        owner=Writer.BUILDER,
         form=f"`{names.PENDING}:NoSchedule`",
-        longest=0,
         meaning="with `validation.taint`: the driver is"
         " [not proven](#the-taint-of-a-node-that-is-not-proven) on this boot",
         loss="new pods may come before the driver; it stays away until the next boot",
         admin="remove it; let kubelets register with it",
     ),
-    NodeKey(
+    _label(
         key=_KEYS.wants,
-        kind=Kind.LABEL,
         owner=Writer.ADMIN,
         form="version of the driver",
-        longest=names.MAX_LABEL_VALUE,
         meaning="with `rollout.order: nodeLabel`: the version of the driver that the node may get",
         loss="the node waits with the driver that it has",
         admin="set it",
     ),
-    NodeKey(
+    _label(
         key=names.SECURE_BOOT_LABEL,
-        kind=Kind.LABEL,
         owner=Writer.ADMIN,
         form="`true`",
-        longest=names.MAX_LABEL_VALUE,
         meaning="the node boots with Secure Boot: `lint --snapshot` warns of drivers whose modules are not signed for"
         " it",
         loss="`lint` does not warn",
         admin="set it",
     ),
-    NodeKey(
+    _annotation(
         key=names.REBUILD_ANNOTATION,
-        kind=Kind.ANNOTATION,
         owner=Writer.ADMIN,
         form="any new value",
         longest=1 << 20,
@@ -296,39 +244,32 @@ NODE_KEYS = (
         loss="a request that was not read yet is none",
         admin="set it",
     ),
-    NodeKey(
+    _annotation(
         key=names.SKIP_ROLLOUT_ANNOTATION,
-        kind=Kind.ANNOTATION,
         owner=Writer.ADMIN,
         form="`true`",
-        longest=MAX_ANNOTATION,
         meaning="waves leave the node alone and do not wait for it ([upgrades](upgrades.md))",
         loss="waves come to the node",
         admin="set it",
     ),
-    NodeKey(
+    _annotation(
         key=names.BOOT_ID_ANNOTATION,
-        kind=Kind.ANNOTATION,
         owner=Writer.WORKER,
         form="boot id",
         longest=64,
         meaning="which boot the labels describe",
         loss="what was proven before counts as of this boot, until nfd-worker publishes again",
-        admin="leave it",
     ),
-    NodeKey(
+    _annotation(
         key=names.KERNEL_VERSION_ANNOTATION,
-        kind=Kind.ANNOTATION,
         owner=Writer.WORKER,
         form="all of `uname -r`",
         longest=MAX_LENGTH,
         meaning="the exact kernel, where a label cannot hold it",
         loss="the kernel is the label's value, until nfd-worker publishes again",
-        admin="leave it",
     ),
-    NodeKey(
+    _annotation(
         key=names.GPU_PROFILE_ANNOTATION,
-        kind=Kind.ANNOTATION,
         owner=Writer.AGENT,
         form="JSON",
         longest=1 << 16,
@@ -336,12 +277,10 @@ NODE_KEYS = (
         loss="it is not known which resources the device plugin offers, until the agent says it again",
         admin="read it",
     ),
-    NodeKey(
+    _label(
         key=names.MIG_STATE_LABEL,
-        kind=Kind.LABEL,
         owner=Writer.AGENT,
         form=" or ".join(f"`{state}`" for state in names.MIG_STATES),
-        longest=names.MAX_LABEL_VALUE,
         meaning="how far a change of the [MIG layout](gpu-mig.md#changing-layouts) is",
         loss="a plugin without devices is not waited for, until the agent says it again",
         admin="read it",

@@ -9,14 +9,13 @@ import json
 import re
 from dataclasses import dataclass
 
+from driver_builder.objects.loaded import words
 from kube_api import names
-from kube_api.text import printable
 from kube_api.timestamps import LATEST
 
 PREFIX = f"validated.{names.GROUP}/"
 
 MAX_BYTES = 2048
-MAX_WORDS = 200
 MAX_FAILURES = 100
 
 _SUBJECT = re.compile(r"[0-9a-f]{16}")
@@ -72,11 +71,6 @@ def render(validated: Validated) -> str:
         content |= {"failures": validated.failures, "pod": validated.pod, "failedAt": validated.failed_at}
         content["message"] = validated.message
     return json.dumps(content, separators=(",", ":"))
-
-
-def words(text: str) -> str:
-    """Cut what a command reported to one line that can be shown."""
-    return printable(text, MAX_WORDS)
 
 
 def _number(value: object, most: int) -> int:

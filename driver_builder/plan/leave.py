@@ -7,16 +7,17 @@ Nothing is held back where the same modules stay loaded. Removals and repairs as
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import TypeGuard
 
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.changes import Change, PatchNode, takes_driver
 from driver_builder.nodes.kept_modules import KeptModules
-from driver_builder.nodes.plan_view import Alone, DriverPlan, DriverView, unguarded
+from driver_builder.nodes.plan_view import Alone, DriverPlan, DriverView
 from driver_builder.plan.removal import Removal
 from driver_builder.plan.stage_view import LEAVE_SECONDS, LOOK_SECONDS, StageView
 from driver_builder.rollout.draining import draining_of, parse_draining
-from driver_builder.rollout.node_lock import lock_of
+from driver_builder.rollout.node_lock import is_locked_by
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.by_driver import of_driver
 from driver_builder.snapshot.inventory import Node
@@ -58,10 +59,7 @@ def with_staying(view: DriverView, going: Removal, left: Mapping[str, str]) -> R
 
 
 def hold_back(
-    admitted: Iterable[DriverPlan],
-    prepared: Iterable[DriverPlan],
-    snapshot: Snapshot,
-    alone: Alone = unguarded,
+    admitted: Iterable[DriverPlan], prepared: Iterable[DriverPlan], snapshot: Snapshot, alone: Alone
 ) -> tuple[DriverPlan, ...]:
     """Let the stages leave first where a driver is taken from a node.
 
@@ -93,18 +91,15 @@ def _held_back(before: DriverPlan, part: DriverPlan, snapshot: Snapshot) -> Driv
     nodes = inventory.by_name(snapshot.nodes)
     taken = {action.node for action in before.actions if takes_driver(action) and not kept.stay(action)}
     going = {action.node for action in part.actions if takes_driver(action)}
-    is_last = _leaves_last(part)
-    locked = {
-        action.node
-        for action in part.actions
-        if isinstance(action, PatchNode) and _annotation_in(action, names.LOCK_ANNOTATION) is not None
-    }
+    # The kubelet ends no claim without a plugin that leaves last.
+    is_last = part.drain is not None and part.drain.plugin_leaves_last
+    locked = {action.node for action in part.actions if _writes(action, names.LOCK_ANNOTATION)}
     first: list[Change] = []
     left: dict[str, str] = {}
     words: list[str] = []
     for name in sorted(taken):
         node = nodes[name]
-        is_held = name in locked or _is_locked(node, part.driver.key, snapshot.now)
+        is_held = name in locked or is_locked_by(part.driver.key, node, snapshot.now)
         if name not in going and not (_is_drained(node, part) if is_last else is_held):
             continue
         first += stages.take_run(node, "the driver is replaced there")
@@ -115,8 +110,9 @@ def _held_back(before: DriverPlan, part: DriverPlan, snapshot: Snapshot) -> Driv
             late = f"did not leave within {int(LEAVE_SECONDS)} seconds"
             words.append(f"{name}: its device plugin {late}: {', '.join(stages.users(name))}")
     # A plugin that leaves last may have devices of those open that depend on its driver.
-    staying = [action for action in part.actions
-               if not (_waits(action, left, stages, taken) or (is_last and _unloads(action, left)))]  # fmt: skip
+    yields = [action for action in part.actions if is_last and _writes(action, names.YIELDING_ANNOTATION)]
+    held = [action for action in yields if action.node in left]
+    staying = [action for action in part.actions if action not in held and not _waits(action, left, stages, taken)]
     wave, times = part.wave, [part.requeue_at, snapshot.now + LOOK_SECONDS if left else None]
     if words and wave is not None:
         wave = replace(wave, message="; ".join(filter(None, (*words, wave.message))))
@@ -129,16 +125,10 @@ def _held_back(before: DriverPlan, part: DriverPlan, snapshot: Snapshot) -> Driv
     )
 
 
-def _leaves_last(part: DriverPlan) -> bool:
-    """Return whether the plugin leaves a node only once that is drained: the kubelet ends no claim without it."""
-    drain = part.driver.spec.rollout.drain if isinstance(part.driver.spec, DriverSpec) else None
-    return drain is not None and drain.plugin_leaves_last
-
-
 def _is_drained(node: Node, part: DriverPlan) -> bool:
     """Return whether a node is drained for a driver, or is with what is done now."""
     on_node = (action for action in part.actions if isinstance(action, PatchNode) and action.node == node.name)
-    texts = (_annotation_in(action, names.DRAINING_ANNOTATION) for action in on_node)
+    texts = (action.annotations.get(names.DRAINING_ANNOTATION) for action in on_node)
     every = (*(parse_draining(text) for text in texts if text is not None), draining_of(node))
     return any(item is not None and item.driver == part.driver.key and item.is_drained for item in every)
 
@@ -152,17 +142,6 @@ def _waits(action: Change, left: Mapping[str, str], stages: StageView, taken: se
     return any(action.labels.get(label) is not None for label in stages.labels.values())
 
 
-def _unloads(action: Change, left: Mapping[str, str]) -> bool:
-    """Return whether an action lets a driver yield on one of some nodes."""
-    is_there = isinstance(action, PatchNode) and action.node in left
-    return is_there and _annotation_in(action, names.YIELDING_ANNOTATION) is not None
-
-
-def _annotation_in(action: Change, key: str) -> str | None:
-    """Return the text that an annotation of a Node gets, None if nothing is written there."""
-    return action.annotations.get(key) if isinstance(action, PatchNode) else None
-
-
-def _is_locked(node: Node, driver: str, now: float) -> bool:
-    lock = lock_of(node)
-    return lock is not None and lock.holder == driver and not lock.is_expired(now)
+def _writes(action: Change, key: str) -> TypeGuard[PatchNode]:
+    """Return whether an annotation of a Node gets a text."""
+    return isinstance(action, PatchNode) and action.annotations.get(key) is not None

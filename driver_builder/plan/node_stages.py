@@ -10,16 +10,15 @@ from dataclasses import dataclass, replace
 from driver_builder.api.stage_settings import DevicePluginSettings
 from driver_builder.base.reasons import Reason
 from driver_builder.model import resource_claim
-from driver_builder.nodes.changes import Change, PatchNode, label_node
+from driver_builder.nodes.changes import Change, PatchNode, patch_node
 from driver_builder.nodes.evidence import ValidationState
 from driver_builder.objects.plugin import PluginPod
-from driver_builder.objects.stage_labels import Stage
+from driver_builder.objects.stage_labels import TRUE, Stage
 from driver_builder.plan import plugin_validation
 from driver_builder.plan.partitioning import partitioned_until
 from driver_builder.plan.plugin_offer import Offer, offer_of
 from driver_builder.plan.stage_view import StageView, read_time
 from driver_builder.snapshot.inventory import Node
-from driver_builder.snapshot.resource_slices import SlicesUnread
 from driver_builder.targets import resource_conflicts
 from driver_builder.tasks.node_task import Next
 
@@ -140,7 +139,7 @@ def _decide(stages: StageView, node: Node, standing: Standing) -> NodeStages:
     times = [time for time in (plugin.due_at, found.step.at) if time is not None]
     return NodeStages(
         labels=labels,
-        actions=plugin_validation.actions_of(stages, node, found),
+        actions=plugin_validation.record_on(stages, node).go_on(found, "its pod ended"),
         why=found.why or plugin.why,
         missing_since=plugin.missing_since,
         reason=Reason.PLUGIN_VALIDATION_FAILED if found.state is ValidationState.FAILED else plugin.reason,
@@ -175,15 +174,11 @@ def _plugin(stages: StageView, node: Node, settings: DevicePluginSettings) -> _P
     if trouble:
         is_there = was and (offer.has or offer.is_used or stages.slices_unread is not None)
         return _Plugin(is_there=is_there, why=trouble, reason=Reason.DEVICE_PLUGIN_FAILED)
-    if stages.slices_unread is not None:
-        return _unread(stages.slices_unread, was=was)
+    if (unread := stages.slices_unread) is not None:
+        # Nobody knows what its DRA driver offers: it is what it was.
+        reason = Reason.DRA_NOT_SERVED if unread.is_unserved else Reason.RESOURCE_SLICES_NOT_READ
+        return _Plugin(is_there=was, why=unread.message, reason=reason)
     return _registered(stages, node, offer, ready, was=was)
-
-
-def _unread(unread: SlicesUnread, *, was: bool) -> _Plugin:
-    """Return what a node is of which nobody knows what its DRA driver offers: what it was."""
-    reason = Reason.DRA_NOT_SERVED if unread.is_unserved else Reason.RESOURCE_SLICES_NOT_READ
-    return _Plugin(is_there=was, why=unread.message, reason=reason)
 
 
 def _registered(stages: StageView, node: Node, offer: Offer, ready: Sequence[PluginPod], *, was: bool) -> _Plugin:
@@ -209,7 +204,7 @@ def _without_resource(stages: StageView, node: Node, resource: str, *, was: bool
     missing = _Plugin(is_there=False, why=f"it has no {resource}", reason=Reason.RESOURCE_MISSING)
     if not was:
         return missing
-    since = read_time(node.annotations.get(stages.labels[Stage.PLUG]))
+    since = read_time(stages.on(node).record(Stage.PLUG))
     # A time that has not come yet is of another clock.
     since = stages.now if since is None or since > stages.now else since
     if stages.now >= since + MISSING_SECONDS:
@@ -224,17 +219,10 @@ def labels_of(stages: StageView, node: Node, found: NodeStages) -> tuple[PatchNo
     for stage, is_wanted in found.labels.items():
         key = stages.labels[stage]
         annotations = _annotations(stages, node, found, stage)
-        if is_wanted is not (key in node.labels) or annotations:
-            made.append(
-                label_node(
-                    node=node.name,
-                    driver=stages.driver.key,
-                    label=key,
-                    value="true" if is_wanted else None,
-                    why=found.why or ("" if is_wanted else "the stage before it is not there"),
-                    annotations=annotations,
-                )
-            )
+        if is_wanted is not stages.has_label(node, stage) or annotations:
+            why = found.why or ("" if is_wanted else "the stage before it is not there")
+            label = {key: TRUE if is_wanted else None}
+            made.append(patch_node(stages.on(node), why, labels=label, annotations=annotations))
     return tuple(made)
 
 
@@ -243,17 +231,16 @@ def _annotations(stages: StageView, node: Node, found: NodeStages, stage: Stage)
     if stage is Stage.RUN:
         return _run_record(stages, node, found)
     key = stages.labels[Stage.PLUG]
-    is_changed = stage is Stage.PLUG and node.annotations.get(key) != found.missing_since
+    is_changed = stage is Stage.PLUG and stages.on(node).record(stage) != found.missing_since
     return {key: found.missing_since} if is_changed else {}
 
 
 def _run_record(stages: StageView, node: Node, found: NodeStages) -> dict[str, str | None]:
     """Record since when nothing may run on a node, until something may again, or the driver is gone."""
-    key = stages.labels[Stage.RUN]
-    is_recorded = key in node.annotations
+    key, is_recorded = stages.labels[Stage.RUN], stages.on(node).record(Stage.RUN) is not None
     if found.labels[Stage.RUN]:
         return {key: None} if is_recorded else {}
+    is_used = stages.has_label(node, Stage.RUN) or bool(stages.users(node.name))
     if not is_recorded:
-        return {key: str(int(stages.now))} if key in node.labels or stages.users(node.name) else {}
-    is_over = found.leaves and key not in node.labels and not stages.users(node.name)
-    return {key: None} if is_over else {}
+        return {key: str(int(stages.now))} if is_used else {}
+    return {key: None} if found.leaves and not is_used else {}

@@ -6,7 +6,7 @@ one. Nothing is added where the driver works, or has worked since the node boote
 depends on (:mod:`driver_builder.rollout.order`) all stays as it is.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 
 from driver_builder.base.reasons import WITHOUT_DRIVER
 from driver_builder.nodes import evidence
@@ -39,13 +39,9 @@ def taint(
 
 def untaint(view: DriverView, nodes: Iterable[Node]) -> tuple[PatchNode, ...]:
     """Remove the taint and its record from nodes that get no driver, or where no taint is wanted any more."""
-    return tuple(_removals(view, nodes))
-
-
-def _removals(view: DriverView, nodes: Iterable[Node]) -> Iterator[PatchNode]:
-    for node in nodes:
-        if view.on(node).tainted_on is not None or view.on(node).is_tainted:
-            yield _action(view, node, is_wanted=False, boot_id=None, why="no driver has to be proven there")
+    left = (node for node in nodes if view.on(node).tainted_on is not None or view.on(node).is_tainted)
+    why = "no driver has to be proven there"
+    return tuple(_action(view, node, is_wanted=False, boot_id=None, why=why) for node in left)
 
 
 def _step(view: DriverView, node: Node, found: NodeEvidence) -> PatchNode | None:

@@ -8,6 +8,7 @@ fails is reported and waits for its next try, the others go on. Nothing is remov
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -23,7 +24,7 @@ from driver_builder.base.boundary import contained
 from driver_builder.base.errors import InternalError, InvalidDriver
 from driver_builder.base.reasons import Reason
 from driver_builder.model.driver_key import DriverKey
-from driver_builder.nodes.changes import CancelBuild, Change, DeleteObject, PatchNode, PatchObject, StartBuild, joined
+from driver_builder.nodes.changes import CancelBuild, Change, PatchNode, PatchObject, StartBuild, batches
 from driver_builder.nodes.ordinary import ordinary_nodes
 from driver_builder.nodes.plan_labels import evidence_of_weighed, relabel, unlabel
 from driver_builder.nodes.plan_view import DriverPlan, DriverView, PlanSettings
@@ -32,7 +33,7 @@ from driver_builder.objects.tolerations import of_pending
 from driver_builder.plan import leave, plan_loaded, plan_stages, removal, vacant
 from driver_builder.plan.drift import repair
 from driver_builder.plan.pending_taint import taint, untaint
-from driver_builder.plan.plan_memory import Inputs, PlanMemory
+from driver_builder.plan.plan_memory import DriverMemory, Inputs, PlanMemory
 from driver_builder.plan.proof_step import PROVE, without_label
 from driver_builder.plan.removal import Leaving
 from driver_builder.plan.run_tasks import Case, Work, run
@@ -138,7 +139,8 @@ def plan(
         if (error := shared.failed.get(driver.key)) is not None:
             parts.append(_undecided(snapshot, driver, Reason.INTERNAL_ERROR, str(error), settings))
         else:
-            parts.append(_plan_alone(snapshot, driver, inputs, resolved.get(driver.key), memory, settings=settings))
+            known = memory.of(driver.key)
+            parts.append(_plan_alone(snapshot, driver, inputs, resolved.get(driver.key), known, settings=settings))
     memory.forget_others(frozenset(driver.key for driver in drivers))
     prepared = contained(
         "driver",
@@ -150,7 +152,9 @@ def plan(
     )
     unneeded = snapshot.running_builds.difference(*(part.needed for part in prepared.parts))
     cancels = tuple(CancelBuild(key=key) for key in sorted(unneeded))
-    agents = contained("node", "all", partial(_agents, snapshot, settings), lambda _error: AgentDrainsDone())
+    namespaces = settings.template_versions.permissions.drain_namespaces
+    drain = partial(agent_drains, snapshot, settings.agent_drains, namespaces)
+    agents = contained("node", "all", drain, lambda _error: AgentDrainsDone())
     return Plan(
         drivers=prepared.parts,
         cancels=cancels,
@@ -158,11 +162,6 @@ def plan(
         drains=prepared.drains,
         agents=agents,
     )
-
-
-def _agents(snapshot: Snapshot, settings: PlanSettings) -> AgentDrainsDone:
-    namespaces = settings.template_versions.permissions.drain_namespaces
-    return agent_drains(snapshot, settings.agent_drains, namespaces)
 
 
 def _needs(snapshot: Snapshot) -> dict[DriverKey, Dependencies]:
@@ -201,13 +200,13 @@ def _together(
     known = inventory.by_name(snapshot.nodes)
     labelled = (alone(part, partial(without_label, part, snapshot)) for part in going)
     moved = (alone(part, partial(with_moved, part, known)) for part in labelled)
-    return replace(prepared, parts=tuple(map(_joined, moved)), drains=drains)
+    return replace(prepared, parts=tuple(map(_in_order, moved)), drains=drains)
 
 
-def _joined(part: DriverPlan) -> DriverPlan:
-    """Let a driver patch each Node once; a plan in which nothing is joined is the same one, by which it is known."""
-    changes = joined(part.actions)
-    return part if changes is part.actions else replace(part, actions=changes)
+def _in_order(part: DriverPlan) -> DriverPlan:
+    """Name in one place what is written on a Node at once."""
+    changes = batches(part.actions, lambda change: isinstance(change, PatchNode) and change.noted)
+    return replace(part, actions=tuple(chain.from_iterable(changes))) if part.actions else part
 
 
 def _inputs(snapshot: Snapshot, driver: DriverContainer, **others: Any) -> Inputs:
@@ -219,7 +218,7 @@ def _plan_alone(
     driver: DriverContainer,
     inputs: Callable[[], Inputs],
     resolved: Resolved | None,
-    memory: PlanMemory,
+    memory: DriverMemory,
     *,
     settings: PlanSettings,
 ) -> DriverPlan:
@@ -234,23 +233,20 @@ def _plan_alone(
     )
 
 
-def _recalled(inputs: Inputs, driver: DriverContainer, resolved: Resolved | None, memory: PlanMemory) -> DriverPlan:
-    return memory.recall(driver.key, inputs) or _plan_anew(inputs, driver, resolved, memory)
-
-
-def _plan_anew(inputs: Inputs, driver: DriverContainer, resolved: Resolved | None, memory: PlanMemory) -> DriverPlan:
-    view = DriverView.of(inputs.share, driver, inputs.settings)
+def _recalled(inputs: Inputs, driver: DriverContainer, resolved: Resolved | None, memory: DriverMemory) -> DriverPlan:
+    if (known := memory.recall(inputs)) is not None:
+        return known
     view = replace(
-        view,
+        DriverView.of(inputs.share, driver, inputs.settings),
         conflicts=inputs.conflicts,
         dependencies=inputs.dependencies,
         is_wave_held=inputs.is_wave_held,
         resource_kept=inputs.resource_kept,
-        written=memory.written(driver.key),
-        settled=memory.settled(driver.key),
+        written=memory.written,
+        settled=memory.settled,
     )
     part = _plan_driver(view, inputs, resolved, memory)
-    memory.keep(driver.key, inputs, part)
+    memory.keep(inputs, part)
     return part
 
 
@@ -286,7 +282,7 @@ def _undecided(
     )
 
 
-def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, memory: PlanMemory) -> DriverPlan:
+def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, memory: DriverMemory) -> DriverPlan:
     """Plan for one driver; ``inputs`` has labels of all drivers together that this driver's plan has."""
     driver, labels = view.driver, inputs.labels
     if driver.deleting:
@@ -319,10 +315,10 @@ def _plan_driver(view: DriverView, inputs: Inputs, resolved: Resolved | None, me
     behind = leave.staying(view, leaving.nodes)
     going = leave.with_staying(view, removal.remove(view, leaving.nodes.difference(behind)), behind)
     actions += (*leaving.actions, *unwanted, *going.actions)
-    kept = [item for item in wanted if not _is_skipped(item) or not going.holds.isdisjoint(item.nodes)]
+    kept = [item for item in wanted if not isinstance(item, SkippedTarget) or not going.holds.isdisjoint(item.nodes)]
     lost = vacant.vacant(view, wanted, stock.unknown.keys())
     with_nodes = {item.target.short_hash for item in kept}
-    actions += () if is_astray else _surplus(view, with_nodes | lost)
+    actions += () if is_astray else removal.delete_daemon_sets(view, view.daemon_sets.keys() - with_nodes - lost)
     without_nodes = tuple(vacant.statuses(view, lost))
     known = evidence_of_weighed(view, parts)
     nameless = view.nodes if is_astray else stock.unknown
@@ -383,9 +379,8 @@ def _tolerating(action: Change, pending: tuple[Json, ...]) -> Change:
     return replace(action, tolerations=(*action.tolerations, *others))
 
 
-def _with_ordinary(view: DriverView, memory: PlanMemory) -> DriverView:
-    found = ordinary_nodes(view, view.wanted, memory.ordinary(view.driver.key))
-    memory.keep_ordinary(view.driver.key, found)
+def _with_ordinary(view: DriverView, memory: DriverMemory) -> DriverView:
+    found = memory.ordinary = ordinary_nodes(view, view.wanted, memory.ordinary)
     targets = {item.target.short_hash for item in view.wanted}
     for gone in [place for place in view.written if slots.parse_name(place)[0] not in targets]:
         del view.written[gone]
@@ -452,18 +447,9 @@ def _finalizer(driver: DriverContainer, *, present: bool) -> PatchObject:
     )
 
 
-def _is_skipped(item: DesiredTarget) -> bool:
-    """Return whether a target gets no driver; one that merely cannot be built now keeps what it has."""
-    return isinstance(item, SkippedTarget)
-
-
 def _needed_key(view: DriverView, item: DesiredTarget) -> str:
     """Return the key of the build that a target's nodes wait for; if unknown now (no source), the previous one."""
     if isinstance(item, ImageTarget):
         return item.key
     before = view.before.get(item.target.id)
-    return before.key if before is not None and not _is_skipped(item) else ""
-
-
-def _surplus(view: DriverView, wanted: set[str]) -> tuple[DeleteObject, ...]:
-    return removal.delete_daemon_sets(view, view.daemon_sets.keys() - wanted)
+    return before.key if before is not None and not isinstance(item, SkippedTarget) else ""

@@ -7,12 +7,12 @@ patch. An unload pod removes firmware and blacklist that an earlier kernel has l
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from driver_builder.nodes.changes import Change, PatchNode, delete_tasks, sets_label
+from driver_builder.nodes.changes import Change, delete_tasks, sets_label
 from driver_builder.nodes.plan_view import DriverView
 from driver_builder.objects import loaded
 from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.plan import removal
-from driver_builder.plan.unload_step import pods_on, start
+from driver_builder.plan.unload_step import pods_on, remembering, start
 from driver_builder.snapshot.inventory import Node
 from driver_builder.tasks.node_task import Limits, Next, NodeTask, TaskStep, Wanted, task_step
 from driver_builder.tasks.task_kind import State
@@ -26,18 +26,15 @@ def remember(view: DriverView, nodes: Iterable[str], labels: Sequence[Change]) -
     targets = _targets(view)
     texts = {name: _text(view, view.nodes[name], targets) for name in nodes}
     texts = {name: text for name, text in texts.items() if text != view.on(view.nodes[name]).loaded_text}
-    key = view.keys.loaded
     made: list[Change] = []
     for action in labels:
-        if sets_label(action, view.driver.ready_label) and action.node in texts:
-            made.append(replace(action, annotations={**action.annotations, key: texts.pop(action.node)}))
+        if sets_label(action, view.keys.ready) and action.node in texts:
+            known = {view.keys.loaded: texts.pop(action.node)}
+            made.append(replace(action, annotations={**action.annotations, **known}))
         else:
             made.append(action)
-    made += [
-        PatchNode(node=name, driver=view.driver.key, annotations={key: text}, why="its driver pod has reported")
-        for name, text in texts.items()
-    ]
-    return tuple(made)
+    why = "its driver pod has reported"
+    return (*made, *(remembering(view.on(view.nodes[name]), text, why) for name, text in texts.items()))
 
 
 def clean_up(view: DriverView, nodes: Iterable[str]) -> tuple[Change, ...]:
@@ -56,7 +53,7 @@ def clean_up(view: DriverView, nodes: Iterable[str]) -> tuple[Change, ...]:
 
 def _step(view: DriverView, tasks: Iterable[NodeTask], load: Load) -> TaskStep:
     own = [task for task in tasks if task.subject == load.target]
-    limits = Limits(retry_at=lambda task: (task.ended_at or 0.0) + _RETRY_SECONDS)
+    limits = Limits(retry_at=lambda task: task.over_at + _RETRY_SECONDS)
     return task_step(own, Wanted(subject=load.target), view.snapshot.now, limits)
 
 

@@ -15,6 +15,7 @@ from driver_builder.api.rollout_status import previous_wave
 from driver_builder.api.stage_status import previous_stages
 from driver_builder.api.status import previous_targets
 from driver_builder.base.reasons import TargetState
+from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.changes import PatchNode
 from driver_builder.nodes.ordinary import Ordinary
 from driver_builder.nodes.plan_view import DriverPlan, PlanSettings
@@ -55,18 +56,21 @@ class _Known:
     at: float
 
 
-class PlanMemory:
-    """Remembers the plans of one controller; an empty one remembers nothing."""
+@dataclass(slots=True)
+class DriverMemory:
+    """What is known of one driver: the nodes where nothing was to be done, also of its stages (``settled``).
 
-    def __init__(self) -> None:
-        self._parts: dict[str, _Known] = {}
-        self._ordinary: dict[str, Ordinary] = {}
-        self._written: dict[str, Written] = {}
-        self._settled: dict[str, Settled] = {}
+    ``written`` are the DaemonSets that were wanted, by target. Planning adds to both.
+    """
 
-    def recall(self, driver: str, inputs: Inputs) -> DriverPlan | None:
+    ordinary: Ordinary = field(default_factory=Ordinary)
+    written: Written = field(default_factory=dict)
+    settled: Settled = field(default_factory=Settled)
+    known: _Known | None = None
+
+    def recall(self, inputs: Inputs) -> DriverPlan | None:
         """Return what was planned for these inputs, None if that is not known or no longer true."""
-        known = self._parts.get(driver)
+        known = self.known
         if known is None or known.inputs != replace(inputs, share=_timeless(inputs.share)):
             return None
         # A clock that was set back has planned for a time that has not come.
@@ -74,34 +78,25 @@ class PlanMemory:
         is_true = known.at <= inputs.share.now and (until is None or inputs.share.now < until)
         return known.part if is_true else None
 
-    def keep(self, driver: str, inputs: Inputs, part: DriverPlan) -> None:
+    def keep(self, inputs: Inputs, part: DriverPlan) -> None:
         """Remember a plan if it stays true while its inputs do."""
-        self._parts.pop(driver, None)
-        if is_at_rest(part):
-            timeless = replace(inputs, share=_timeless(inputs.share))
-            self._parts[driver] = _Known(timeless, part, inputs.share.now)
+        timeless = replace(inputs, share=_timeless(inputs.share))
+        self.known = _Known(timeless, part, inputs.share.now) if is_at_rest(part) else None
 
-    def ordinary(self, driver: str) -> Ordinary:
-        """Return the nodes where nothing was to be done for a driver."""
-        return self._ordinary.get(driver, Ordinary())
 
-    def keep_ordinary(self, driver: str, found: Ordinary) -> None:
-        """Remember them."""
-        self._ordinary[driver] = found
+class PlanMemory:
+    """Remembers the plans of one controller; an empty one remembers nothing."""
 
-    def written(self, driver: str) -> Written:
-        """Return the DaemonSets that were wanted for a driver, by target; planning adds to them."""
-        return self._written.setdefault(driver, {})
+    def __init__(self) -> None:
+        self._drivers: dict[DriverKey, DriverMemory] = {}
 
-    def settled(self, driver: str) -> Settled:
-        """Return the nodes where nothing of a driver's stages was to be done; planning changes them."""
-        return self._settled.setdefault(driver, Settled())
+    def of(self, driver: DriverKey) -> DriverMemory:
+        """Return what is known of a driver."""
+        return self._drivers.setdefault(driver, DriverMemory())
 
-    def forget_others(self, drivers: frozenset[str]) -> None:
+    def forget_others(self, drivers: frozenset[DriverKey]) -> None:
         """Forget the drivers that are gone."""
-        for known in (self._parts, self._ordinary, self._written, self._settled):
-            for driver in known.keys() - drivers:
-                del known[driver]
+        self._drivers = {driver: known for driver, known in self._drivers.items() if driver in drivers}
 
 
 def is_at_rest(part: DriverPlan) -> bool:

@@ -11,7 +11,7 @@ from itertools import islice
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.stage_settings import StageSettings
 from driver_builder.api.stage_status import StageStatus
-from driver_builder.api.status import MAX_LISTED
+from driver_builder.api.status import MAX_LISTED, Trouble
 from driver_builder.base.reasons import Reason
 from driver_builder.nodes.changes import ApplyObject, Change, DeleteObject, PatchNode, delete_daemon_set, sets_label
 from driver_builder.nodes.evidence import NodeEvidence
@@ -23,7 +23,7 @@ from driver_builder.plan import node_stages, plugin_validation
 from driver_builder.plan.blocked_plugin import blocked
 from driver_builder.plan.node_stages import NodeStages, Standing
 from driver_builder.plan.plugin_account import NO_ACCOUNT, PluginAccount, plugin_account
-from driver_builder.plan.stage_view import StageView
+from driver_builder.plan.stage_view import LOOK_SECONDS, StageView
 from driver_builder.snapshot.inventory import Node
 from driver_builder.targets import permissions
 from driver_builder.tasks.validation_pod import PLUGIN_VALIDATION
@@ -45,8 +45,7 @@ class _Objects:
     """What is done to the objects of the plugin, and what is wrong with them, or with what the pods may have."""
 
     actions: tuple[Change, ...] = ()
-    reason: Reason | None = None
-    words: str = ""
+    trouble: Trouble | None = None
     account: PluginAccount = NO_ACCOUNT
 
 
@@ -68,14 +67,14 @@ def plan_stages(
         left = [node for node in view.others if stages.has_traces(node) or node.name in stages.validations]
         every = {node.name: node_stages.of_node(stages, node, Standing(why="it has no stages")) for node in left}
         return Staged(actions=(*objects.actions, *_on_nodes(stages, view, every)))
-    label = view.driver.ready_label
+    label = view.keys.ready
     ready = {action.node: action.labels[label] for action in relabelled if sets_label(action, label)}
     every = _look(stages, view, known, ready, leaving)
     is_allowed = not permissions.of_stages(spec, view.settings.template_versions.permissions)
     starting = _starts(stages, view, every) if is_allowed else ()
     waits = any(item.starts for item in every.values())
     times = [item.due_at for item in every.values() if item.due_at is not None]
-    times += [plugin_validation.look_again(stages)] if waits and is_allowed else []
+    times += [stages.now + LOOK_SECONDS] if waits and is_allowed else []
     return Staged(
         # First the labels: on a node that another driver keeps they stand for what the plugin has offered before.
         actions=(*_on_nodes(stages, view, every), *objects.actions, *starting),
@@ -164,7 +163,7 @@ def _objects(stages: StageView, view: DriverView, spec: DriverSpec) -> _Objects:
     known, stray = stages.plugin_set, view.snapshot.plugin_strays.get(view.driver.key)
     account = plugin_account(view, known)
     if (found := blocked(stages, view, spec, settings, account)) is not None:
-        return _Objects(reason=found.reason, words=found.words)
+        return _Objects(trouble=found)
     name, config = plugin.name_of(view.driver), view.snapshot.plugin_configs.get(view.driver.key)
     actions: list[Change] = []
     is_same = config is not None and config.digest == plugin.config_digest(plugin.config_text(settings))
@@ -240,7 +239,7 @@ def _starts(stages: StageView, view: DriverView, every: Mapping[str, NodeStages]
     due = [name for name, found in every.items() if found.starts and name in users]
     made: list[Change] = []
     for name in islice(due, view.room(PLUGIN_VALIDATION)):
-        made += plugin_validation.start(stages, view.nodes[name], every[name].starts, users)[0]
+        made += plugin_validation.start(stages, view.nodes[name], every[name].starts, users)
     return tuple(made)
 
 
@@ -254,16 +253,16 @@ def _status(
     made = StageStatus(
         valid=counts[Stage.VALID], run=counts[Stage.RUN], plug=counts[Stage.PLUG], plgok=counts[Stage.PLGOK]
     )
-    if objects.reason is not None:
-        return replace(made, reason=objects.reason, message=objects.words)
+    if (trouble := objects.trouble) is not None:
+        return replace(made, reason=trouble.reason, message=trouble.message)
     wrong = {name: found for name, found in every.items() if found.reason is not None}
     if wrong:
         first = next(iter(wrong.values()))
         same = [name for name, found in wrong.items() if found.reason is first.reason]
         words = f"{first_few(same, MAX_LISTED)}: {first.why.removeprefix(f'{first.reason}: ')}"
         return replace(made, reason=first.reason or Reason.WAITING_FOR_STAGE, message=words)
-    if objects.account.reason is not None:
-        return replace(made, reason=objects.account.reason, message=objects.account.words)
+    if (trouble := objects.account.trouble) is not None:
+        return replace(made, reason=trouble.reason, message=trouble.message)
     valid = [node.name for node in rest if every[node.name].labels[Stage.VALID]]
     late = [name for name in valid if not (every[name].labels[last] and stages.has_label(view.nodes[name], last))]
     count = settled + len(valid)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
+from driver_builder.api.status import Trouble
 from driver_builder.base.reasons import Reason
 from driver_builder.nodes.plan_view import DriverView
 from driver_builder.objects import agent_token, plugin
@@ -18,11 +19,10 @@ from driver_builder.snapshot.snapshot import AccountMissing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginAccount:
-    """Whether the plugin ``has_token``; ``reason`` and ``words`` say what is wrong with its account."""
+    """Whether the plugin ``has_token``; ``trouble`` is what is wrong with its account."""
 
     has_token: bool = False
-    reason: Reason | None = None
-    words: str = ""
+    trouble: Trouble | None = None
 
 
 NO_ACCOUNT = PluginAccount()
@@ -47,7 +47,8 @@ def plugin_account(view: DriverView, known: PluginSet | None) -> PluginAccount:
         return PluginAccount(has_token=True)
     if problem.is_unread and _has_token_of(known, account):
         words = f"{problem.message}: the pods keep its token"
-        return PluginAccount(has_token=True, reason=Reason.SERVICE_ACCOUNT_NOT_FOUND, words=words)
+        trouble = Trouble(reason=Reason.SERVICE_ACCOUNT_NOT_FOUND, message=words)
+        return PluginAccount(has_token=True, trouble=trouble)
     return _without(view.driver, Reason.SERVICE_ACCOUNT_NOT_FOUND, problem.message)
 
 
@@ -66,4 +67,4 @@ def _without(driver: DriverContainer, reason: Reason, words: str) -> PluginAccou
         "no MIG layout is changed": settings is not None and settings.mig is not None,
     }
     without = " and ".join(name for name, is_lost in lost.items() if is_lost)
-    return PluginAccount(reason=reason, words=f"{words}: {without}")
+    return PluginAccount(trouble=Trouble(reason=reason, message=f"{words}: {without}"))

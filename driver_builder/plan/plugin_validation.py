@@ -10,15 +10,14 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.base.persistent import Layered
 from driver_builder.base.reasons import Reason
-from driver_builder.nodes.changes import Change, start_task
+from driver_builder.nodes.changes import Change, RunTask
 from driver_builder.nodes.settled import Settled
-from driver_builder.nodes.validation import Progress, Records, weigh
+from driver_builder.nodes.validation import CommandRecord, Progress, weigh
 from driver_builder.objects.stage_labels import Stage
 from driver_builder.objects.validated import Validated
-from driver_builder.plan.stage_view import LOOK_SECONDS, StageView, user_of
+from driver_builder.plan.stage_view import StageView, user_of
 from driver_builder.snapshot.inventory import Node, by_name
 from driver_builder.snapshot.node_pods import NodePods
-from driver_builder.snapshot.node_record import record_of
 from driver_builder.snapshot.snapshot import Snapshot
 from driver_builder.tasks import validation_pod
 from driver_builder.tasks.node_task import Next
@@ -30,12 +29,12 @@ MAX_LOOKED_AT = 20
 
 def of_node(stages: StageView, node: Node) -> Progress | None:
     """Return what is known of a node, and what comes next; None where nothing is validated."""
-    settings, text = stages.settings, record_of(node, stages.driver.key).loaded_text
-    if settings is None or settings.plugin_validation is None or text is None:
+    settings, on = stages.settings, stages.on(node)
+    if settings is None or settings.plugin_validation is None or on.loaded_text is None:
         return None
     return weigh(
-        validation_pod.plugin_subject_of(settings, loaded=text),
-        _records(stages).known(node),
+        validation_pod.plugin_subject_of(settings, loaded=on.loaded_text),
+        on.plugin_validated,
         stages.validations.get(node.name, ()),
         retries=settings.plugin_validation.retries,
         now=stages.now,
@@ -43,30 +42,28 @@ def of_node(stages: StageView, node: Node) -> Progress | None:
     )
 
 
-def actions_of(stages: StageView, node: Node, found: Progress) -> tuple[Change, ...]:
-    """Delete the pods that nothing waits for, and record how the command ended."""
-    return _records(stages).go_on(node, found, "its pod ended")
+def record_on(stages: StageView, node: Node) -> CommandRecord:
+    """Return what a Node records of the command."""
+    return CommandRecord(stages.on(node), stages.labels[Stage.PLGOK])
 
 
-def _records(stages: StageView) -> Records:
-    return Records(stages.driver.key, stages.labels[Stage.PLGOK])
-
-
-def start(stages: StageView, node: Node, subject: str, users: Mapping[str, NodePods]) -> tuple[tuple[Change, ...], str]:
-    """Start the pod of a node, or record that pods use the resource there already; with the words for it.
+def start(stages: StageView, node: Node, subject: str, users: Mapping[str, NodePods]) -> tuple[Change, ...]:
+    """Start the pod of a node, or record that pods use the resource there already: they prove the plugin as well.
 
     Nothing is done before the pods of the node are listed, or cannot be.
     """
     settings = stages.settings
     validation = settings.plugin_validation if settings is not None else None
     if validation is None or node.name not in users:
-        return (), ""
+        return ()
     resources = _resources(stages, node, validation.resource_name)
     free = next((name for name in resources if user_of(users[node.name], (name,)) is None), None)
     if free is None:
-        return _skip(stages, node, subject, users[node.name])
+        found = ((user_of(users[node.name], (name,)), name) for name in stages.offered(node) or resources)
+        why = next((f"skipped: {user} uses {name}" for user, name in found if user is not None), "")
+        return (record_on(stages, node).remember(Validated(subject=subject, succeeded=True), why),) if why else ()
     pod = validation_pod.plugin_manifest(stages.driver, validation, node=node.name, subject=subject, resource=free)
-    return (start_task(PLUGIN_VALIDATION, stages.driver.key, pod),), ""
+    return (RunTask(kind=PLUGIN_VALIDATION, driver=stages.driver.key, manifest=pod),)
 
 
 def _resources(stages: StageView, node: Node, wanted: str) -> tuple[str, ...]:
@@ -77,17 +74,6 @@ def _resources(stages: StageView, node: Node, wanted: str) -> tuple[str, ...]:
     offered = stages.offered(node)
     there = sorted(node.allocatable.intersection(offered), key=lambda name: (name != wanted, name))
     return tuple(there) if offered else (wanted,)
-
-
-def _skip(stages: StageView, node: Node, subject: str, found: NodePods) -> tuple[tuple[Change, ...], str]:
-    """Record that pods use all that there is: they prove the plugin as well."""
-    validation = stages.settings.plugin_validation if stages.settings is not None else None
-    names = stages.offered(node) or ((validation.resource_name,) if validation is not None else ())
-    used = next((name for name in names if user_of(found, (name,)) is not None), None)
-    if used is None:
-        return (), ""
-    why = f"skipped: {user_of(found, (used,))} uses {used}"
-    return (_records(stages).remember(node, Validated(subject=subject, succeeded=True), why),), why
 
 
 class NextNodes:
@@ -125,12 +111,7 @@ def _next_of(stages: StageView, nodes: Layered[Node], settled: Settled) -> list[
 
 def forget(stages: StageView, node: Node, why: str) -> tuple[Change, ...]:
     """Remove the pods and the record of a node where nothing is validated."""
-    return _records(stages).forget(node, stages.validations.get(node.name, ()), why)
-
-
-def look_again(stages: StageView) -> float:
-    """Return when a node is looked at again whose pods are not listed yet."""
-    return stages.now + LOOK_SECONDS
+    return record_on(stages, node).forget(stages.validations.get(node.name, ()), why)
 
 
 def _is_asked(driver: DriverContainer) -> bool:

@@ -10,20 +10,15 @@ from functools import partial
 
 from driver_builder.api.mapping_settings import ContainerSettings, LoadedBy
 from driver_builder.nodes import proofs
-from driver_builder.nodes.changes import (
-    Change,
-    DeleteObject,
-    Taking,
-    delete_tasks,
-    label_node,
-    sets_label,
-    takes_driver,
-)
+from driver_builder.nodes.changes import Change, DeleteObject, Taking, delete_tasks, sets_label, takes_driver
+from driver_builder.nodes.plan_labels import label_ready
 from driver_builder.nodes.plan_view import DriverPlan, DriverView
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.plan.run_tasks import Asked, Case, Work
 from driver_builder.snapshot import inventory, pairs
 from driver_builder.snapshot.by_driver import of_driver, pods_of, tasks_of
 from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.node_record import record_of
 from driver_builder.snapshot.pairs import Pair
 from driver_builder.snapshot.snapshot import DaemonSet, DriverPod, Snapshot
 from driver_builder.targets.desired_target import DesiredTarget, PrebuiltTarget
@@ -31,6 +26,8 @@ from driver_builder.tasks import proof_pod
 from driver_builder.tasks.node_task import Next, NodeTask
 from driver_builder.tasks.proof_pod import PROOF
 from driver_builder.tasks.task_kind import Json
+
+_MAY_UNLOAD = "an image's own program may unload the modules as its driver pod ends or begins"
 
 
 def _ask(case: Case) -> Iterator[Asked]:
@@ -56,33 +53,26 @@ def without_label(part: DriverPlan, snapshot: Snapshot) -> DriverPlan:
     taking = [action for action in part.actions if takes_driver(action) and not action.noted]
     if not taking:
         return part
-    label, own = part.driver.ready_label, pods_of(snapshot.pods, part.driver.key)
+    own, nodes = pods_of(snapshot.pods, part.driver.key), inventory.by_name(snapshot.nodes)
     every = of_driver(snapshot.daemon_sets, part.driver.key)
     known = pairs.pairs(every)
     owners = {(item.target, item.slot.name): item for item in every}
     ending = {action.node for action in taking if any(_ends(action, pod, owners, known) for pod in own.on(action.node))}
     if not ending:
         return part
-    gone = label_node(
-        node="",
-        driver=part.driver.key,
-        label=label,
-        value=None,
-        why="an image's own program may unload the modules as its driver pod ends or begins",
-        annotations={label: None},
-    )
+    label = driver_keys(part.driver.key).ready
     actions: list[Change] = []
     for action in part.actions:
         if sets_label(action, label) and action.node in ending:
             # It may record what is loaded there as well.
             ending.remove(action.node)
-            noted = {**action.annotations, **gone.annotations}
-            actions.append(replace(gone, node=action.node, annotations=noted))
+            gone = {**action.annotations, label: None}
+            actions.append(replace(action, why=_MAY_UNLOAD, labels={label: None}, annotations=gone))
         else:
             actions.append(action)
-    nodes = inventory.by_name(snapshot.nodes)
-    labelled = (name for name in sorted(ending) if name in nodes and label in nodes[name].labels)
-    return replace(part, actions=(*(replace(gone, node=name) for name in labelled), *actions))
+    left = (record_of(nodes[name], part.driver.key) for name in sorted(ending) if name in nodes)
+    gone_there = (label_ready(on, None, _MAY_UNLOAD) for on in left if on.ready is not None)
+    return replace(part, actions=(*gone_there, *actions))
 
 
 def _ends(

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from driver_builder.api.unloading import Unloading
 from driver_builder.model.kernels import KernelTarget
 from driver_builder.nodes import held_out
-from driver_builder.nodes.changes import Change, DeleteObject, PatchNode, RunTask, delete_daemon_set, label_node
+from driver_builder.nodes.changes import Change, DeleteObject, PatchNode, RunTask, delete_daemon_set, patch_node
+from driver_builder.nodes.plan_labels import label_ready
 from driver_builder.nodes.plan_view import DriverView, TargetPart
 from driver_builder.nodes.pod_loads import load_of
 from driver_builder.objects import loaded
@@ -137,27 +138,18 @@ def yielding(
     that nothing explains is removed: nothing else would let the driver come back.
     """
     labelled = [node for node in view.others if view.on(node).is_kept_away]
-    known = {node.name for node in labelled if _is_to_yield(view, node)}
+    known = {node.name for node in labelled if view.on(node).is_to_yield and not view.on(node).is_held_out}
     unwanted = [node for node in labelled if node.name not in known and node.name not in outside]
     if not unwanted:
         return frozenset(known), ()
     returned = held_out.returned(view, parts)
-    why = f"annotation {names.YIELDING_ANNOTATION} does not name the driver"
+    unnamed = f"annotation {names.YIELDING_ANNOTATION} does not name the driver"
+    may_come = "its driver pod may come: it takes no module away"
     return frozenset(known), tuple(
-        label_node(
-            node=node.name, driver=view.driver.key, label=view.keys.yields, value=None, why=_why_in(view, node) or why
-        )
-        for node in unwanted
-        if node.name not in returned
+        patch_node(on, may_come if on.is_held_out else unnamed, labels={on.keys.yields: None})
+        for on in map(view.on, unwanted)
+        if on.node.name not in returned
     )
-
-
-def _why_in(view: DriverView, node: Node) -> str:
-    return "its driver pod may come: it takes no module away" if held_out.is_kept_out(view, node) else ""
-
-
-def _is_to_yield(view: DriverView, node: Node) -> bool:
-    return view.on(node).is_to_yield and not view.on(node).is_held_out
 
 
 def left(view: DriverView, others: Collection[str]) -> Iterator[str]:
@@ -249,13 +241,5 @@ def _in_state(steps: Mapping[str, Step], state: str) -> dict[str, str]:
 
 
 def _unlabel(view: DriverView, node: Node, memory: str | None) -> PatchNode:
-    annotations: dict[str, str | None] = {view.driver.ready_label: None}
-    annotations |= {} if memory is None else {view.keys.loaded: memory}
-    return label_node(
-        node=node.name,
-        driver=view.driver.key,
-        label=view.driver.ready_label,
-        value=None,
-        why="the driver leaves the node",
-        annotations=annotations,
-    )
+    made = label_ready(view.on(node), None, "the driver leaves the node")
+    return made if memory is None else replace(made, annotations={**made.annotations, view.keys.loaded: memory})

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.nodes.changes import Change, start_task
+from driver_builder.nodes.changes import Change, RunTask
 from driver_builder.nodes.plan_view import DriverView, TargetPart
 from driver_builder.tasks.task_kind import Json, TaskKind
 
@@ -49,5 +49,5 @@ def run(work: Work, case: Case) -> tuple[tuple[Change, ...], float | None]:
     pods = (item.pod() for item in waiting[: view.room(work.kind)] if item.pod is not None)
     return (
         *(action for item in asked for action in item.actions),
-        *(start_task(work.kind, view.driver.key, pod) for pod in pods),
+        *(RunTask(kind=work.kind, driver=view.driver.key, manifest=pod) for pod in pods),
     ), min((item.due_at for item in asked if item.due_at is not None), default=None)

@@ -14,7 +14,7 @@ from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.stage_settings import StageSettings
 from driver_builder.base.memo import remembers_last
 from driver_builder.model import resource_claim
-from driver_builder.nodes.changes import Change, delete_tasks, label_node
+from driver_builder.nodes.changes import Change, delete_tasks, patch_node
 from driver_builder.objects import gpu_profiles, plugin
 from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.manifests import DRIVER_LABEL
@@ -23,6 +23,7 @@ from driver_builder.objects.stage_labels import Stage
 from driver_builder.snapshot.by_driver import of_driver, tasks_of
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.node_pods import NodePod, NodePods
+from driver_builder.snapshot.node_record import NodeRecord, record_of
 from driver_builder.snapshot.resource_slices import NodeSlice, SlicesUnread
 from driver_builder.snapshot.snapshot import Snapshot
 from driver_builder.targets.resource_conflicts import Kept
@@ -33,8 +34,6 @@ from kube_api.timestamps import LATEST
 LEAVE_SECONDS = 120.0
 """So long a driver waits for the pods of its stages to leave a node."""
 LOOK_SECONDS = 15.0
-
-"""Seconds since the epoch: the year 2242."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +48,6 @@ class StageView:
     """By node, those of the plugin."""
     validations: Mapping[str, tuple[NodeTask, ...]] = field(default_factory=dict)
     """By node, those that validate the plugin."""
-    labels: Mapping[Stage, str] = field(default_factory=dict)
     kept: Kept = field(default_factory=dict)
     """By node, the driver that keeps the resource which this one offers as well."""
     node_pods: Mapping[str, NodePods] = field(default_factory=dict)
@@ -72,7 +70,6 @@ class StageView:
             plugin_set=plugin_set,
             pods=_by_node(of_driver(snapshot.plugin_pods, driver.key)),
             validations=_by_node(tasks_of(snapshot.tasks, driver.key, PLUGIN_VALIDATION)),
-            labels=driver_keys(driver.key).stages,
             kept=kept,
             node_pods=snapshot.resource_users,
             is_answering=plugin_set is not None and gpu_profiles.is_answering(plugin.pod_of(plugin_set)),
@@ -80,9 +77,18 @@ class StageView:
             slices_unread=snapshot.slices_unread if dra_driver else None,
         )
 
+    @property
+    def labels(self) -> Mapping[Stage, str]:
+        """The labels of the stages."""
+        return driver_keys(self.driver.key).stages
+
+    def on(self, node: Node) -> NodeRecord:
+        """Return what stands on a node of the driver."""
+        return record_of(node, self.driver.key)
+
     def has_label(self, node: Node, stage: Stage) -> bool:
         """Return whether a node has the label of a stage."""
-        return self.labels[stage] in node.labels
+        return self.on(node).has(stage)
 
     def offered(self, node: Node) -> tuple[str, ...]:
         """Return the resources that the plugin says a node offers, or that are still in use; none if it says nothing.
@@ -108,12 +114,12 @@ class StageView:
 
     def has_traces(self, node: Node) -> bool:
         """Return whether a node has a label or a record of a stage."""
-        return any(label in node.labels or label in node.annotations for label in self.labels.values())
+        return self.on(node).has_stages
 
     def users(self, node: str) -> list[str]:
         """Name the pods of stages that are on a node and have not ended."""
         plugins = [f"pod {pod.namespace}/{pod.name}" for pod in self.pods.get(node, ())]
-        running = (pod for pod in self.validations.get(node, ()) if pod.ended_at is None)
+        running = (pod for pod in self.validations.get(node, ()) if not pod.has_ended)
         return plugins + [f"pod {pod.namespace}/{pod.name}" for pod in running]
 
     def has_left(self, node: Node) -> bool:
@@ -124,7 +130,7 @@ class StageView:
 
     def is_late(self, node: Node) -> bool:
         """Return whether the time is over in which the stages should have left a node."""
-        since = read_time(node.annotations.get(self.labels[Stage.RUN]))
+        since = read_time(self.on(node).record(Stage.RUN))
         # A time that has not come yet is of another clock.
         return since is not None and not since <= self.now < since + LEAVE_SECONDS
 
@@ -139,21 +145,12 @@ class StageView:
 
     def take_run(self, node: Node, why: str) -> tuple[Change, ...]:
         """Let the pods of the stages leave a node; since when is recorded with it. Only ``valid`` stays true."""
-        run = self.labels[Stage.RUN]
-        is_begun = read_time(node.annotations.get(run)) is not None
-        begins = self.has_label(node, Stage.RUN) or (not is_begun and bool(self.users(node.name)))
-        taken = [
-            label_node(
-                node=node.name,
-                driver=self.driver.key,
-                label=self.labels[stage],
-                value=None,
-                why=why,
-                annotations={run: str(int(self.now))} if stage is Stage.RUN else {},
-            )
-            for stage in (Stage.RUN, Stage.PLUG, Stage.PLGOK)
-            if (begins if stage is Stage.RUN else self.has_label(node, stage))
-        ]
+        on, run = self.on(node), self.labels[Stage.RUN]
+        later = (self.labels[stage] for stage in (Stage.PLUG, Stage.PLGOK) if on.has(stage))
+        taken = [patch_node(on, why, labels={label: None}) for label in later]
+        is_begun = read_time(on.record(Stage.RUN)) is not None
+        if on.has(Stage.RUN) or (not is_begun and self.users(node.name)):
+            taken.insert(0, patch_node(on, why, labels={run: None}, annotations={run: str(int(self.now))}))
         return (*taken, *self.delete(node.name))
 
     def delete(self, node: str) -> tuple[Change, ...]:

@@ -7,11 +7,12 @@ unloaded and since when; the unload pod reports the result.
 from dataclasses import dataclass, replace
 
 from driver_builder.base.retry import Retry
-from driver_builder.nodes.changes import Change, PatchNode, RunTask, delete_tasks, start_task
+from driver_builder.nodes.changes import Change, PatchNode, RunTask, delete_tasks, patch_node
 from driver_builder.nodes.plan_view import DriverView
 from driver_builder.objects import loaded
 from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.snapshot.inventory import Node
+from driver_builder.snapshot.node_record import NodeRecord
 from driver_builder.snapshot.snapshot import DriverPod
 from driver_builder.tasks import unload_pod
 from driver_builder.tasks.node_task import Limits, Next, NodeTask, Wanted, task_step
@@ -79,8 +80,7 @@ def _unload(view: DriverView, node: Node, known: Loaded, deadline: float) -> Ste
     load, now = known.loads[0], view.snapshot.now
 
     def retry_at(failed: NodeTask) -> float:
-        ended_at = failed.ended_at or 0.0
-        return ended_at + _RETRY.by_elapsed(ended_at - (known.unload_since or 0))
+        return failed.over_at + _RETRY.by_elapsed(failed.over_at - (known.unload_since or 0))
 
     limits = Limits(retry_at=retry_at, until=deadline, unseen=UNSEEN_SECONDS)
     tasks = [task for task in view.tasks_of(UNLOAD).get(node.name, ()) if task.subject == load.target]
@@ -121,7 +121,7 @@ def start(view: DriverView, node: Node, load: Load) -> RunTask:
         privileges=view.settings.loader_privileges,
         owner=view.driver,
     )
-    return start_task(UNLOAD, view.driver.key, manifest)
+    return RunTask(kind=UNLOAD, driver=view.driver.key, manifest=manifest)
 
 
 def _without_shared(view: DriverView, node: Node, load: Load) -> Load:
@@ -168,5 +168,9 @@ def _is_in_the_way(view: DriverView, node: Node) -> bool:
 
 def remember(view: DriverView, node: Node, known: Loaded | None, why: str) -> PatchNode:
     """Make the action that records what is known of a node now."""
-    annotations = {view.keys.loaded: None if known is None else loaded.render(known)}
-    return PatchNode(node=node.name, driver=view.driver.key, annotations=annotations, why=why)
+    return remembering(view.on(node), None if known is None else loaded.render(known), why)
+
+
+def remembering(on: NodeRecord, text: str | None, why: str) -> PatchNode:
+    """Make the action that writes this record on a node, or removes it."""
+    return patch_node(on, why, annotations={on.keys.loaded: text}, record=f"what {on.driver} has loaded")

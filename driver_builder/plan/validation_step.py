@@ -12,7 +12,7 @@ from driver_builder.nodes.changes import ApplyObject, Change, delete_tasks, repl
 from driver_builder.nodes.evidence import Finding
 from driver_builder.nodes.plan_labels import evidence_of_weighed, validation_of
 from driver_builder.nodes.plan_view import DriverView, TargetPart
-from driver_builder.nodes.validation import UNCHECKED, Records
+from driver_builder.nodes.validation import UNCHECKED, CommandRecord
 from driver_builder.plan.run_tasks import Asked, Case, Work
 from driver_builder.snapshot.inventory import Node
 from driver_builder.targets import permissions
@@ -33,8 +33,8 @@ def _nodes(view: DriverView) -> Iterable[Node]:
     """Return the nodes that are not ordinary; where nothing is validated, those with something left of it."""
     if view.validation.is_set:
         return view.others
-    key, pods = view.keys.validated, view.tasks_of(VALIDATION)
-    return [node for node in view.others if key in node.annotations or node.name in pods]
+    pods = view.tasks_of(VALIDATION)
+    return [node for node in view.others if view.on(node).has_validation or node.name in pods]
 
 
 def _settled(parts: Iterable[TargetPart]) -> frozenset[str]:
@@ -65,21 +65,21 @@ def _asked(case: Case, node: Node, settled: Set[str], *, is_wanted: bool, is_all
     step, subject = found.progress.step, found.progress.record.subject
     make = partial(validation_pod.manifest, view.driver, case.spec, node=node.name, subject=subject)
     return Asked(
-        actions=_records(view).go_on(node, found.progress, "the validation pod ended"),
+        actions=_record(view, node).go_on(found.progress, "the validation pod ended"),
         pod=make if is_allowed and may_start and step.next is Next.START else None,
         rank=(found.is_labelled, node.name),
         due_at=step.at if may_start else None,
     )
 
 
-def _records(view: DriverView) -> Records:
-    return Records(view.driver.key, view.keys.validated)
+def _record(view: DriverView, node: Node) -> CommandRecord:
+    return CommandRecord(view.on(node), view.keys.validated)
 
 
 def _ended(view: DriverView, node: Node, *, keeps_record: bool = False) -> tuple[Change, ...]:
     """Delete the pods of a node where nothing is validated, and its record if the driver is not wanted there."""
     tasks = view.tasks_of(VALIDATION).get(node.name, ())
-    return delete_tasks(tasks) if keeps_record else _records(view).forget(node, tasks, "nothing is validated there")
+    return delete_tasks(tasks) if keeps_record else _record(view, node).forget(tasks, "nothing is validated there")
 
 
 def _end(view: DriverView) -> Iterator[Change]:

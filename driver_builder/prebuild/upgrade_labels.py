@@ -20,7 +20,7 @@ from driver_builder.base.memo import OfEach
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.kernels import KernelVersion
 from driver_builder.model.permissions import Permissions
-from driver_builder.nodes.changes import PatchNode, label_node
+from driver_builder.nodes.changes import PatchNode
 from driver_builder.prebuild.gate import Gate, gate, may_be_on, moved
 from driver_builder.prebuild.node_pools import follows, known_of, pools_of
 from driver_builder.snapshot import inventory
@@ -121,14 +121,14 @@ def _relabel(
     by_label = {ready_for_label(move.kernel): (move, answer) for move, answer in answers}
     for label, (move, answer) in sorted(by_label.items()):
         if answer.is_open and move.settable and node.labels.get(label) != "true":
-            yield label_node(node=node.name, driver=owner.key, label=label, value="true", why="")
+            yield PatchNode(node=node.name, driver=owner.key, labels={label: "true"})
     for label in labels:
         known = by_label.get(label)
         if known is None or not known[1].is_open:
             # The gate names a group's first node; the reason is the same for all of them.
             against = [item.check for item in known[1].findings if not item.is_ok] if known is not None else []
             why = f"not built and verified: {', '.join(against)}" if against else "not the kernel it moves to next"
-            yield label_node(node=node.name, driver=owner.key, label=label, value=None, why=why)
+            yield PatchNode(node=node.name, driver=owner.key, labels={label: None}, why=why)
 
 
 def _owner(snapshot: Snapshot) -> DriverContainer | None:

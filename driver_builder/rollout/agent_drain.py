@@ -17,7 +17,7 @@ from driver_builder.model.agent_drains import AgentDrains
 from driver_builder.nodes.changes import Change, EvictPod, PatchNode
 from driver_builder.rollout.drain import MANIFEST, Progress, Reasons, progress
 from driver_builder.rollout.drain_request import DrainRequest, read_drain_request
-from driver_builder.rollout.draining import Draining, draining_of, has_taint, parse_draining, render_draining
+from driver_builder.rollout.draining import Draining, draining_of, parse_draining, render_draining
 from driver_builder.rollout.hold_node import LOOK_SECONDS, POLL_SECONDS, UPGRADING, Step, hold_node, restoration
 from driver_builder.rollout.node_lock import lock_of
 from driver_builder.snapshot import inventory
@@ -65,7 +65,7 @@ class Asking:
     @property
     def is_begun(self) -> bool:
         """Return whether the node is drained, and the record says since when."""
-        return self.record is not None and self.record.driver == HOLDER and has_taint(self.node)
+        return self.record is not None and self.record.driver == HOLDER and self.node.has_taint(names.UPGRADING_TAINT)
 
     @property
     def is_refused(self) -> bool:
@@ -215,13 +215,10 @@ class _Drains:
         since = record.since if record.driver == HOLDER and 0 < record.since <= self.now else int(self.now)
         behind = render_draining(record) if record.is_resting(self.now) else record.behind
         begun = Draining(driver=HOLDER, since=since, labels=record.labels, behind=behind)
-        hold = self._hold(item, {names.DRAINING_ANNOTATION: render_draining(begun)}, "drain it for its device agent")
-        return self._said(
-            item,
-            DrainState.DRAINING,
-            "new pods are kept away",
-            replace(hold, taints={names.UPGRADING_TAINT: UPGRADING}),
-        )
+        texts = {names.DRAINING_ANNOTATION: render_draining(begun)}
+        hold = hold_node(item.node, HOLDER, texts, "drain it for its device agent")
+        hold = replace(hold, taints={names.UPGRADING_TAINT: UPGRADING})
+        return self._said(item, DrainState.DRAINING, "new pods are kept away", hold)
 
     def _go_on(self, item: Asking, request: DrainRequest, record: Draining, found: NodePods) -> Step:
         """Let the pods leave that are named, until none is left or the deadline is over."""
@@ -268,14 +265,11 @@ class _Drains:
         text = render_answer(answer)
         is_news = item.node.annotations.get(names.DRAIN_STATE_ANNOTATION) != text
         if is_news:
-            hold = hold or self._hold(item, {}, f"{state}: {answer.message}")
+            hold = hold or hold_node(item.node, HOLDER, {}, f"{state}: {answer.message}")
             hold = replace(hold, annotations={**hold.annotations, names.DRAIN_STATE_ANNOTATION: text})
         again = {DrainState.DRAINING: POLL_SECONDS, DrainState.DRAINED: LOOK_SECONDS}.get(state, LOCK_SECONDS)
         ends = item.lock.renewed + LOCK_SECONDS if item.lock.renewed is not None else self.now + again
         return Step(actions=(hold,) if hold is not None else (), requeue_at=min(ends, self.now + again))
-
-    def _hold(self, item: Asking, annotations: Mapping[str, str | None], why: str) -> PatchNode:
-        return hold_node(item.node, HOLDER, annotations, why)
 
 
 def _left_alone(named: Iterable[NodePod], request: DrainRequest) -> str:

@@ -230,7 +230,7 @@ class Clearance:
         actions = part.actions if part is not None else ()
         starts = (item.node for item in actions if isinstance(item, RunTask) and item.kind is UNLOAD)
         unloads = tasks_of(self.known.snapshot.tasks, driver, UNLOAD)
-        running = (task.node for task in unloads if task.ended_at is None)
+        running = (task.node for task in unloads if not task.has_ended)
         return node.name in {*starts, *running}
 
     def _stuck(self, node: Node, driver: DriverKey) -> str:

@@ -20,7 +20,6 @@ PAUSED = "paused-for-driver-upgrade"
 MAX_LABELS = 64
 MAX_BEHIND = 4096
 """Characters of the record of another driver: its reason has 500 at most."""
-"""Seconds since the epoch: the year 2242."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +57,7 @@ def draining_of(node: Node) -> Draining | None:
     text = node.annotations.get(names.DRAINING_ANNOTATION)
     if text is not None:
         return parse_draining(text)
-    return Draining() if has_taint(node) else None
-
-
-def has_taint(node: Node) -> bool:
-    """Return whether our taint keeps new pods away from a node."""
-    return any(taint.key == names.UPGRADING_TAINT for taint in node.taints)
+    return Draining() if node.has_taint(names.UPGRADING_TAINT) else None
 
 
 def parse_draining(text: str) -> Draining:

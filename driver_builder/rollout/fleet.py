@@ -9,7 +9,7 @@ from functools import partial
 
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.changes import Taking, takes_driver
-from driver_builder.nodes.plan_view import Alone, DriverPlan, unguarded
+from driver_builder.nodes.plan_view import Alone, DriverPlan
 from driver_builder.rollout.holds import Holds
 from driver_builder.rollout.order import Order
 from driver_builder.rollout.pulls import Pulls
@@ -28,7 +28,7 @@ class _Work:
     max_nodes: int
     holds: Holds
     pulls: Pulls
-    order: Order | None = None
+    order: Order
     at: dict[str, str] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
 
@@ -38,8 +38,7 @@ class _Work:
         Drivers that depend on it are unloaded meanwhile: theirs have to be there as well.
         """
         own = {part.driver.key: part.images[action.node]} if action.node in part.images else {}
-        others = self.order.images(action, part.driver.key) if self.order is not None else {}
-        wanted = {**own, **others}
+        wanted = {**own, **self.order.images(action, part.driver.key)}
         return {key: image for key, image in wanted.items() if not self.pulls.is_proven(key, action.node, image)}
 
     def failure(self, node: str, missing: Mapping[DriverKey, str]) -> str:
@@ -57,7 +56,7 @@ class _Work:
         """Return why a driver may not be replaced on a node now, its image apart; empty if it may."""
         if why := self.other(node, driver):
             return why
-        if self.order is not None and action is not None and (why := self.order.obstacle(action, driver)):
+        if action is not None and (why := self.order.obstacle(action, driver)):
             return why
         if self.max_nodes and node not in self.taken and len(self.taken) >= self.max_nodes:
             words = f"--max-unavailable-nodes allows {self.max_nodes} for all drivers together"
@@ -71,13 +70,7 @@ class _Work:
 
 
 def admit(
-    parts: Iterable[DriverPlan],
-    max_nodes: int = 0,
-    holds: Holds | None = None,
-    pulls: Pulls | None = None,
-    order: Order | None = None,
-    *,
-    alone: Alone = unguarded,
+    parts: Iterable[DriverPlan], max_nodes: int, holds: Holds, pulls: Pulls, order: Order, *, alone: Alone
 ) -> tuple[DriverPlan, ...]:
     """Hold back the replacements that cost a working driver where somebody else is at work; the first key goes first.
 
@@ -87,11 +80,8 @@ def admit(
     those that could go otherwise :attr:`DriverPlan.images` is left. ``order`` says which drivers wait for those that
     they depend on. Nothing is decided for a driver whose work ends in an error: ``alone`` returns its plan then.
     """
-    parts = tuple(parts)
-    if order is not None:
-        parts = tuple(alone(part, partial(order.without_waiting, part)) for part in parts)
-    holds = Holds() if holds is None else holds
-    work = _Work(max_nodes, holds, Pulls() if pulls is None else pulls, order)
+    parts = tuple(alone(part, partial(order.without_waiting, part)) for part in parts)
+    work = _Work(max_nodes, holds, pulls, order)
     for part in parts:
         at_once = (action.node for action in part.actions if takes_driver(action) and action.node not in part.budgeted)
         # Of one of which nothing is decided it is known where it has begun.
@@ -124,11 +114,9 @@ def _of_dependents(parts: Iterable[DriverPlan], work: _Work) -> dict[DriverKey, 
     """Return what drivers need where those that they depend on are replaced, now or soon."""
     order = work.order
     found: dict[DriverKey, _Needed] = {}
-    if order is None:
-        return found
     for part in parts:
         key = part.driver.key
-        if not order.has_dependents(key):
+        if not order.known.has_dependents(key):
             continue
         taken = (action for action in part.actions if takes_driver(action) and action.node in part.budgeted)
         wanted: dict[DriverKey, dict[str, str]] = {}

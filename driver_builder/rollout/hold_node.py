@@ -6,7 +6,6 @@ Place in the flow: :mod:`driver_builder.rollout.prepare` asks for each node. All
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.node_notes import BegunDrain, previous_drains
 from driver_builder.api.rollout_settings import DrainSettings
 from driver_builder.model.driver_key import DriverKey
@@ -16,7 +15,7 @@ from driver_builder.objects.yielding import render_yielding, yield_labels
 from driver_builder.rollout.clearance import Clearing, Return
 from driver_builder.rollout.drain import progress
 from driver_builder.rollout.draining import PAUSED, Draining, draining_of, parse_draining, render_draining
-from driver_builder.rollout.node_lock import lock_of
+from driver_builder.rollout.node_lock import is_locked_by, lock_of
 from driver_builder.rollout.order import Order
 from driver_builder.snapshot import inventory
 from driver_builder.snapshot.inventory import Node
@@ -159,7 +158,7 @@ class Hold:
     def has_to_clear(self, name: str) -> bool:
         """Return whether other drivers have to yield where this one is replaced at once."""
         node = inventory.by_name(self.snapshot.nodes).get(name)
-        if node is None or not self.order.has_dependents(self.driver):
+        if node is None or not self.order.known.has_dependents(self.driver):
             return False
         is_begun = self.order.clearance.is_begun(node, self.driver)
         return is_begun or not self.order.clearance.clearing(node, self.driver, self.taken[name]).is_clear
@@ -179,7 +178,7 @@ class Hold:
 
     def _cleared(self, node: Node, step: Step) -> Step:
         """Let the drivers that depend on this one yield, one after the other."""
-        if not self.order.has_dependents(self.driver) or node.name not in self.taken:
+        if not self.order.known.has_dependents(self.driver) or node.name not in self.taken:
             return step
         record = self._record(node)
         if record is not None and record.is_resting(self.now):
@@ -191,8 +190,8 @@ class Hold:
             return self._keep_driver(node, record, found)
         actions = step.actions
         if found.record is not None:
-            annotations = {names.YIELDING_ANNOTATION: render_yielding(found.record)}
-            action = self._write(node, {names.LOCK_ANNOTATION: self._lock(node), **annotations}, why=found.words)
+            texts = {names.LOCK_ANNOTATION: self._lock(node), names.YIELDING_ANNOTATION: render_yielding(found.record)}
+            action = hold_node(node, self.driver, texts, found.words)
             actions = (*actions, replace(action, labels={found.label: label_value(self.part.driver.name)}))
         return Step(actions=actions, words=found.words, stuck=found.failed, requeue_at=self.now + LOOK_SECONDS)
 
@@ -201,7 +200,7 @@ class Hold:
         why = found.failed
         failed = Draining(driver=self.driver, failed=why, retry_at=int(self.now + REST_SECONDS), dependent=found.stuck)
         annotations = {names.LOCK_ANNOTATION: self._lock(node), names.DRAINING_ANNOTATION: render_draining(failed)}
-        action = self._write(node, annotations, why=f"it keeps its driver: {why}")
+        action = hold_node(node, self.driver, annotations, why=f"it keeps its driver: {why}")
         back = self.order.clearance.returning(node, self.driver, is_kept=True)
         labels = {**restored(node, record), **back.labels}
         action = replace(action, labels=labels, taints={} if record is None else {names.UPGRADING_TAINT: None})
@@ -216,7 +215,7 @@ class Hold:
         if record is not None and record.is_lost and 0 < record.since <= self.now - settings.deadline_seconds:
             why = f"annotation {names.DRAINING_ANNOTATION} of the Node was removed, or cannot be read"
             return self._give_up(node, record, why)
-        if record is None or record.failed or record.is_lost or not self._is_locked(node):
+        if record is None or record.failed or record.is_lost or not is_locked_by(self.driver, node, self.now):
             return self._begin(node, settings)
         return self._begun_now(node, record) if record.since > self.now else self._go_on(node, settings, record)
 
@@ -229,7 +228,7 @@ class Hold:
         kept = self.keep(node)
         if found.is_drained:
             drained = render_draining(replace(record, is_drained=True, note=found.note))
-            action = self._write(node, {names.DRAINING_ANNOTATION: drained}, why="it is drained")
+            action = hold_node(node, self.driver, {names.DRAINING_ANNOTATION: drained}, why="it is drained")
             return replace(kept, actions=(*kept.actions, action), goes=True, words=_said(node, found.note))
         evictions = (
             EvictPod(namespace=pod.namespace, name=pod.name, uid=pod.uid, node=node.name, at=self.now)
@@ -268,10 +267,11 @@ class Hold:
         if record is not None and is_resting and record.retry_at > (latest := self.now + self._rest_seconds):
             # Written while a clock was ahead.
             text = render_draining(replace(record, retry_at=int(latest)))
-            action = self._write(node, {names.DRAINING_ANNOTATION: text}, why="it is tried again by the clock of now")
+            why = "it is tried again by the clock of now"
+            action = hold_node(node, self.driver, {names.DRAINING_ANNOTATION: text}, why)
             return Step(actions=(action,), stuck=stuck, requeue_at=self.now + LOOK_SECONDS)
         if record is not None and is_resting and not is_own_lock and not is_begun:
-            failed = record.failed if self._has_drain and not stuck else ""
+            failed = record.failed if self.part.drain is not None and not stuck else ""
             return Step(failed=failed, stuck=stuck, requeue_at=float(record.retry_at))
         left = None if is_resting else record
         action = restoration(node, self.driver, left, is_own_lock=is_own_lock, is_yielded=is_begun)
@@ -284,7 +284,7 @@ class Hold:
         kept = self.keep(node)
         if not found.labels:
             return replace(kept, words="; ".join(filter(None, (kept.words, found.words))))
-        action = self._write(node, {names.LOCK_ANNOTATION: self._lock(node)}, why=found.words)
+        action = hold_node(node, self.driver, {names.LOCK_ANNOTATION: self._lock(node)}, why=found.words)
         action = replace(action, labels=found.labels)
         return Step(actions=(action,), words=found.words, requeue_at=self.now + LOOK_SECONDS)
 
@@ -292,7 +292,7 @@ class Hold:
         """Let others work on a node where nothing can be done now: one that the driver itself depends on, perhaps."""
         lock = lock_of(node)
         is_own = lock is not None and lock.holder == self.driver
-        action = self._write(node, {names.LOCK_ANNOTATION: None}, why="release its lock")
+        action = hold_node(node, self.driver, {names.LOCK_ANNOTATION: None}, why="release its lock")
         return Step(actions=(action,) if is_own else (), requeue_at=self.now + LOOK_SECONDS)
 
     def _begin(self, node: Node, settings: DrainSettings) -> Step:
@@ -307,14 +307,14 @@ class Hold:
             driver=self.driver, since=since, labels={**(left.labels if left is not None else {}), **paused}
         )
         annotations = {names.LOCK_ANNOTATION: self._lock(node), names.DRAINING_ANNOTATION: render_draining(record)}
-        action = self._write(node, annotations, why="lock and drain it")
+        action = hold_node(node, self.driver, annotations, why="lock and drain it")
         action = replace(action, labels=dict.fromkeys(paused, PAUSED), taints={names.UPGRADING_TAINT: UPGRADING})
         return Step(actions=(action,), words=f"draining {node.name}", requeue_at=self.now + POLL_SECONDS)
 
     def _begun_now(self, node: Node, record: Draining) -> Step:
         """Let a drain that has begun while a clock was ahead count from now."""
         kept, text = self.keep(node), render_draining(replace(record, since=int(self.now)))
-        action = self._write(node, {names.DRAINING_ANNOTATION: text}, why="its deadline counts from now")
+        action = hold_node(node, self.driver, {names.DRAINING_ANNOTATION: text}, why="its deadline counts from now")
         actions = (*kept.actions, action)
         return Step(actions=actions, words=f"draining {node.name}", requeue_at=self.now + POLL_SECONDS)
 
@@ -333,21 +333,14 @@ class Hold:
     @property
     def _rest_seconds(self) -> float:
         """Return how long a node is left alone that could not be prepared."""
-        spec = self.part.driver.spec
-        drain = spec.rollout.drain if isinstance(spec, DriverSpec) else None
-        return max(drain.deadline_seconds, REST_SECONDS) if drain is not None else REST_SECONDS
-
-    @property
-    def _has_drain(self) -> bool:
-        spec = self.part.driver.spec
-        return isinstance(spec, DriverSpec) and spec.rollout.drain is not None
+        return max(self.part.drain.deadline_seconds, REST_SECONDS) if self.part.drain is not None else REST_SECONDS
 
     def _drain_settings(self, node: Node) -> DrainSettings | None:
         """Return how a node is drained; None where it is not, or where the same modules stay loaded."""
-        spec, action = self.part.driver.spec, self.taken.get(node.name)
-        if not isinstance(spec, DriverSpec) or spec.rollout.drain is None:
-            return None
-        return None if action is not None and self.order.known.kept(self.driver).stay(action) else spec.rollout.drain
+        drain, action = self.part.drain, self.taken.get(node.name)
+        if drain is None or action is None:
+            return drain
+        return None if self.order.known.kept(self.driver).stay(action) else drain
 
     def _record(self, node: Node) -> Draining | None:
         """Return the record of this driver; what nobody can read belongs to who holds the lock.
@@ -358,7 +351,8 @@ class Hold:
         if record is not None and not record.is_lost:
             return record if record.driver == self.driver else None
         lost = Draining(since=begun.since, labels=begun.labels)
-        return lost if record is not None or self._is_locked(node) or restored(node, lost) else None
+        is_left = record is not None or is_locked_by(self.driver, node, self.now) or bool(restored(node, lost))
+        return lost if is_left else None
 
     def drains(self) -> dict[str, BegunDrain]:
         """Return the drains of nodes that are under way, as they are once the actions of the part are done."""
@@ -379,15 +373,8 @@ class Hold:
     def _lock_of(self, node: Node) -> Lock | None:
         return lock_of(node, self.snapshot.locks_first_seen)
 
-    def _is_locked(self, node: Node) -> bool:
-        lock = lock_of(node)
-        return lock is not None and lock.holder == self.driver and not lock.is_expired(self.now)
-
     def _lock(self, node: Node) -> str:
         return render_lock(self.driver, node.boot_id or "", self.now)
-
-    def _write(self, node: Node, annotations: Mapping[str, str | None], why: str) -> PatchNode:
-        return hold_node(node, self.driver, annotations, why)
 
 
 def _said(node: Node, note: str) -> str:

@@ -12,11 +12,9 @@ Place in the flow: ``plan_target`` calls it before an image is rolled out, ``gat
   DaemonSet has already is left there.
 """
 
-from dataclasses import dataclass
-
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec
-from driver_builder.api.status import TargetStatus
+from driver_builder.api.status import TargetStatus, Trouble
 from driver_builder.base.reasons import Reason
 from driver_builder.model import images
 from driver_builder.model.image_state import Present
@@ -27,14 +25,6 @@ from driver_builder.targets.desired_target import ImageTarget, PrebuiltTarget, T
 from kube_api import names
 
 _SHORT_DIGEST = len("sha256:") + 12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """Why an image is not rolled out."""
-
-    reason: Reason
-    message: str
 
 
 def image_key(spec: DriverSpec, item: ImageTarget) -> str | None:
@@ -59,7 +49,7 @@ def refusal(
     state: Present,
     *,
     before: TargetStatus | None,
-) -> Refusal | None:
+) -> Trouble | None:
     """Return why an image may not run, None if it may; ``before`` is its target's previous status."""
     return (
         _moved(snapshot, driver, item, state, pin(before, item.image))
@@ -71,7 +61,7 @@ def refusal(
 
 def _moved(
     snapshot: Snapshot, driver: DriverContainer, item: ImageTarget, state: Present, pinned: str
-) -> Refusal | None:
+) -> Trouble | None:
     if not pinned or pinned == state.digest or _is_digest(item.image):
         return None
     is_ours = snapshot.pushed.get(item.image) == state.digest or _is_rolled_out(snapshot, driver, item, state)
@@ -81,7 +71,7 @@ def _moved(
         f"kubectl -n {driver.namespace} annotate drivercontainer {driver.name} --overwrite"
         f" {names.ACCEPT_DIGEST_ANNOTATION}={state.digest}"
     )
-    return Refusal(
+    return Trouble(
         reason=Reason.TAG_MOVED,
         # The command first: a message is cut at its end.
         message=(
@@ -100,10 +90,10 @@ def _is_rolled_out(snapshot: Snapshot, driver: DriverContainer, item: ImageTarge
     )
 
 
-def _foreign(item: ImageTarget, state: Present) -> Refusal | None:
+def _foreign(item: ImageTarget, state: Present) -> Trouble | None:
     if isinstance(item, PrebuiltTarget) or state.labels.get(images.KEY_LABEL) == item.request.key:
         return None
-    return Refusal(
+    return Trouble(
         reason=Reason.WRONG_BUILD_KEY,
         message=(
             f"{item.image.at(state.digest)} does not have the label {images.KEY_LABEL}={item.request.key}, so it is not"
@@ -112,11 +102,11 @@ def _foreign(item: ImageTarget, state: Present) -> Refusal | None:
     )
 
 
-def _unsigned(spec: DriverSpec, item: ImageTarget, state: Present) -> Refusal | None:
+def _unsigned(spec: DriverSpec, item: ImageTarget, state: Present) -> Trouble | None:
     secret = image_key(spec, item)
     if secret is None or state.is_signed:
         return None
-    return Refusal(
+    return Trouble(
         reason=Reason.IMAGE_NOT_SIGNED,
         message=(
             f"{item.image.at(state.digest)} is not signed with the key of Secret {secret}"
@@ -127,10 +117,10 @@ def _unsigned(spec: DriverSpec, item: ImageTarget, state: Present) -> Refusal | 
 
 def _without_identities(
     snapshot: Snapshot, driver: DriverContainer, spec: DriverSpec, item: ImageTarget, state: Present
-) -> Refusal | None:
+) -> Trouble | None:
     if spec.module.trust_image or identities(state.labels) or _is_rolled_out(snapshot, driver, item, state):
         return None
-    return Refusal(
+    return Trouble(
         reason=Reason.NO_IDENTITY,
         message=(
             f"{item.image.at(state.digest)} does not say which modules it has (label {images.MODULES_LABEL}), so"

@@ -6,7 +6,6 @@ planned again with :attr:`Snapshot.drained_last`, by which :mod:`driver_builder.
 
 from dataclasses import dataclass
 
-from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.api.rollout_settings import DrainSettings
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.changes import takes_driver
@@ -37,8 +36,7 @@ def next_drains(
     part: DriverPlan, holds: Holds, order: Order, namespaces: tuple[str, ...] | None = None
 ) -> NextDrains | None:
     """Return the drains that a driver's wave begins next; None where there is none, or no other node could go."""
-    key, spec = part.driver.key, part.driver.spec
-    settings = spec.rollout.drain if isinstance(spec, DriverSpec) else None
+    key, settings = part.driver.key, part.drain
     if settings is None or not part.reserve:
         return None
     kept = order.known.kept(key)

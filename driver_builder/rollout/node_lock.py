@@ -26,6 +26,12 @@ def lock_of(node: Node, first_seen: Mapping[str, float] = MappingProxyType({})) 
     return replace(lock, renewed=min(lock.renewed, seen))
 
 
+def is_locked_by(driver: str, node: Node, now: float) -> bool:
+    """Return whether a driver has the lock of a node."""
+    lock = lock_of(node)
+    return lock is not None and lock.holder == driver and not lock.is_expired(now)
+
+
 def from_the_future(nodes: Iterable[Node], before: dict[str, tuple[str, float]], now: float) -> dict[str, float]:
     """Return since when locks are there that were renewed after ``now``; ``before`` remembers it for the next time."""
     found: dict[str, tuple[str, float]] = {}

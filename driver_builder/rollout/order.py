@@ -42,10 +42,6 @@ class Order:
         """Return who yields on nodes."""
         return Clearance(self.known)
 
-    def has_dependents(self, driver: DriverKey) -> bool:
-        """Return whether other drivers depend on one."""
-        return self.known.has_dependents(driver)
-
     # ------------------------------------------------------------ who waits
 
     def without_waiting(self, part: DriverPlan) -> DriverPlan:

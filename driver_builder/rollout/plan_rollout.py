@@ -68,7 +68,7 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
     # Where the driver works from the image of before, one node is like the other.
     waiting = view.waiting.get(item.target, ()) if known is found.front else ()
     # The pod of an ordinary node is the one that the DaemonSet wants, while that is what is wanted.
-    is_same = known is not None and known is found.front and _asks_for_the_same(known, written)
+    is_same = known is not None and known is found.front and _judged_by(known) == _judged_by(written)
     if is_same and not is_undone:
         nodes = view.weighed(item)
     else:
@@ -122,7 +122,7 @@ def roll_out(view: DriverView, spec: DriverSpec, item: ImageTarget, state: Prese
         words = f"{held.node}: {held.proof.message}"
         if held.proof.result == Reason.WAITING_FOR_DEPENDENCY:
             # No trouble of this driver: the pod loads by itself once the other one has.
-            return replace(made, status=replace(made.status, reason=Reason.WAITING_FOR_DEPENDENCY, message=words))
+            return made.with_status(reason=Reason.WAITING_FOR_DEPENDENCY, message=words)
         return made.blocked(Reason.MODULE_CONFLICT, words)
     of_current = (node for node in nodes if node in current)
     failed = next((node for node in of_current if part.of_node(node).validation is ValidationState.FAILED), None)
@@ -189,12 +189,8 @@ def _wanted(
     return known[1], manifest
 
 
-def _asks_for_the_same(existing: DaemonSet, written: DaemonSet) -> bool:
-    """Return whether pods that are current stay so when the DaemonSet is written."""
-    return _judged_by(existing) == _judged_by(written)
-
-
 def _judged_by(item: DaemonSet) -> tuple[object, ...]:
+    """Return what makes pods of a DaemonSet current: where that is written the same, they stay so."""
     return (item.fingerprint, item.kept, item.adopted, item.builds, item.image, item.asked)
 
 

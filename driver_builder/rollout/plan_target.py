@@ -51,9 +51,9 @@ def plan_target(
 def _with_rolled_out(view: DriverView, spec: DriverSpec, item: DesiredTarget, part: TargetPart) -> TargetPart:
     """Remember what nodes have, and make the DaemonSet of it anew where it is missing."""
     if not item.nodes or isinstance(item, SkippedTarget):
-        return replace(part, status=replace(part.status, rolled_out=None))
+        return part.with_status(rolled_out=None)
     rolled_out = rolled_out_to(view, item)
-    part = replace(part, status=replace(part.status, rolled_out=rolled_out))
+    part = part.with_status(rolled_out=rolled_out)
     missing = remade(view, spec, item, rolled_out) if isinstance(item, TargetToBuild) else None
     if missing is None:
         return part
@@ -69,8 +69,7 @@ def _decided(view: DriverView, spec: DriverSpec, item: DesiredTarget, present: W
     status = _base_status(item, len(item.nodes) - unready, before)
     part = TargetPart(status=status, evidence=known, usual=usual_evidence(view, item))
     if isinstance(item, SkippedTarget | BlockedTarget):
-        status = replace(part.status, state=item.state, reason=item.reason, message=item.message)
-        return replace(part, status=status)
+        return part.with_status(state=item.state, reason=item.reason, message=item.message)
     state = view.snapshot.image(view.driver.key, item.image)
     conflict = next((found for found in view.conflicts if not set(item.nodes).isdisjoint(found.nodes)), None)
     if isinstance(state, Present) and conflict is not None:
@@ -120,7 +119,7 @@ def _widened(view: DriverView, item: DesiredTarget, part: TargetPart) -> TargetP
 def _released(view: DriverView, item: DesiredTarget, part: TargetPart) -> TargetPart:
     """Let the only DaemonSet of a target be for all of its nodes again, whatever is known of its image."""
     existing = view.daemon_sets.get(item.target.short_hash)
-    is_placed = any(isinstance(action, ApplyObject) or is_placing(action) for action in part.actions)
+    is_placed = any(map(is_placing, part.actions))
     if existing is None or is_placed or item.target.short_hash in view.pairs:
         return part
     is_left = existing.slot.place is not Place.ALL
@@ -153,7 +152,7 @@ def _not_asked(view: DriverView, spec: DriverSpec, item: ImageTarget, part: Targ
     before = view.before.get(part.status.target)
     if before is None or before.image != part.status.image:
         words = f"the registry {item.image.host} has not answered yet"
-        return replace(part, status=replace(part.status, reason=NotAsked.reason, message=words))
+        return part.with_status(reason=NotAsked.reason, message=words)
     status = replace(before, nodes=part.status.nodes, ready_nodes=part.status.ready_nodes)
     return replace(part, status=status)
 
@@ -166,19 +165,15 @@ def _build(
     ``may_start`` is false if that proof is old: the registry is being asked, and its answer starts the next reconcile.
     """
     if isinstance(item, PrebuiltTarget):
-        status = replace(
-            part.status,
-            state=TargetState.FAILED,
-            reason=Reason.IMAGE_MISSING,
-            message=f"{item.image} does not exist",
-        )
-        return replace(part, status=status)
+        words = f"{item.image} does not exist"
+        return part.with_status(state=TargetState.FAILED, reason=Reason.IMAGE_MISSING, message=words)
     key, seen = item.request.key, view.snapshot
     if (verdict := _not_applicable(view, key, part)) is not None:
         return verdict
     exporters = _exporters(view, item)
     if isinstance(exporters, str):
-        return replace(part, status=_waiting_for_dependency(part.status, key, exporters))
+        state, reason = TargetState.BUILDING, Reason.WAITING_FOR_DEPENDENCY
+        return part.with_status(key=key, state=state, reason=reason, message=exporters)
     status, retry_at = with_failures(view, key, part.status)
     is_known, is_queued = key in seen.running_builds, key in seen.queued_builds
     if not is_known or (is_queued and seen.queued_builds[key] != len(item.nodes)):
@@ -211,10 +206,6 @@ def _exporters(view: DriverView, item: TargetToBuild) -> tuple[Exporter, ...] | 
     return tuple(replace(exporter, digest=state.digest) for exporter, state in states if isinstance(state, Present))
 
 
-def _waiting_for_dependency(status: TargetStatus, key: str, message: str) -> TargetStatus:
-    return replace(status, key=key, state=TargetState.BUILDING, reason=Reason.WAITING_FOR_DEPENDENCY, message=message)
-
-
 def _blocked(view: DriverView, item: ImageTarget, part: TargetPart, reason: Reason, message: str) -> TargetPart:
     """Report why the registry does not say whether the image exists, and keep what is known of its builds.
 
@@ -231,26 +222,20 @@ def _blocked(view: DriverView, item: ImageTarget, part: TargetPart, reason: Reas
 
 
 def _not_applicable(view: DriverView, key: str, part: TargetPart) -> TargetPart | None:
-    words = _refusal_of_driver(view, key, part.status.target)
-    if words is None:
-        return None
-    status = replace(
-        part.status, key=key, state=TargetState.NOT_APPLICABLE, reason=Reason.NOT_APPLICABLE, message=words
-    )
-    return replace(part, status=status)
-
-
-def _refusal_of_driver(view: DriverView, key: str, target: str) -> str | None:
-    """Return what an earlier build of this key said: that the driver is not for the kernel. It is not built again.
+    """Report what an earlier build of this key said: that the driver is not for the kernel. It is not built again.
 
     Another key may be another version, so it is built.
     """
-    fresh = view.snapshot.failed_builds.get(key)
+    fresh, before = view.snapshot.failed_builds.get(key), view.before.get(part.status.target)
+    words = None
     if fresh is not None:
-        return fresh.message if fresh.reason == Reason.NOT_APPLICABLE else None
-    before = view.before.get(target)
-    is_known = before is not None and before.key == key and before.state is TargetState.NOT_APPLICABLE
-    return before.message if before is not None and is_known else None
+        words = fresh.message if fresh.reason == Reason.NOT_APPLICABLE else None
+    elif before is not None and before.key == key and before.state is TargetState.NOT_APPLICABLE:
+        words = before.message
+    if words is None:
+        return None
+    state, reason = TargetState.NOT_APPLICABLE, Reason.NOT_APPLICABLE
+    return part.with_status(key=key, state=state, reason=reason, message=words)
 
 
 def _building_words(view: DriverView, item: ImageTarget, status: TargetStatus) -> str:
@@ -321,4 +306,4 @@ def with_since(view: DriverView, part: TargetPart) -> TargetPart:
     before = view.before.get(part.status.target)
     same = before is not None and (before.state, before.reason) == (part.status.state, part.status.reason)
     since = before.since if same and before is not None else float(int(view.snapshot.now))
-    return part if part.status.since == since else replace(part, status=replace(part.status, since=since))
+    return part if part.status.since == since else part.with_status(since=since)

@@ -15,7 +15,7 @@ from driver_builder.base.boundary import contained
 from driver_builder.base.errors import InternalError
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.nodes.changes import PatchNode, PatchObject, takes_driver
-from driver_builder.nodes.plan_view import Alone, DriverPlan, unguarded
+from driver_builder.nodes.plan_view import Alone, DriverPlan
 from driver_builder.objects.yielding import yielding_of
 from driver_builder.rollout.draining import Draining, draining_of
 from driver_builder.rollout.hold_node import MAX_REST_SECONDS, Hold, Step, renewal, restoration, restored
@@ -44,12 +44,12 @@ class Prepared:
 def prepare(
     parts: Iterable[DriverPlan],
     snapshot: Snapshot,
-    loader_image: str = "",
-    pulls: Pulls | None = None,
-    order: Order | None = None,
+    loader_image: str,
+    pulls: Pulls,
+    order: Order,
     *,
-    drain_namespaces: tuple[str, ...] | None = None,
-    alone: Alone = unguarded,
+    drain_namespaces: tuple[str, ...] | None,
+    alone: Alone,
 ) -> Prepared:
     """Prepare the nodes where a working driver is replaced next, and release those where that is over.
 
@@ -57,9 +57,7 @@ def prepare(
     ``order`` says which drivers depend on others. Drains evict pods in ``drain_namespaces``, None for all. An error on
     a node keeps what is there; of a driver whose work ends in an error ``alone`` returns the plan.
     """
-    pulls = Pulls.of(snapshot.tasks, snapshot.now) if pulls is None else pulls
     nodes, parts = inventory.by_name(snapshot.nodes), tuple(parts)
-    order = Order.of(parts, {}, snapshot) if order is None else order
     held: dict[str, list[Node]] = {}
     for node in inventory.held(snapshot.nodes):
         for driver in _holders(node):
@@ -121,7 +119,7 @@ def _left(node: Node, snapshot: Snapshot) -> PatchNode | None:
 def _prepared(hold: Hold, nodes: Mapping[str, Node], held: Sequence[Node]) -> DriverPlan:
     part = hold.part
     # A driver of which nothing is decided has only its locks renewed, by its own plan.
-    if part.trouble is not None or not (part.budgeted or held or hold.order.has_dependents(part.driver.key)):
+    if part.trouble is not None or not (part.budgeted or held or hold.order.known.has_dependents(part.driver.key)):
         return part
 
     def step(node: Node, work: Callable[[Node], Step]) -> Step:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from driver_builder.api.rollout_status import Phase
-from driver_builder.nodes.changes import Change, delete_tasks, start_task
+from driver_builder.nodes.changes import Change, RunTask, delete_tasks
 from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.snapshot.by_driver import tasks_of
 from driver_builder.snapshot.inventory import Node
@@ -80,11 +80,10 @@ def _believed(pod: NodeTask, node: Node | None) -> NodeTask:
     """Return a pod without its proof if its node had too little disk space since.
 
     Its kubelet then removes containers that have ended, and images that none uses any more. Both times are of the
-    node's own clock: an end that is the pod's creation is one that the kubelet has not said.
+    node's own clock.
     """
     changed = node.disk_changed if node is not None else None
-    is_said = pod.ended_at is not None and pod.ended_at != pod.created_at
-    if pod.state is not State.SUCCEEDED or not is_said or changed is None or changed <= (pod.ended_at or 0.0):
+    if pod.state is not State.SUCCEEDED or changed is None or pod.ended_at is None or changed <= pod.ended_at:
         return pod
     return replace(pod, state=State.FAILED, message="the node had DiskPressure since it was pulled")
 
@@ -138,7 +137,7 @@ def with_pulls(part: DriverPlan, snapshot: Snapshot, pulls: Pulls, loader_image:
             manifest = pull_pod.manifest(driver, node=node, image=image, loader_image=loader_image)
             # One that is being deleted has its name until then.
             if manifest["metadata"]["name"] not in existing_names:
-                actions.append(start_task(PULL, driver.key, manifest))
+                actions.append(RunTask(kind=PULL, driver=driver.key, manifest=manifest))
             turns.take(node)
         elif pod is not None and not pulls.trouble(pod):
             turns.take(node)

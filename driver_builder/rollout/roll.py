@@ -10,7 +10,7 @@ from driver_builder.api.rollout_status import Phase, Wave, previous_wave
 from driver_builder.base.reasons import Reason, TargetState
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.image_state import Present
-from driver_builder.nodes.changes import ApplyObject, PatchNode, Taking, move_node, replace_pod
+from driver_builder.nodes.changes import PatchNode, Taking, move_node, replace_pod
 from driver_builder.nodes.lanes import end, is_complete, is_placing
 from driver_builder.nodes.plan_view import DriverView, TargetPart, WavePart
 from driver_builder.nodes.standing import (
@@ -96,7 +96,7 @@ def _ended(view: DriverView, part: TargetPart) -> TargetPart:
     pair = view.pairs.get(target)
     if pair is None:
         return part
-    others = (action for action in part.actions if not (isinstance(action, ApplyObject) or is_placing(action)))
+    others = (action for action in part.actions if not is_placing(action))
     return replace(part, actions=(*others, *end(view, part.status.target, pair.moved, pair.others)))
 
 
@@ -254,7 +254,7 @@ def _with(view: DriverView, part: TargetPart, decided: Decision) -> TargetPart:
     if not waiting or reason is None or part.status.reason != Reason.WAITING_FOR_NODES:
         return part
     words = f"{part.status.ready_nodes} of {part.status.nodes} nodes ready; {decided.wave.message}"
-    return replace(part, status=replace(part.status, reason=reason, message=words))
+    return part.with_status(reason=reason, message=words)
 
 
 def _returned(view: DriverView, nodes: Iterable[NodeStanding], lanes: Lanes | None) -> list[PatchNode]:

@@ -9,7 +9,7 @@ from itertools import chain
 
 from driver_builder.api.rollout_settings import Order, RolloutSettings, Strategy
 from driver_builder.api.rollout_status import Phase, Wave
-from driver_builder.nodes.standing import NodeStanding, Standing, TargetStanding, waiting_node
+from driver_builder.nodes.standing import NodeStanding, Standing, TargetStanding
 from kube_api.text import first_few
 
 MAX_RESERVE = 20
@@ -91,7 +91,8 @@ class WaveFleet:
         is_by_name = settings.order is Order.NODE_NAME and not settings.canary_node_selector
         is_by_name = is_by_name and settings.strategy is not Strategy.IMMEDIATE
         most = 2 * self.max_unavailable + MAX_RESERVE if is_by_name else None
-        return (waiting_node(name, item.target) for name in item.waiting[:most])
+        standing, names = Standing.WORKING, item.waiting[:most]
+        return (NodeStanding(node=name, target=item.target, standing=standing, moves=True) for name in names)
 
     def _is_answered_for(self, node: NodeStanding) -> bool:
         """Return whether a wave answers for a node that it has taken, and of which nothing is known since."""

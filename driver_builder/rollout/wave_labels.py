@@ -13,7 +13,7 @@ from itertools import islice
 
 from driver_builder.api.rollout_status import MAX_REACHED, Reached, Wave, previous_wave
 from driver_builder.nodes import held_out
-from driver_builder.nodes.changes import PatchNode, label_node, move_node
+from driver_builder.nodes.changes import PatchNode, move_node, patch_node
 from driver_builder.nodes.plan_view import DriverPlan, DriverView
 from driver_builder.objects import slots
 from driver_builder.objects.slots import Place
@@ -91,8 +91,10 @@ def restore(view: DriverView) -> tuple[PatchNode, ...]:
 
 def tidy(view: DriverView) -> tuple[PatchNode, ...]:
     """Remove the labels of waves that have ended."""
-    stale = (node for node in view.others if _is_stale(view, node) and not _is_missed(view, node))
-    return tuple(_unlabel(view, node.name) for node in islice(stale, MAX_TIDIED))
+    labelled = ((node, wave) for node in view.others if (wave := view.on(node).wave) is not None)
+    stale = (node.name for node, wave in labelled if not (_is_of_wave(view, wave) or _is_missed(view, wave)))
+    why = "the wave has ended"
+    return tuple(move_node(node=it, driver=view.driver.key, value=None, why=why) for it in islice(stale, MAX_TIDIED))
 
 
 def _bounded(reached: Mapping[str, Reached]) -> Mapping[str, Reached]:
@@ -132,7 +134,7 @@ def _is_proven(view: DriverView, node: Node, label: str) -> bool:
 def _put_back(view: DriverView, node: Node, found: Reached) -> PatchNode:
     label, value = (view.keys.wave, found.label) if found.label != OUTSIDE else (view.keys.yields, OUTSIDE)
     why = "the wave has reached it, or is to reach it, and its label was lost"
-    return label_node(node=node.name, driver=view.driver.key, label=label, value=value, why=why)
+    return patch_node(view.on(node), why, labels={label: value})
 
 
 def _has_others(view: DriverView, node: Node, label: str) -> bool:
@@ -150,18 +152,12 @@ def _has_others(view: DriverView, node: Node, label: str) -> bool:
     return named is not None and not held_out.has_all_of(view, node, named)
 
 
-def _is_stale(view: DriverView, node: Node) -> bool:
-    """Return whether a node's wave label names no DaemonSet that is for such nodes."""
-    value = view.on(node).wave
-    return value is not None and not _is_of_wave(view, value)
-
-
-def _is_missed(view: DriverView, node: Node) -> bool:
-    """Return whether a node's label keeps it from the DaemonSet that is left of a wave: the other one is missing.
+def _is_missed(view: DriverView, label: str) -> bool:
+    """Return whether a wave label keeps a node from the DaemonSet that is left of a wave: the other one is missing.
 
     Where both are, the one for the other nodes may be made anew.
     """
-    target = slots.parse_name(view.on(node).wave or "")[0]
+    target = slots.parse_name(label)[0]
     left, wave = view.daemon_sets.get(target), previous_wave(view.driver.status)
     if left is None:
         return wave is not None and target in wave.targets
@@ -174,7 +170,3 @@ def _is_of_wave(view: DriverView, value: str) -> bool:
     if named is None or named.target_label != value:
         return False
     return named.slot.place is Place.MOVED or named.target in view.pairs
-
-
-def _unlabel(view: DriverView, node: str) -> PatchNode:
-    return move_node(node=node, driver=view.driver.key, value=None, why="the wave has ended")

@@ -294,7 +294,7 @@ def _pressed_of(nodes: Iterable[Node]) -> frozenset[str]:
 
 def _is_held(node: Node) -> bool:
     is_annotated = not _HOLDS.isdisjoint(node.annotations)
-    return is_annotated or any(taint.key == names.UPGRADING_TAINT for taint in node.taints)
+    return is_annotated or node.has_taint(names.UPGRADING_TAINT)
 
 
 def _take(fleet: _Fleet, wanted: tuple[tuple[str, str], ...]) -> Inventory:

@@ -97,9 +97,19 @@ class NodeRecord:
         return self.ready is not None or self.is_recorded
 
     @property
+    def has_validation(self) -> bool:
+        """Whether anything is recorded of the validation, also if that cannot be read."""
+        return self.keys.validated in self.node.annotations
+
+    @property
     def validated(self) -> Validated | None:
         """How the command of the validation ended; None where nothing can be read."""
         return validated.parse(self.node.annotations.get(self.keys.validated))
+
+    @property
+    def plugin_validated(self) -> Validated | None:
+        """The same of the validation of the plugin."""
+        return validated.parse(self.record(Stage.PLGOK))
 
     @property
     def is_tainted(self) -> bool:
@@ -110,6 +120,11 @@ class NodeRecord:
     def tainted_on(self) -> str | None:
         """The boot for which it was added, also after somebody has removed it."""
         return self.node.annotations.get(self.keys.tainted)
+
+    @property
+    def has_stages(self) -> bool:
+        """Whether a label of a stage is there, or what is recorded beside it."""
+        return any(key in self.node.labels or key in self.node.annotations for key in self.keys.stages.values())
 
     def has(self, stage: Stage) -> bool:
         """Return whether the label of a stage is there."""

@@ -20,7 +20,8 @@ Json = dict[str, Any]
 class NodeTask:
     """The pod of a task; ``driver`` is its driver's key, ``subject`` what it is about, ``message`` why it does not run.
 
-    A pull has ``SUCCEEDED`` as soon as the image is there: then ``ended_at`` may be None.
+    ``ended_at`` is when its container ended, None where the kubelet has not said it. A pull has ``SUCCEEDED`` as soon
+    as the image is there.
     """
 
     kind: str
@@ -41,6 +42,11 @@ class NodeTask:
     def has_ended(self) -> bool:
         """Return whether its outcome is known."""
         return self.state not in (State.PENDING, State.RUNNING)
+
+    @property
+    def over_at(self) -> float:
+        """When it ended, at the earliest: where the kubelet has not said it, when it was created."""
+        return self.created_at if self.ended_at is None else self.ended_at
 
 
 def read(obj: Json, kind: TaskKind, **common: Any) -> NodeTask:

@@ -38,6 +38,7 @@ def _outcome(pod: PodEnd) -> Outcome:
 
 PROOF = TaskKind(
     name="proof", verb="prove", container="prove", outcome=_outcome, stays=True,
+    counts_running=False,
     does="prove {driver} on", group="validate",
 )  # fmt: skip
 """It is about a driver pod, by its uid. A name also has the uid of the proof pod of before, if any: the same step has

@@ -45,7 +45,7 @@ class PodEnd:
         self.is_over = self.status.get("phase") in ("Succeeded", "Failed")
         self.has_ended = bool(self.ended) or self.is_over
         self.created_at = time_of(pod["metadata"].get("creationTimestamp")) or 0.0
-        self.ended_at = (time_of(self.ended.get("finishedAt")) or self.created_at) if self.has_ended else None
+        self.ended_at = time_of(self.ended.get("finishedAt"))
         self.under_way = State.RUNNING if "startTime" in self.status else State.PENDING
 
     def failure(self, who: str) -> str:
@@ -75,7 +75,9 @@ class TaskKind:
     subject: Callable[[Json], str] | None = None
     """Reads from a pod what it is about, where that is not the label's value."""
     stays: bool = False
-    """Whether its pods stay on nodes where all is as it should be; then ``most`` is of those that start at once."""
+    """Whether its pods stay on nodes where all is as it should be."""
+    counts_running: bool = True
+    """Whether ``most`` is of all that run; else it is of those that start at once."""
 
     @property
     def label(self) -> str:
@@ -88,6 +90,6 @@ class TaskKind:
         return self.word or self.name
 
     def name_of(self, driver: DriverKey, node: str, *parts: str) -> str:
-        """Return the name of a driver's  pod for a node, and what else: always the same."""
+        """Return the name of a driver's pod for a node, and what else: always the same."""
         digest = hashlib.sha256("\0".join((driver, node, *parts)).encode()).hexdigest()[:10]
         return f"{driver.name[: self.longest].rstrip('-.')}-{self.verb}-{digest}"

@@ -15,7 +15,7 @@ from typing import Any
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.driver_spec import DriverSpec, ValidationSettings
 from driver_builder.api.stage_settings import PluginValidationSettings, StageSettings
-from driver_builder.objects.validated import words
+from driver_builder.objects.loaded import words
 from driver_builder.tasks import task_pod
 from driver_builder.tasks.task_kind import Outcome, PodEnd, State, TaskKind
 

@@ -29,7 +29,6 @@ from driver_builder.nodes.changes import (
     RunTask,
     StartBuild,
     apply_daemon_set,
-    label_node,
 )
 from driver_builder.objects import manifests, plugin
 from driver_builder.objects.loaded import Load
@@ -67,7 +66,7 @@ from nfd_worker.publish.publish_child import publish, unpublish
 from nfd_worker.publish.wire import PublishRequest
 from testbed.testbed import Testbed
 from tests.support.driver_builder import factories
-from tests.support.driver_builder.changes import TAINTED, UNTAINTED, finalizer, replaced_pod
+from tests.support.driver_builder.changes import TAINTED, UNTAINTED, finalizer, label_node, replaced_pod
 from tests.support.forbidden_acts import (
     BUILD_MUST_NOT,
     BUILDER_MUST_NOT,
@@ -234,7 +233,7 @@ def test_driver_builder_may_carry_out_every_action(builder: Client, root: Client
         DriverKey("driverwright/rbac"), load, node="node-a", boot_id="b", image="r/l:1", owner=owner
     )
     name_of_pod = pod["metadata"]["name"]
-    unload = RunTask(kind=UNLOAD, driver="driverwright/rbac", manifest=pod)
+    unload = RunTask(kind=UNLOAD, driver=DriverKey("driverwright/rbac"), manifest=pod)
     assert executor.perform((remember, unload)) == ()
     assert root.get(NODES.path(name="node-a"))["metadata"]["annotations"][memory] == "{}"
     made_pod = root.get(PODS.path(namespace=NAMESPACE, name=name_of_pod))
@@ -255,7 +254,7 @@ def test_driver_builder_may_validate(builder: Client, root: Client) -> None:
     asked = dataclasses.replace(asked, uid=uid)
     pod = validation_pod.manifest(asked, factories.spec_of(asked), node="node-a", subject="0" * 16)
     name, record = pod["metadata"]["name"], "validated.driverwright.io/driverwright.rbac"
-    begin = RunTask(kind=VALIDATION, driver="driverwright/rbac", manifest=pod)
+    begin = RunTask(kind=VALIDATION, driver=DriverKey("driverwright/rbac"), manifest=pod)
     end = PatchNode(node="node-a", driver="driverwright/rbac", annotations={record: "{}"})
     queue = BuildQueue(lambda *_: "", wake=lambda: None)
     executor = Executor(builder, queue)

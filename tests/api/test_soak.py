@@ -29,7 +29,7 @@ SHORT = Size(
     world_acts=(Act.COSMETIC, Act.JOIN, Act.LATE_BOOT, Act.MOVE, Act.DRIFT, Act.DELETE),
     trouble_acts=(Act.KILL, Act.DROP, Act.CLOCK, Act.FULL_DISK),
 )
-SHORT_BURSTS = 2
+SHORT_BURSTS = 1
 LONG = Size(exchanges=18, worlds=5, troubles=3, gap=4.0)
 LONG_SECONDS = float(os.environ.get("SOAK_SECONDS", "2400"))
 LONG_FAULTS = int(os.environ.get("SOAK_FAULTS", "500"))
@@ -62,7 +62,7 @@ def say(capsys: pytest.CaptureFixture[str], words: str) -> None:
 def test_some_faults_of_many_kinds(
     control_plane_ground: Testbed, engine_ground: Testbed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two bursts, the same ones in every run."""
+    """One burst, the same one in every run."""
     seed = int(os.environ.get("SOAK_SEED", "1"))
     say(capsys, f"soak: SOAK_SEED={seed}")
     with soaking(control_plane_ground, engine_ground, tmp_path, "soak-short") as soak:
@@ -73,7 +73,7 @@ def test_some_faults_of_many_kinds(
             soak.run(planned, linger=10.0)
             soak.checkpoint(number)
         print(f"faults: {dict(soak.faults)}")
-        assert soak.faults.total() >= 10
+        assert soak.faults.total() >= SHORT.worlds + SHORT.troubles
 
 
 @pytest.mark.long

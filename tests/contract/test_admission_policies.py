@@ -21,13 +21,14 @@ from driver_builder.cli.commands import policy_command
 from driver_builder.controller.execute import Executor
 from driver_builder.model import third_party_labels
 from driver_builder.model.setting import Group
-from driver_builder.nodes.changes import PatchNode, label_node
+from driver_builder.nodes.changes import PatchNode
 from driver_builder.objects import loaded
 from driver_builder.prebuild.upgrade_labels import ready_for_label
 from kube_api import names
 from kube_api.resources import NODES
 from nfd_worker.cli.main import run as worker_cli
 from tests.support.admission import LONGEST_MESSAGE, CelError, Policy, Review
+from tests.support.driver_builder.changes import label_node
 from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.examples import few
 from tests.support.forbidden_acts import BUILD_MUST_NOT, BUILDER_MUST_NOT, WORKER_MUST_NOT

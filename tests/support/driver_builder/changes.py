@@ -12,7 +12,6 @@ from driver_builder.nodes.changes import (
     PatchNode,
     PatchObject,
     RunTask,
-    parts_of,
 )
 from driver_builder.objects import loaded
 from kube_api import names
@@ -26,7 +25,7 @@ UNTAINTED: dict[str, Any] = {names.UPGRADING_TAINT: None}
 
 def done(changes: Iterable[Change]) -> list[str]:
     """Name what changes do, in order, such as ``label Node``."""
-    return [_done(part) for change in changes for part in parts_of(change)]
+    return list(map(_done, changes))
 
 
 def _done(change: Change) -> str:
@@ -59,8 +58,8 @@ def _written(patch: PatchNode) -> str:
 
 def patches(changes: Iterable[Change], *wanted: str) -> list[PatchNode]:
     """Return what is written on Nodes one by one, and of that what is ``wanted``, such as ``hold Node``."""
-    parts = (part for change in changes for part in parts_of(change) if isinstance(part, PatchNode))
-    return [part for part in parts if not wanted or _written(part) in wanted]
+    every = (change for change in changes if isinstance(change, PatchNode))
+    return [change for change in every if not wanted or _written(change) in wanted]
 
 
 def labels(changes: Iterable[Change]) -> list[tuple[str, str, str | None]]:
@@ -92,6 +91,13 @@ def pods_replaced(changes: Iterable[Change]) -> list[DeleteObject]:
 def applied(changes: Iterable[Change]) -> list[ApplyObject]:
     """Return the DaemonSets that are applied."""
     return [change for change in changes if isinstance(change, ApplyObject) and change.resource is DAEMON_SETS]
+
+
+def label_node(
+    *, node: str, driver: str, label: str, value: str | None, why: str = "", annotations: Any = None
+) -> PatchNode:
+    """Make what sets or removes a label of a Node, with annotations that belong to it."""
+    return PatchNode(node=node, driver=driver, why=why, labels={label: value}, annotations=annotations or {})
 
 
 def replaced_pod(

@@ -15,6 +15,7 @@ from driver_builder.model.image_state import ImageState, Present
 from driver_builder.model.kernels import KernelTarget, KernelVersion
 from driver_builder.nodes.plan_view import PlanSettings
 from driver_builder.objects import manifests
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.load_report import LiveModule, LoadReport
 from driver_builder.rollout.plan_rollout import as_written, manifest_of
 from driver_builder.snapshot.inventory import Node
@@ -249,10 +250,10 @@ def ready_snapshot(*nodes: Node, **changes: Any) -> Snapshot:
     labelled = tuple(
         replace(
             item,
-            labels={**item.labels, container.ready_label: "1.0.0"},
+            labels={**item.labels, driver_keys(container.key).ready: "1.0.0"},
             annotations={
                 **item.annotations,
-                container.ready_label: f"{BOOT_ID} {item.labels[names.KERNEL_VERSION_LABEL]}",
+                driver_keys(container.key).ready: f"{BOOT_ID} {item.labels[names.KERNEL_VERSION_LABEL]}",
             },
         )
         for item in nodes or (node(),)

@@ -1,5 +1,6 @@
 """What tests ask of a plan, and the snapshot that follows it."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -9,12 +10,17 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.api.status import TargetStatus
 from driver_builder.model.build import BuildRequest
 from driver_builder.nodes.ordinary import Ordinary
-from driver_builder.nodes.plan_view import PlanSettings
+from driver_builder.nodes.plan_view import DriverPlan, PlanSettings
 from driver_builder.plan import plan as plan_module
 from driver_builder.plan.plan import Plan
+from driver_builder.rollout.fleet import admit
+from driver_builder.rollout.holds import Holds
+from driver_builder.rollout.order import Order
+from driver_builder.rollout.prepare import Prepared, prepare
+from driver_builder.rollout.pulls import Pulls
 from driver_builder.snapshot.snapshot import Snapshot
 from tests.support.driver_builder.changes import done
-from tests.support.driver_builder.factories import NAMESPACE, wanted
+from tests.support.driver_builder.factories import NAMESPACE, NOW, wanted
 
 READY_LABEL = f"driverwright.io/{NAMESPACE}.edu.ready"
 
@@ -62,3 +68,26 @@ def plan_in_detail(seen: Snapshot, settings: PlanSettings) -> Plan:
     """Plan from a snapshot alone, and weigh every node: nothing is remembered, and no node is ordinary."""
     with patch.object(plan_module, "ordinary_nodes", lambda view, *_: Ordinary(elsewhere=frozenset(view.nodes))):
         return plan_module.plan(seen, settings)
+
+
+def admitted(
+    parts: Iterable[DriverPlan], max_nodes: int = 0, holds: Holds | None = None, pulls: Pulls | None = None
+) -> tuple[DriverPlan, ...]:
+    """Hold back what is too much at once, of drivers that do not depend on each other."""
+    parts = tuple(parts)
+    order = Order.of(parts, {}, Snapshot(now=NOW))
+    return admit(parts, max_nodes, holds or Holds(), pulls or Pulls(), order, alone=unguarded)
+
+
+def prepare_nodes(
+    parts: Iterable[DriverPlan], seen: Snapshot, loader_image: str = "", pulls: Pulls | None = None
+) -> Prepared:
+    """Prepare nodes for drivers that do not depend on each other."""
+    parts, pulls = tuple(parts), pulls or Pulls.of(seen.tasks, seen.now)
+    order = Order.of(parts, {}, seen)
+    return prepare(parts, seen, loader_image, pulls, order, drain_namespaces=None, alone=unguarded)
+
+
+def unguarded(_part: DriverPlan, work: Callable[[], DriverPlan]) -> DriverPlan:
+    """Do the work: the test fails with its error."""
+    return work()

@@ -327,6 +327,8 @@ def test_what_is_in_use_is_left_alone(tmp_path: Path, is_answered: bool, message
     with StandIn(tmp_path, WELL) as first:
         if not is_answered:
             first.terminate()
+            # One that is ended while it starts leaves its socket.
+            first.socket.unlink(missing_ok=True)
             first.socket.write_text("")
         second = StandIn(tmp_path, WELL)
         assert second.process.wait() == 1

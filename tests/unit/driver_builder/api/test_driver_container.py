@@ -8,6 +8,7 @@ from driver_builder.api import driver_container
 from driver_builder.api.driver_container import FINALIZER
 from driver_builder.api.driver_spec import DriverSpec
 from driver_builder.base.errors import InvalidDriver
+from driver_builder.objects.driver_keys import driver_keys
 from kube_api import names
 from tests.support.driver_builder.factories import driver_object
 
@@ -34,7 +35,7 @@ def test_names_leave_room_for_the_ready_label(name: str, good: bool) -> None:
     read = driver_container.parse(driver_object(name))
     assert isinstance(read.spec, DriverSpec) is good
     if good:
-        assert names.is_qualified_name(read.ready_label)
+        assert names.is_qualified_name(driver_keys(read.key).ready)
     else:
         assert "56" in str(read.spec)
 

@@ -37,7 +37,7 @@ def container(state: Object, image_id: str = "") -> Object:
         pytest.param(container({"running": {}}, IMAGE), {"state": State.SUCCEEDED}, id="it runs"),
         pytest.param(
             {"phase": "Succeeded", **container({"terminated": {"exitCode": 0}}, IMAGE)},
-            {"state": State.SUCCEEDED, "ended_at": 0.0}, id="it has ended",
+            {"state": State.SUCCEEDED}, id="it has ended",
         ),
         pytest.param(
             container({"terminated": {"finishedAt": "2026-11-24T10:00:00Z"}}, IMAGE),
@@ -45,11 +45,11 @@ def container(state: Object, image_id: str = "") -> Object:
         ),
         pytest.param(
             {"phase": "Failed", **container({"terminated": {"exitCode": 128}})},
-            {"state": State.FAILED, "ended_at": 0.0}, id="no image id"
+            {"state": State.FAILED}, id="no image id"
         ),
         pytest.param(
             {"phase": "Failed", "message": "The node was low on resource"},
-            {"state": State.FAILED, "ended_at": 0.0, "message": "The node was low on resource"},
+            {"state": State.FAILED, "message": "The node was low on resource"},
             id="the kubelet evicted it",
         ),
     ],

@@ -120,4 +120,4 @@ def test_a_proof_pod_that_does_not_run_says_why() -> None:
     pulls = proof({"phase": "Pending", "containerStatuses": [{"name": "prove", "state": waiting}]})
     assert (pulls.ended_at, pulls.message) == (None, "ImagePullBackOff: no such image")
     late = proof({"phase": "Failed", "reason": "DeadlineExceeded"})
-    assert (late.ended_at, late.report, late.message) == (1700000000.0, None, "DeadlineExceeded")
+    assert (late.ended_at, late.over_at, late.report, late.message) == (None, 1700000000.0, None, "DeadlineExceeded")

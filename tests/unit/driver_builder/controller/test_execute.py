@@ -16,8 +16,6 @@ from driver_builder.nodes.changes import (
     PatchObject,
     StartBuild,
     apply_daemon_set,
-    joined,
-    label_node,
     move_node,
 )
 from driver_builder.objects import manifests
@@ -25,7 +23,7 @@ from driver_builder.plan.plan import plan
 from kube_api import names
 from kube_api.errors import Conflict, Forbidden, KubeApiError, ServerUnavailable, Unreachable
 from kube_api.resources import DAEMON_SETS, NODES, PODS
-from tests.support.driver_builder.changes import finalizer, replaced_pod
+from tests.support.driver_builder.changes import finalizer, label_node, replaced_pod
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS, snapshot, with_images
 from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.driver_builder.model_parts import ModelBuilds
@@ -190,7 +188,7 @@ def test_without_its_lock_a_node_does_not_move_either(world: World, *, noted: bo
     world.client.patch(path, {"metadata": {"annotations": {names.LOCK_ANNOTATION: "theirs"}}})
     move = move_node(node="node-a", driver=driver, value="new", noted=noted)
     changes = (move, replace(LOCK, driver=driver), replace(LABEL, driver=driver))
-    assert executor(world.client).perform(joined(changes)) == ()
+    assert executor(world.client).perform(changes) == ()
     labels = world.client.get(path)["metadata"]["labels"]
     assert labels["driverwright.io/x.ready"] == "1"
     assert names.wave_label("ns", "d") not in labels

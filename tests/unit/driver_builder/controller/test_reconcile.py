@@ -11,12 +11,12 @@ from driver_builder.controller.execute import Executor, FailedChange
 from driver_builder.controller.read_images import ImageReader
 from driver_builder.controller.reconcile import Reconciler, refusals
 from driver_builder.controller.report import Reporter
-from driver_builder.nodes.changes import label_node
 from driver_builder.objects import manifests
 from kube_api.client import MERGE_PATCH, JsonPatch, Object
 from kube_api.errors import Forbidden, Invalid, KubeApiError, ServerUnavailable, TooManyRequests, Unreachable
 from kube_api.names import PAUSE_ANNOTATION
 from kube_api.resources import DRIVER_CONTAINERS
+from tests.support.driver_builder.changes import label_node
 from tests.support.driver_builder.factories import KERNEL, NAMESPACE, SETTINGS
 from tests.support.driver_builder.memory_client import MemoryClient
 from tests.support.driver_builder.model_parts import ModelBuilds

@@ -8,6 +8,7 @@ import pytest
 from driver_builder.nodes import evidence
 from driver_builder.nodes.evidence import Finding, is_current, judge
 from driver_builder.objects.loaded import Load, Loaded, annotation, render
+from driver_builder.snapshot.node_record import record_of
 from driver_builder.snapshot.snapshot import DriverPod
 from tests.support.driver_builder.factories import (
     BOOT_ID,
@@ -18,6 +19,7 @@ from tests.support.driver_builder.factories import (
     OLD,
     OTHER_KERNEL,
     daemon_set,
+    driver,
     loaded,
     node,
     pod,
@@ -62,7 +64,7 @@ def found(*pods: DriverPod, **changes: Any) -> evidence.NodeEvidence:
     """Weigh pods of a node that has a ready label of this boot."""
     there = node(**{"labels": {READY_LABEL: "0.1"}, "proven_on": HERE, **changes})
     sets = {item.target: item for item in (daemon_set(SEEN),)}
-    return evidence.of_node(there, pods, label=READY_LABEL, daemon_sets=sets)
+    return evidence.of_node(record_of(there, driver().key), pods, sets)
 
 
 def test_proof_sets_the_label_and_the_boot() -> None:
@@ -92,7 +94,7 @@ def test_the_version_is_that_of_what_the_node_has(
     memory = {annotation(SEEN.drivers[0].key): render(Loaded(loads=(load,)))} if remembered else {}
     there = replace(there, annotations={**there.annotations, **memory})
     sets = {item.target: item for item in (daemon_set(SEEN),)}
-    said = evidence.of_node(there, [pod(SEEN, version="0.9", **pods)], label=READY_LABEL, daemon_sets=sets)
+    said = evidence.of_node(record_of(there, driver().key), [pod(SEEN, version="0.9", **pods)], sets)
     assert said.version == expected
 
 

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from driver_builder.nodes import evidence, proofs
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.load_report import LoadReport
+from driver_builder.snapshot.node_record import record_of
 from driver_builder.snapshot.snapshot import DriverPod
 from driver_builder.tasks.node_task import Next, NodeTask
 from driver_builder.tasks.proof_pod import PROOF, Program
@@ -15,7 +17,7 @@ from tests.support.driver_builder import factories
 from tests.support.driver_builder.factories import KERNEL, NOW, driver, node, snapshot
 
 BOOT = "boot-1"
-LABEL = driver().ready_label
+EDU = driver().key
 
 
 def report(result: str = "Loaded", boot_id: str = BOOT) -> LoadReport:
@@ -139,5 +141,6 @@ def test_evidence_stays_until_there_is_a_newer_one() -> None:
 def test_a_ready_label_goes_when_the_program_may_have_unloaded(seen: DriverPod, stays: bool) -> None:
     """Our own loader leaves the modules; a program may unload them when it ends, and when it begins."""
     place = node("node-a", boot_id=BOOT)
-    place = replace(place, labels={**place.labels, LABEL: "1.0.0"}, annotations={LABEL: f"{BOOT} {KERNEL}"})
-    assert (evidence.of_node(place, (seen,), label=LABEL, daemon_sets={}).version is not None) is stays
+    label = driver_keys(EDU).ready
+    place = replace(place, labels={**place.labels, label: "1.0.0"}, annotations={label: f"{BOOT} {KERNEL}"})
+    assert (evidence.of_node(record_of(place, EDU), (seen,), {}).version is not None) is stays

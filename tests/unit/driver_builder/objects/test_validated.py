@@ -2,7 +2,7 @@
 
 import pytest
 
-from driver_builder.objects import validated
+from driver_builder.objects import loaded, validated
 from driver_builder.objects.validated import Validated
 
 SUBJECT = "0123456789abcdef"
@@ -48,8 +48,8 @@ def test_what_cannot_be_read_is_no_record(text: str | None) -> None:
 
 def test_what_a_command_reports_is_bounded_and_printable() -> None:
     """The longest one still fits into what is read."""
-    message = validated.words("\x1b[31mé" * 1000)
+    message = loaded.words("\x1b[31mé" * 1000)
     record = Validated(subject=SUBJECT, failures=1, pod="x" * 64, failed_at=1, message=message)
-    assert len(message) <= validated.MAX_WORDS
+    assert len(message) <= loaded.MAX_WORDS
     assert "\x1b" not in message
     assert validated.parse(validated.render(record)) == record

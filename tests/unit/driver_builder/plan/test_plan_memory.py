@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.plan.plan import plan
 from driver_builder.plan.plan_memory import PlanMemory, is_at_rest
 from driver_builder.snapshot.inventory import Node
@@ -81,14 +82,14 @@ def test_of_a_status_that_was_written_no_node_is_weighed_again() -> None:
     memory, seen = PlanMemory(), at_rest()
     plan(seen, SETTINGS, memory=memory)
     (one,) = seen.drivers
-    first = memory.ordinary(one.key)
+    first = memory.of(one.key).ordinary
     assert set(first.others.values()) == {()}
     written = replace(seen, drivers=(replace(one, status={**one.status, "conditions": []}),))
     assert plan(written, SETTINGS, memory=memory) == plan(written, SETTINGS)
-    assert memory.ordinary(one.key) is first
+    assert memory.of(one.key).ordinary is first
     noted = replace(written, orphaned_pods=(OrphanedPod(driver=one.key, node="node-a"),))
     assert plan(noted, SETTINGS, memory=memory) == plan_in_detail(noted, SETTINGS)
-    assert set(memory.ordinary(one.key).others.values()) == {("node-a",)}
+    assert set(memory.of(one.key).ordinary.others.values()) == {("node-a",)}
 
 
 def fleet() -> Snapshot:
@@ -101,12 +102,12 @@ def test_of_a_changed_pod_the_nodes_of_other_targets_are_not_weighed_again() -> 
     """What is known of them is the very object of before."""
     memory, seen = PlanMemory(), fleet()
     plan(seen, SETTINGS, memory=memory)
-    first = memory.ordinary(driver().key)
+    first = memory.of(driver().key).ordinary
     assert set(first.others.values()) == {()}
     first_pod, *others = seen.pods
     changed = replace(seen, pods=(replace(first_pod, ready=False), *others))
     assert plan(changed, SETTINGS, memory=memory) == plan_in_detail(changed, SETTINGS)
-    second = memory.ordinary(driver().key)
+    second = memory.of(driver().key).ordinary
     assert second.others[target(OTHER_KERNEL)] is first.others[target(OTHER_KERNEL)]
     assert second.others[target(KERNEL)] == ("node-a",)
 
@@ -162,7 +163,7 @@ def test_after_each_change_the_plan_is_that_of_no_memory(name: str) -> None:
 
 def known(memory: PlanMemory) -> tuple[object, ...]:
     """Return which nodes of the driver are ordinary."""
-    found = memory.ordinary(driver().key)
+    found = memory.of(driver().key).ordinary
     return (found.others, found.waiting, found.elsewhere)
 
 
@@ -216,6 +217,6 @@ def test_the_pod_of_another_target_makes_no_node_ordinary() -> None:
 
 def labelled(item: Node) -> Node:
     """Return a node where the driver is proven."""
-    label = driver().ready_label
+    label = driver_keys(driver().key).ready
     annotations = {**item.annotations, label: f"{BOOT_ID} {KERNEL}"}
     return replace(item, labels={**item.labels, label: "1.0.0"}, annotations=annotations)

@@ -187,7 +187,7 @@ def test_a_validation_waits_until_the_pods_of_its_node_are_listed() -> None:
     stages = StageView.of(Snapshot(now=NOW, drivers=(container,)), container)
     uses = NodePod(namespace="a", name="b", uid="c", resources=frozenset({"example.com/edu"}))
     kinds = {
-        name: done(start(stages, node(), "f" * 16, users)[0])
+        name: done(start(stages, node(), "f" * 16, users))
         for name, users in (
             ("not listed", {}),
             ("not allowed", {"node-a": NodePods(unread="forbidden")}),

@@ -7,6 +7,7 @@ import pytest
 
 from driver_builder.nodes.changes import DeleteObject, RunTask
 from driver_builder.nodes.proofs import with_proof
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.load_report import LoadReport
 from driver_builder.plan.plan import plan
 from driver_builder.snapshot.snapshot import DriverPod, Snapshot
@@ -98,7 +99,7 @@ def test_the_label_goes_in_the_write_that_ends_the_program() -> None:
     changes = plan(found, SETTINGS).actions
     assert [what for what in done(changes) if what in ("label Node", "replace Pod")] == ["label Node", "replace Pod"]
     (taken,) = patches(changes, "label Node")
-    assert (label_in(taken)[1], taken.annotations) == (None, {CONTAINER.ready_label: None})
+    assert (label_in(taken)[1], taken.annotations) == (None, {driver_keys(CONTAINER.key).ready: None})
 
 
 @pytest.mark.parametrize("follows", [True, False], ids=["a program", "our loader"])

@@ -152,7 +152,7 @@ def _asked_for(actions: tuple[Change, ...]) -> str:
 )  # fmt: skip
 def test_a_validation_requests_the_first_that_is_free(pods: NodePods, seen: Node, expected: str) -> None:
     """Of what is offered and can be given."""
-    actions, _ = start(view(validates=True), seen, "f" * 16, {"node-a": pods})
+    actions = start(view(validates=True), seen, "f" * 16, {"node-a": pods})
     assert _asked_for(actions) == expected
 
 

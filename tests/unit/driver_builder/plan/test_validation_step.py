@@ -8,6 +8,7 @@ import pytest
 from driver_builder.model import permissions
 from driver_builder.nodes.changes import RunTask
 from driver_builder.objects import loaded, validated
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.objects.validated import Validated
 from driver_builder.plan.plan import Plan, plan
@@ -33,7 +34,7 @@ from tests.support.driver_builder.factories import (
 
 COMMAND: dict[str, Any] = {"image": "docker.io/library/test:1", "command": ["/test"], "retries": 1}
 CONTAINER = driver(spec_changes={"validation": COMMAND})
-READY = CONTAINER.ready_label
+READY = driver_keys(CONTAINER.key).ready
 RECORD = validated.annotation(CONTAINER.key)
 
 

@@ -14,6 +14,7 @@ from driver_builder.base.reasons import with_remedy
 from driver_builder.model.image_state import Absent, ImageState, Invalid, Present, Unauthorized, Unreachable
 from driver_builder.model.permissions import Permissions
 from driver_builder.objects import loaded
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.plan.plan import plan
 from driver_builder.prebuild.gate import Gate, gate, with_kernel
 from driver_builder.snapshot.snapshot import FailedBuild, Snapshot
@@ -32,7 +33,7 @@ from tests.support.driver_builder.factories import (
 )
 
 COMING = "6.12.9+deb12-amd64"
-READY = driver().ready_label
+READY = driver_keys(driver().key).ready
 RECORD = loaded.annotation(driver().key)
 
 

@@ -16,6 +16,7 @@ from driver_builder.model.image_state import Absent, ImageState, Unauthorized
 from driver_builder.model.repositories import Discovery, Repository
 from driver_builder.nodes.changes import DiscoverKernels, StartBuild
 from driver_builder.nodes.plan_view import PlanSettings
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.plan.plan import Plan, plan
 from driver_builder.prebuild import upgrade_labels
 from driver_builder.prebuild.gate import Gate, gate
@@ -302,7 +303,7 @@ def limited(limits: dict[str, str]) -> PlanSettings:
 def test_a_driver_that_is_not_allowed_keeps_only_nodes_that_have_it_from_moving() -> None:
     """Nodes with and without it are judged apart."""
     other = driver("other", spec_changes={"module": {"names": ["other"]}, "image": "evil.example/other"})
-    nodes = (node("a"), node("b", labels={other.ready_label: "1"}))
+    nodes = (node("a"), node("b", labels={driver_keys(other.key).ready: "1"}))
     world = seen(*nodes, drivers=(following(), other), ahead=PRESENT)
     made = plan(world, limited({"allowed_registries": "registry.example.com:5000/*"}))
     assert movable(made) == {"a"}

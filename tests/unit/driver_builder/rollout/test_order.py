@@ -23,6 +23,7 @@ from driver_builder.rollout.order import Order
 from driver_builder.snapshot.inventory import Node
 from driver_builder.snapshot.snapshot import DriverPod
 from driver_builder.targets.dependencies import dependencies
+from driver_builder.tasks.task_kind import State
 from driver_builder.tasks.unload_pod import UNLOAD
 from kube_api import names
 from tests.support.driver_builder.changes import replaced_pod
@@ -270,14 +271,14 @@ def test_where_the_first_one_has_moved_another_spec_brings_nobody_back_to_what_w
     assert found.clearance.returning(where, OFED).labels[names.wave_label(NAMESPACE, "mem")] == NEW.target_label
 
 
-@pytest.mark.parametrize("ended_at", [None, NOW])
-def test_nobody_comes_back_while_it_is_being_unloaded(ended_at: float | None) -> None:
+@pytest.mark.parametrize("state", [State.RUNNING, State.FAILED])
+def test_nobody_comes_back_while_it_is_being_unloaded(state: State) -> None:
     """A pod that loads beside the unload pod would be proven by modules that are about to go."""
     where = with_loads(MEM, first=OFED, yielding=(MEM,), **labelled(MEM))
-    unloading = task(UNLOAD, TARGET.short_hash, driver=MEM, ended_at=ended_at)
+    unloading = task(UNLOAD, TARGET.short_hash, driver=MEM, state=state)
     found = order(where)
     found = seeing(found, tasks=(unloading,))
-    assert bool(found.clearance.returning(where, OFED).labels) is (ended_at is not None)
+    assert bool(found.clearance.returning(where, OFED).labels) is (state is State.FAILED)
     starting = RunTask(kind=UNLOAD, driver=MEM, manifest={"spec": {"nodeName": "node-a"}})
     begins = order(where, mem=part(needing("mem", "ofed"), READY, actions=(starting,)))
     assert begins.clearance.returning(where, OFED) == Return(words=f"{MEM} is still being unloaded from node-a")

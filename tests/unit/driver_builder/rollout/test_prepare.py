@@ -15,9 +15,7 @@ from driver_builder.nodes.plan_view import DriverPlan
 from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.yielding import Yielding, render_yielding
 from driver_builder.rollout.draining import PAUSED, Draining, parse_draining, render_draining
-from driver_builder.rollout.fleet import admit
 from driver_builder.rollout.holds import Holds
-from driver_builder.rollout.prepare import prepare
 from driver_builder.rollout.pulls import Pulls
 from driver_builder.snapshot.inventory import Node, Taint
 from driver_builder.snapshot.node_pods import NodePod, NodePods
@@ -39,6 +37,7 @@ from tests.support.driver_builder.factories import (
     task,
     with_images,
 )
+from tests.support.driver_builder.plans import admitted, prepare_nodes
 
 KEY = DriverKey(f"{NAMESPACE}/edu")
 REPLACE = replaced_pod(namespace=NAMESPACE, name="pod", uid="uid", node="node-a")
@@ -62,7 +61,7 @@ def locked(by: str = KEY, *, ago: float = 0.0, name: str = "node-a") -> Node:
 
 def prepared(given: DriverPlan, *nodes: Node) -> DriverPlan:
     """Prepare what one driver does on some nodes."""
-    (found,) = prepare((given,), snapshot(*nodes)).parts
+    (found,) = prepare_nodes((given,), snapshot(*nodes)).parts
     return found
 
 
@@ -143,7 +142,7 @@ def draining(record: Draining | None, *, by: str | None = KEY, label: str = PAUS
 
 def drained(given: DriverPlan, *nodes: Node, later: float = 0.0, **changes: Any) -> DriverPlan:
     """Prepare what one driver with a drain does."""
-    (found,) = prepare((replace(given, driver=EDU),), snapshot(*nodes, now=NOW + later, **changes)).parts
+    (found,) = prepare_nodes((replace(given, driver=EDU),), snapshot(*nodes, now=NOW + later, **changes)).parts
     return found
 
 
@@ -247,10 +246,10 @@ def test_what_was_changed_is_restored(label: str, expected: dict[str, str]) -> N
 )
 def test_what_nobody_holds_any_more_is_taken_away(left: Node) -> None:
     """A DriverContainer whose finalizer somebody removed, or an annotation."""
-    (hold,) = prepare((part(),), snapshot(left)).released
+    (hold,) = prepare_nodes((part(),), snapshot(left)).released
     assert hold.taints == UNTAINTED
     locked_since = replace(left, annotations={**left.annotations, **locked("gpu-partitioner").annotations})
-    assert prepare((part(),), snapshot(locked_since)).released == ()
+    assert prepare_nodes((part(),), snapshot(locked_since)).released == ()
 
 
 def test_the_labels_that_another_drain_has_left_are_restored_with_ones_own() -> None:
@@ -285,10 +284,10 @@ def pull(name: str = "node-a", image: str = IMAGE, **changes: Any) -> NodeTask:
 
 
 def pulled(given: DriverPlan, *pods: NodeTask, later: float = 0.0, nodes: tuple[Node, ...] = ()) -> DriverPlan:
-    """Let a driver's plan through for nodes with these pull pods: first admitted, then prepared."""
+    """Let a driver's plan through for nodes with these pull pods: first going, then prepared."""
     seen = snapshot(node("node-a"), node("node-b"), node("node-c"), tasks=pods, now=NOW + later)
     pulls = Pulls.of(pods, seen.now, {item.name: item for item in nodes or seen.nodes})
-    (found,) = prepare(admit((given,), 0, Holds(), pulls), seen, "loader", pulls).parts
+    (found,) = prepare_nodes(admitted((given,), 0, Holds(), pulls), seen, "loader", pulls).parts
     return found
 
 
@@ -348,10 +347,17 @@ def test_an_image_is_pulled_again_where_disk_space_was_short_since(changed: floa
 
 
 def test_an_end_that_the_kubelet_does_not_say_is_not_held_against_the_disk() -> None:
-    """A container of which nothing is known has the time of its pod's creation, by the API server's clock."""
+    """Its pod's creation is of the API server's clock."""
+    there = replace(node("node-a"), disk_changed=NOW + 60)
+    found = pulled(WAITS, pull(state=DONE, created_at=NOW), nodes=(there,))
+    assert kinds(found) == ["hold Node a", "replace Pod a"]
+
+
+def test_a_pull_may_end_in_the_second_in_which_its_pod_was_made() -> None:
+    """Times have whole seconds: the kubelet has said that it ended all the same."""
     there = replace(node("node-a"), disk_changed=NOW + 60)
     found = pulled(WAITS, pull(state=DONE, ended_at=NOW, created_at=NOW), nodes=(there,))
-    assert kinds(found) == ["hold Node a", "replace Pod a"]
+    assert kinds(found) == []
 
 
 def test_a_node_that_runs_the_image_needs_no_pull() -> None:
@@ -395,7 +401,7 @@ def test_images_come_while_the_budget_is_used_up() -> None:
 def test_nothing_is_pulled_where_somebody_else_is_at_work() -> None:
     """Such a node does not go next."""
     held = Holds(locks={"node-a": Lock(holder="gpu-partitioner", renewed=NOW)})
-    (found,) = admit((part(REPLACE, **THREE),), 0, held, Pulls())
+    (found,) = admitted((part(REPLACE, **THREE),), 0, held, Pulls())
     assert list(found.images) == ["node-b", "node-c"]
 
 
@@ -426,8 +432,8 @@ def test_a_node_that_is_drained_is_given_back_while_another_image_is_pulled(
 ) -> None:
     """Its users come back at once: how long a pull takes is not known."""
     seen = draining(record)
-    admitted = admit((replace(WAITS, driver=EDU),), 0, Holds.of((seen,), NOW), Pulls.of(pods, NOW))
-    (found,) = prepare(admitted, snapshot(seen, tasks=pods), "", Pulls.of(pods, NOW)).parts
+    going = admitted((replace(WAITS, driver=EDU),), 0, Holds.of((seen,), NOW), Pulls.of(pods, NOW))
+    (found,) = prepare_nodes(going, snapshot(seen, tasks=pods), "", Pulls.of(pods, NOW)).parts
     (hold,) = holds(found.actions)
     assert (hold.labels, hold.taints) == ({LABEL: "true"}, UNTAINTED)
     assert set(hold.annotations.values()) == {None}
@@ -495,6 +501,6 @@ def test_where_the_driver_does_not_work_nobody_comes_back(busy: frozenset[str], 
 @pytest.mark.parametrize("first", ["driverwright/gone", "x"], ids=["deleted", "not readable"])
 def test_what_a_driver_that_is_gone_has_left_is_removed(first: str) -> None:
     """Nothing else would let those come back that yield to it."""
-    (hold,) = prepare((part(),), snapshot(yielding(first, by=None))).released
+    (hold,) = prepare_nodes((part(),), snapshot(yielding(first, by=None))).released
     assert hold.labels == {driver_keys(MEM).yields: None}
     assert hold.annotations == {names.YIELDING_ANNOTATION: None}

@@ -8,6 +8,7 @@ from driver_builder.api.driver_container import DriverContainer
 from driver_builder.model.driver_key import DriverKey
 from driver_builder.model.permissions import Permissions
 from driver_builder.objects import loaded
+from driver_builder.objects.driver_keys import driver_keys
 from driver_builder.objects.loaded import Load, Loaded
 from driver_builder.objects.manifests import DRIVER_LABEL
 from driver_builder.snapshot.inventory import Node
@@ -95,15 +96,15 @@ def test_drivers_are_in_conflict_where_both_are(one: DriverContainer, two: Drive
 def test_a_ready_label_is_not_of_modules_that_a_driver_removes() -> None:
     """The older driver is ready with a module of its own, and removes that of the newer one, which is live."""
     old, new = named("old", age=2, modules=("other",), removes=["edudrv"]), named("new", age=1)
-    labels = {old.ready_label: "1", new.ready_label: "1"}
-    for at in (node(labels=labels), remembering(NEW, node(labels={old.ready_label: "1"}))):
+    labels = {driver_keys(old.key).ready: "1", driver_keys(new.key).ready: "1"}
+    for at in (node(labels=labels), remembering(NEW, node(labels={driver_keys(old.key).ready: "1"}))):
         assert list(conflicts(snapshot(at, drivers=(old, new)))) == [OLD]
 
 
 def test_what_a_node_remembers_decides_before_its_label() -> None:
     """A label may be older than the boot."""
     old, new = named("old", age=2), named("new", age=1)
-    at = remembering(OLD, remembering(NEW, node(labels={old.ready_label: "1"})), boot_id="before")
+    at = remembering(OLD, remembering(NEW, node(labels={driver_keys(old.key).ready: "1"})), boot_id="before")
     assert list(conflicts(snapshot(at, drivers=(old, new)))) == [OLD]
 
 

@@ -54,7 +54,7 @@ def remember(view: DriverView, node: Node, value: str | None) -> PatchNode:
 
 def retry_at(failed: NodeTask) -> float:
     """Return when a test that failed is tried again."""
-    return (failed.ended_at or 0.0) + RETRY_SECONDS
+    return failed.over_at + RETRY_SECONDS
 
 
 def ask(case: Case) -> Iterator[Asked]:
@@ -62,7 +62,7 @@ def ask(case: Case) -> Iterator[Asked]:
     view = case.view
     for name in sorted(view.nodes):
         node, wanted = view.nodes[name], None
-        if view.driver.ready_label in node.labels:
+        if view.on(node).ready is not None:
             is_known = node.annotations.get(RECORD) == node.boot_id
             wanted = Wanted(subject=node.boot_id or "", known=State.SUCCEEDED if is_known else None)
         step = task_step(view.tasks_of(BURN_IN).get(name, ()), wanted, view.snapshot.now, Limits(retry_at=retry_at))

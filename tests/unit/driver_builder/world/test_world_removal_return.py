@@ -2,7 +2,7 @@
 
 import pytest
 
-from driver_builder.controller.execute import batches
+from driver_builder.nodes.changes import batches
 from driver_builder.objects.slots import Place
 from driver_builder.plan.removal import OUTSIDE_SECONDS
 from kube_api import names

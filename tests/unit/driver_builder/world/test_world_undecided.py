@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from driver_builder.api.driver_container import DriverContainer
 from driver_builder.base.reasons import Reason
-from driver_builder.nodes.changes import Change, PatchNode, parts_of
+from driver_builder.nodes.changes import Change, PatchNode
 from driver_builder.nodes.plan_view import DriverPlan, DriverView
 from driver_builder.plan import leave
 from driver_builder.plan import plan as plan_module
@@ -97,7 +97,7 @@ def raising(step: str, driver: str = "") -> Iterator[None]:
 
 def is_harmless(action: Change) -> bool:
     """Return whether an action neither begins nor ends anything: it keeps a lock, or takes a label that is refuted."""
-    parts = [part for part in parts_of(action) if isinstance(part, PatchNode)]
+    parts = [action] if isinstance(action, PatchNode) else []
     renewed = (part.annotations.get(names.LOCK_ANNOTATION) for part in holds(parts) if len(part.annotations) == 1)
     gone = [value for _, _, value in labels(parts) if value is None]
     return len(parts) == len(gone) + sum(text is not None for text in renewed) > 0
