@@ -43,8 +43,8 @@ from tools import slices  # noqa: E402
 UNIT = ("tests/contract", "tests/unit", "-q", "-p", "tests.side_by_side")
 WORLDS = "tests/unit/driver_builder/world"
 """They need only Python as unit tests do, and as much time as half of all those."""
-BESIDE_OTHERS = f"--processes={len(os.sched_getaffinity(0)) + 1}"
-"""One process of unit tests more than there are cores: their tests wait too, and in the end nothing else runs."""
+BESIDE_OTHERS = f"--processes={len(os.sched_getaffinity(0)) + 2}"
+"""Two processes of unit tests more than there are cores: their tests wait too, and in the end nothing else runs."""
 BEFORE, AFTER = -5, 5
 """Nice values: a third of what others get, and three times as much. Unit tests have deadlines: none may starve."""
 LAST = 15

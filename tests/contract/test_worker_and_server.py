@@ -66,18 +66,27 @@ def start(kubeconfig: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 RUN = ("run", "--root", str(HOST), "--port", "0")
 
 
-@pytest.mark.parametrize(
-    ("fault", "words"),
-    [
-        pytest.param("/bad-gateway", "502", id="a proxy's 502"),
-        pytest.param("/login-page", "is not JSON", id="a login page"),
-        pytest.param("/close", "could not be reached", id="closed"),
-        pytest.param("/no-metadata", "not a Node", id="JSON of something else"),
-        pytest.param("/too-many", "overloaded", id="429"),
-    ],
+UNPUBLISH = ("unpublish",)
+FAULTS = (
+    ("a proxy's 502", "/bad-gateway", "502"),
+    ("a login page", "/login-page", "is not JSON"),
+    ("closed", "/close", "could not be reached"),
+    ("JSON of something else", "/no-metadata", "not a Node"),
+    ("429", "/too-many", "overloaded"),
 )
+
+
 @pytest.mark.parametrize(
-    "command", [pytest.param((*RUN, "--oneshot"), id="run"), pytest.param(("unpublish",), id="unpublish")]
+    ("command", "fault", "words"),
+    [
+        *(pytest.param((*RUN, "--oneshot"), fault, words, id=f"run, {name}") for name, fault, words in FAULTS),
+        *(
+            pytest.param(
+                UNPUBLISH, fault, words, id=f"unpublish, {name}", marks=() if name == "closed" else pytest.mark.long
+            )
+            for name, fault, words in FAULTS
+        ),
+    ],
 )
 def test_a_fault_is_reported_and_is_a_failure(
     start: Callable[..., subprocess.Popen[str]],
