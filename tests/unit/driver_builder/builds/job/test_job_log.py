@@ -34,10 +34,10 @@ A, B, C = "2026-01-01T00:00:01.1Z", "2026-01-01T00:00:01.2Z", "2026-01-01T00:00:
 
 
 def test_a_stream_that_breaks_off_is_taken_up_again() -> None:
-    """The API server repeats the last second; what was logged is not logged again."""
+    """The stream repeats the last ten seconds; what was logged is not logged again."""
     streams = Streams([f"{A} one", f"{B} two", Unreachable("silence")], [f"{A} one", f"{B} two", f"{C} three"])
     assert told(streams, 2) == ["one", "two", "three"]
-    assert [query["sinceTime"] for query in streams.asked] == ["", B]
+    assert [query["sinceTime"] for query in streams.asked] == ["", "2025-12-31T23:59:51Z"]
 
 
 def test_lines_of_one_moment_are_distinguished_by_their_number() -> None:
@@ -46,9 +46,37 @@ def test_lines_of_one_moment_are_distinguished_by_their_number() -> None:
     assert told(streams, 3) == ["one", "two", "three"]
 
 
+def test_a_line_that_was_written_after_a_later_one_is_not_lost() -> None:
+    """Output and errors of a container are stamped side by side: their order in the log may differ."""
+    early, late = "2026-01-01T00:00:01.999999999Z", "2026-01-01T00:00:02Z"
+    step, building = f"{late} STEP 6/6", f"{early} building"
+    streams = Streams([step, building], [step, building, f"{early} made"])
+    assert told(streams, 2) == ["STEP 6/6", "building", "made"]
+
+
+def test_a_log_that_was_rotated_away_costs_no_new_line() -> None:
+    """What was given is known by its time, not by its place in the stream."""
+    later = "2026-01-01T00:00:09+00:00"
+    assert told(Streams([f"{A} one", f"{B} two"], [f"{C} three", f"{later} four"]), 2) == [
+        "one",
+        "two",
+        "three",
+        "four",
+    ]
+
+
+def test_what_is_older_than_what_a_stream_repeats_is_not_given_again() -> None:
+    """An API server that ignores sinceTime repeats all."""
+    later = "2026-01-01T00:01:00Z"
+    assert told(Streams([f"{A} one", f"{later} two"], [f"{A} one", f"{later} two"]), 2) == ["one", "two"]
+
+
 def test_what_is_no_line_of_the_log_is_left_out() -> None:
     """The kubelet puts its own excuses into the stream."""
-    assert told(Streams(["unable to retrieve container logs", f"{A} one", f"{A}"]), 1) == ["one", ""]
+    assert told(Streams(["unable to retrieve container logs", "2026-13-01T00:00:00Z no", f"{A} one", f"{A}"]), 1) == [
+        "one",
+        "",
+    ]
 
 
 def test_no_log_is_no_error() -> None:
