@@ -110,7 +110,11 @@ def test_the_boot_goes_on_with_the_change(cards: MigCards) -> None:
 
 
 def test_a_boot_that_takes_instances_has_them_made_again_first(cards: MigCards) -> None:
-    """The label asks for nothing new. The pod that had an instance starts again with the same one."""
+    """The label asks for nothing new. The pod that had an instance starts again with the same one, or another does.
+
+    Newer kubelets fail a pod whose device nobody has registered yet after a boot: the device manager's
+    ``devicesToAllocate``, kubernetes/kubernetes issue 125579.
+    """
     layout, count = cards.layout(SWITCHED), len(cards.changes())
     had, life = cards.instances_of("slice"), cards.life("slice")
     since = boots(cards, "third-boot", MINORS)
@@ -120,10 +124,16 @@ def test_a_boot_that_takes_instances_has_them_made_again_first(cards: MigCards) 
     assert_made_before_registered(cards, since)
     assert cards.layout(SWITCHED) == layout
     assert all(cards.node.machine.uuid(SWITCHED) in line for line in cards.changes()[count:])
-    cards.runs("slice")
+    failed = cards.runs_or_failed("slice")
+    if failed:
+        print(f"\nafter the boot: {failed['reason']}: {failed['message']}")
+        assert failed["reason"] == "UnexpectedAdmissionError"
+        assert f"cannot allocate unregistered device {cards.one.resource}" in failed["message"]
+        cards.delete("slice")
+        cards.run_pods(cards.one, "slice", restart="Always")
     assert cards.instances_of("slice") == had
     again = cards.life("slice")
-    assert (again.uid, again.container != life.container) == (life.uid, True)
+    assert (again.uid == life.uid, again.container != life.container) == (failed is None, True)
     assert cards.leftovers() == {}
 
 

@@ -90,6 +90,16 @@ class CardsWithPods:
         """Wait until containers of pods run."""
         self._wait(f"{', '.join(names)} run", lambda pods: all(is_running(pods.get(name)) for name in names), names)
 
+    def failed(self, name: str) -> Json | None:
+        """Return the status of a pod that has failed."""
+        status: Json = self.place.pod(name)["status"]
+        return status if status.get("phase") == "Failed" else None
+
+    def runs_or_failed(self, name: str) -> Json | None:
+        """Wait until the containers of a pod run, or it has failed; returns its status if so."""
+        self._wait(f"{name} runs or fails", lambda pods: is_running(pods.get(name)) or bool(self.failed(name)), (name,))
+        return self.failed(name)
+
     def is_refused(self, name: str) -> None:
         """Wait until the scheduler finds no place for a pod, for want of devices."""
         self._wait(f"{name} is not scheduled", lambda pods: "Insufficient" in _unscheduled(pods.get(name)), (name,))

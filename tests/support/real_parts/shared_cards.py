@@ -127,11 +127,6 @@ class SharedCards(CardsWithPods):
         nodes, uuids = self.node.seen_by(name)
         return (nodes, uuids) == ({*COMMON, f"nvidia{OTHER}"}, [self.node.machine.uuid(OTHER)])
 
-    def failed(self, name: str) -> Json | None:
-        """Return the status of a pod that has failed."""
-        status: Json = self.place.pod(name)["status"]
-        return status if status.get("phase") == "Failed" else None
-
     def start_with_init(self, name: str) -> str:
         """Start a pod whose init container alone has a card, and wait until that runs; returns its id."""
         gives = {"resources": {"limits": {GPU: "1"}}}
