@@ -320,6 +320,8 @@ def test_what_others_take_from_a_node_comes_back_and_nothing_is_written_else(
     api.request(path, method="PUT", body=found)
     until(lambda: GPU in labels(control_plane_ground, node), worker.log)
     until(lambda: bool(written(control_plane_ground, node)[1]), worker.log)
+    # The Node has it before the worker says so.
+    worker.wait_for("labels were removed or changed", times=2)
     # What it owns again it can remove again.
     assert worker.end() == 0
     assert worker.times("labels were removed or changed") == 2

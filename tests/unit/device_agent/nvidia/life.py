@@ -8,10 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
+from device_agent import gpus
 from device_agent.agent import Agent
 from device_agent.config.config_file import read_description
 from device_agent.config.options import Settings
+from device_agent.sources.nvidia.client import Timing
+from device_agent.sources.nvidia.nvidia_source import NvidiaSource
 from tests.unit.device_agent.kubelet_stand_in import SECONDS, Kubelet
 from tests.unit.device_agent.nvidia.nvml_stand_in import Nvml
 
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
 
 _NEVER = 300.0
 """An interval that no test waits for: what is seen was woken up for."""
+_PATIENT = Timing(silence=SECONDS, first_state=SECONDS, moment=SECONDS, slow=2 * SECONDS)
+"""The stand-in for the container ``nvml`` gives no signs of life, and a busy machine may stop for half a minute."""
 
 
 @dataclass
@@ -79,4 +85,5 @@ def play(
             await nvml.stop()
             await kubelet.stop()
 
-    asyncio.run(work())
+    with patch.object(gpus, "NvidiaSource", partial(NvidiaSource, timing=_PATIENT)):
+        asyncio.run(work())
