@@ -69,8 +69,8 @@ def test_a_dry_run_accepts_all_manifests(control_plane_ground: Testbed, kubectl:
     install(admin(control_plane_ground))
     connection = ("--kubeconfig", str(control_plane_ground.kubeconfig))
     built = objects(run(kubectl, "kustomize", folder).out)
-    # The newest cannot compare a definition on its own side with one of so old a server.
-    for where in ("server",) if kubectl == NEWEST else ("client", "server"):
+    # Newer ones cannot compare a definition on their own side that was applied by the server ("received a nil").
+    for where in ("client", "server") if version(kubectl).startswith("1.20.") else ("server",):
         applied = run(kubectl, *connection, "apply", "--validate=false", f"--dry-run={where}", "-k", folder)
         assert applied.status == 0, applied.err
         assert len(applied.out.splitlines()) == len(built)
