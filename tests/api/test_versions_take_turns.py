@@ -11,17 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from kube_api.resources import NODES
 from testbed.testbed import Testbed
 from tests.api.test_killed_controller import assert_nothing_was_lost
-from tests.api.test_killed_upgrade import PAUSED, SPEC
+from tests.api.test_killed_upgrade import SPEC, WORDS, install, upgrade
 from tests.support.real_parts.controller_life import ROOT, Boundary, Json, Life, Parts
 
 pytestmark = [pytest.mark.long]
 
 BEFORE = os.environ.get("DRIVERWRIGHT_BEFORE", "0ab8abb7cd57")
-WORDS = frozenset({"write the status", "write events", "post events"})
-"""What people read, in the words of the version that writes it."""
 FLAGS = ("--identity", "controller-0", "--resync-seconds", "1", "--retry-min-seconds", "1")
 """What that version has in place of ``--test-waits``."""
 INSTALLED, UPGRADED, REMOVED = "install", "upgrade", "delete"
@@ -54,21 +51,7 @@ def parts(control_plane_ground: Testbed, engine_ground: Testbed, tmp_path_factor
     return Parts.on(control_plane_ground, engine_ground, tmp_path_factory.mktemp("turns"))
 
 
-def _install(life: Life) -> None:
-    life.apply("1.0.0")
-    life.wait_for_version("1.0.0")
-
-
-def _upgrade(life: Life) -> None:
-    for node in life.nodes.names():
-        life.nodes.use(node)
-        life.root.patch(NODES.path(name=node), {"metadata": {"labels": {PAUSED: "true"}}})
-    life.apply("2.0.0")
-    life.wait_for_version("2.0.0")
-    life.wait_for_end_of_wave()
-
-
-STAGES: dict[str, Callable[[Life], None]] = {INSTALLED: _install, UPGRADED: _upgrade, REMOVED: Life.delete}
+STAGES: dict[str, Callable[[Life], None]] = {INSTALLED: install, UPGRADED: upgrade, REMOVED: Life.delete}
 
 
 def _lived(parts: Parts, *sources: Path, kills: frozenset[Boundary] = frozenset()) -> tuple[Life, dict[str, Json]]:
@@ -107,7 +90,7 @@ def test_at_rest_neither_version_writes_what_the_other_one_left(
     life = parts.life(spec=SPEC, detail=True)
     life.sources, life.flags = (before, ROOT, before, ROOT), {before: FLAGS}
     try:
-        life.enter(INSTALLED, _install)
+        life.enter(INSTALLED, install)
         pods = {pod["metadata"]["uid"] for pod in life.nodes.pods()}
         nodes = life.state()["nodes"]
         for turn in ("to this version", "back", "to this version again"):
