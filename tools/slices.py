@@ -76,7 +76,7 @@ SLICES: Mapping[str, tuple[str, ...]] = {
 """What each runs: files, and folders without what another slice names."""
 MARKERS: Mapping[str, str] = {"new-engines": "new_engine", "new-buildah": "new_engine"}
 """Slices that take the tests with a marker out of files which others run without them."""
-BY_HAND = ("tests/api/test_soak.py",)
+BY_HAND = ("tests/api/test_soak.py", "tests/api/test_versions_take_turns.py")
 
 
 def tests(name: str, tier: str) -> str:

@@ -39,12 +39,14 @@ def parts(control_plane_ground: Testbed, engine_ground: Testbed, tmp_path_factor
     return Parts.on(control_plane_ground, engine_ground, tmp_path_factory.mktemp("killed"))
 
 
-def _install(life: Life) -> None:
+def install(life: Life) -> None:
+    """Have the first version of the driver on both nodes."""
     life.apply("1.0.0")
     life.wait_for_version("1.0.0")
 
 
-def _upgrade(life: Life) -> None:
+def upgrade(life: Life) -> None:
+    """Have the second version on both nodes, which users and a paused label have to leave."""
     for node in life.nodes.names():
         life.nodes.use(node)
         life.root.patch(NODES.path(name=node), {"metadata": {"labels": {PAUSED: "true"}}})
@@ -57,7 +59,7 @@ def _lived(parts: Parts, kills: frozenset[Boundary] = frozenset()) -> tuple[Life
     """Live through an installation and an upgrade; returns the state at the end of each."""
     life = parts.life(kills, spec=SPEC, detail=True)
     try:
-        states = {"install": life.enter("install", _install), "upgrade": life.enter("upgrade", _upgrade)}
+        states = {"install": life.enter("install", install), "upgrade": life.enter("upgrade", upgrade)}
         states["upgrade"]["users"] = len(life.nodes.users())
         states["upgrade"]["paused labels"] = list(life.nodes.ready_labels(PAUSED).values())
         return life, states

@@ -58,8 +58,8 @@ class PodLog:
         try:
             for line in self._client.follow(self._path, query=query):
                 stamped = _STAMPED.fullmatch(line)
-                second = _second(stamped) if stamped else 0.0
-                if stamped is None or second < max(since, 1.0):
+                second = _second(stamped) if stamped else None
+                if stamped is None or second is None or second < since:
                     continue
                 if repeated.get(second, Counter())[stamped["stamp"]] > 0:
                     repeated[second][stamped["stamp"]] -= 1
@@ -78,9 +78,9 @@ class PodLog:
             self._given = {kept: stamps for kept, stamps in self._given.items() if kept >= second - _OVERLAP}
 
 
-def _second(stamped: re.Match[str]) -> float:
-    """Return the second that a line is of, since the epoch; 0 where its stamp is no time."""
+def _second(stamped: re.Match[str]) -> float | None:
+    """Return the second that a line is of, since the epoch; None where its stamp is no time."""
     try:
-        return parse_timestamp(stamped["second"] + stamped["zone"]) or 0.0
+        return parse_timestamp(stamped["second"] + stamped["zone"])
     except ValueError:
-        return 0.0
+        return None

@@ -38,7 +38,8 @@ from tests.support.real_parts.tapped import ANY_PORT, Tap, words_of, write_in_de
 
 Json = dict[str, Any]
 
-MODULES = Path(__file__).parents[2] / "data" / "modules"
+ROOT = Path(__file__).parents[3]
+MODULES = ROOT / "tests" / "data" / "modules"
 KERNEL, SKIPPED_KERNEL = "6.1.0-55-cloud-amd64", "6.1.0-47-cloud-amd64"
 WAIT_SECONDS = 600.0
 _NUMBERS = itertools.count(1)
@@ -110,6 +111,11 @@ class Life:
         self.root = parts.root
         self._controller: subprocess.Popen[bytes] | None = None
         self._started = 0
+        self._ended = 0
+        self.sources: tuple[Path, ...] = (ROOT,)
+        """The trees whose controllers run, each until it is killed; the last one for good."""
+        self.flags: dict[Path, tuple[str, ...]] = {}
+        """By which a tree whose version has other ones is told how long to wait."""
         self._folder = parts.folder / name
         self._folder.mkdir()
         named = write_in_detail if detail else write_name
@@ -155,6 +161,7 @@ class Life:
         assert self._controller is not None
         self._controller.kill()
         self._controller.wait()
+        self._ended += 1
 
     def keep_running(self) -> None:
         """Start a controller where none runs, as the kubelet would: in the same pod, under the same name."""
@@ -163,18 +170,17 @@ class Life:
                 return
             killed = self._controller is None or self._controller.returncode == -9
             assert killed or self._has_lost_its_lease(), self.log()[-3000:]
+            source = self.sources[min(self._ended, len(self.sources) - 1)]
             argv = [
                 sys.executable, "-m", "driver_builder", "run", "--kubeconfig", str(self._kubeconfig),
                 "--namespace", self.name, "--docker-host", self._parts.builds.engine.socket,
                 "--templates", str(self._parts.templates), "--port", str(self._port),
-                "--loader-image", "r.io/l:1", "--no-feature-rules", "--test-waits", f"{self._resync_seconds},1,3600",
-                "--registry-allowed-hosts", self._registry.host,
+                "--loader-image", "r.io/l:1", "--no-feature-rules", "--registry-allowed-hosts", self._registry.host,
+                *self.flags.get(source, ("--test-waits", f"{self._resync_seconds},1,3600")),
             ]  # fmt: skip
             environment = os.environ | {"POD_NAME": "controller-0"}
             with (self._folder / "controller.log").open("ab") as log:
-                self._controller = subprocess.Popen(
-                    argv, stdout=log, stderr=log, cwd=Path(__file__).parents[3], env=environment
-                )
+                self._controller = subprocess.Popen(argv, stdout=log, stderr=log, cwd=source, env=environment)
             self._started += 1
 
     def _has_lost_its_lease(self) -> bool:

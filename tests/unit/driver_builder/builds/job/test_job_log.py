@@ -57,12 +57,8 @@ def test_a_line_that_was_written_after_a_later_one_is_not_lost() -> None:
 def test_a_log_that_was_rotated_away_costs_no_new_line() -> None:
     """What was given is known by its time, not by its place in the stream."""
     later = "2026-01-01T00:00:09+00:00"
-    assert told(Streams([f"{A} one", f"{B} two"], [f"{C} three", f"{later} four"]), 2) == [
-        "one",
-        "two",
-        "three",
-        "four",
-    ]
+    streams = Streams([f"{A} one", f"{B} two"], [f"{C} three", f"{later} four"])
+    assert told(streams, 2) == ["one", "two", "three", "four"]
 
 
 def test_what_is_older_than_what_a_stream_repeats_is_not_given_again() -> None:
@@ -73,10 +69,8 @@ def test_what_is_older_than_what_a_stream_repeats_is_not_given_again() -> None:
 
 def test_what_is_no_line_of_the_log_is_left_out() -> None:
     """The kubelet puts its own excuses into the stream."""
-    assert told(Streams(["unable to retrieve container logs", "2026-13-01T00:00:00Z no", f"{A} one", f"{A}"]), 1) == [
-        "one",
-        "",
-    ]
+    excuse, no_time = "unable to retrieve container logs", "2026-13-01T00:00:00Z no"
+    assert told(Streams([excuse, no_time, f"{A} one", f"{A}"]), 1) == ["one", ""]
 
 
 def test_no_log_is_no_error() -> None:
